@@ -85,7 +85,7 @@ async def names_of(api: ApiClient) -> set[str]:
     return set(await api.names(PODS))
 
 
-async def test_counts_of_kube_batch_follow_the_pods(api: ApiClient) -> None:
+async def test_kube_batch_counts_follow_the_pods(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=3)
     await until_status(api, KUBE_BATCH, admitted=0, running=0, succeeded=0, failed=0)
     await pods(api, "a", "b", "c")
@@ -98,7 +98,7 @@ async def test_counts_of_kube_batch_follow_the_pods(api: ApiClient) -> None:
     await until_status(api, KUBE_BATCH, admitted=2, running=1, succeeded=1, failed=0)
 
 
-async def test_what_somebody_else_writes_into_the_counts_does_not_stay(api: ApiClient) -> None:
+async def test_counts_written_by_others_are_corrected(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=1)
     await pods(api, "a")
     await become(api, "Running", "a")
@@ -107,7 +107,7 @@ async def test_what_somebody_else_writes_into_the_counts_does_not_stay(api: ApiC
     await until_status(api, KUBE_BATCH, running=1)
 
 
-async def test_a_group_of_the_same_name_begins_anew(api: ApiClient) -> None:
+async def test_a_recreated_group_starts_without_history(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2)
     await pods(api, "a", "b")
     await become(api, "Running", "a")
@@ -124,7 +124,7 @@ async def test_a_group_of_the_same_name_begins_anew(api: ApiClient) -> None:
     await api.until(EVENTS, about_both)
 
 
-async def test_a_group_that_can_never_be_whole_again_says_so(api: ApiClient) -> None:
+async def test_a_group_that_cannot_reach_its_minimum_reports_it(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=3)
     await pods(api, "a", "b", "c")
     await become(api, "Running", "a", "b", "c")
@@ -164,7 +164,7 @@ async def test_phases_of_coscheduling_from_the_first_pod_to_the_last(api: ApiCli
     assert last["status"]["scheduleStartTime"] == ready["status"]["scheduleStartTime"]
 
 
-async def test_koordinators_groups_are_told_in_the_same_words_by_the_minimum_of_their_pods(
+async def test_koordinators_groups_have_the_same_phases_by_their_pods_minimum(
     rig: LifecycleCluster, api: ApiClient
 ) -> None:
     await rig.install("scheduling.sigs.k8s.io_podgroups.yaml")
@@ -188,7 +188,7 @@ async def test_a_group_of_another_scheduler_is_left_alone(api: ApiClient) -> Non
     assert not (await api.get(f"{KUBE_BATCH}/train")).body.get("status")
 
 
-async def test_a_group_that_breaks_is_restarted_as_a_whole_if_it_says_so(api: ApiClient) -> None:
+async def test_a_broken_group_with_a_policy_is_restarted_as_a_whole(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=3, policy=RESTART)
     await pods(api, "a", "b", "c", "d")
     await become(api, "Running", "a", "b", "c")
@@ -207,7 +207,7 @@ async def test_a_group_that_breaks_is_restarted_as_a_whole_if_it_says_so(api: Ap
     assert await names_of(api) == {"a2", "b2", "c2"}
 
 
-async def test_pods_of_a_group_that_is_restarted_are_told_so_before_they_go(api: ApiClient) -> None:
+async def test_pods_of_a_restarted_group_get_a_condition_before_deletion(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
     await pods(api, "a", "b")
     held = {"metadata": {"finalizers": ["batch.kubernetes.io/job-tracking"]}}
@@ -222,7 +222,7 @@ async def test_pods_of_a_group_that_is_restarted_are_told_so_before_they_go(api:
     assert len(conditions) > 1  # what others say stays
 
 
-async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient) -> None:
+async def test_a_group_with_a_fast_controller_is_restarted_too(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
     await pods(api, "a", "b")
     await become(api, "Running", "a", "b")
@@ -232,7 +232,7 @@ async def test_a_group_whose_controller_is_quick_is_restarted_too(api: ApiClient
     await api.until(PODS, lambda reply: not reply.body["items"])
 
 
-async def test_a_group_is_restarted_that_breaks_while_its_counts_are_being_written(rig: LifecycleCluster) -> None:
+async def test_a_group_that_breaks_while_its_counts_are_written_is_restarted(rig: LifecycleCluster) -> None:
     for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
         await rig.install(manifest)
     api = rig.api
@@ -262,7 +262,7 @@ async def test_a_group_is_restarted_that_breaks_while_its_counts_are_being_writt
         await api.until_gone(f"{PODS}/b")
 
 
-async def test_pods_that_nobody_would_make_anew_are_never_deleted(api: ApiClient) -> None:
+async def test_pods_without_a_controller_are_never_deleted(api: ApiClient) -> None:
     await group(api, KUBE_BATCH, minMember=2, policy=RESTART)
     await pods(api, "a")
     await pods(api, "bare", owned=False)
@@ -287,7 +287,7 @@ async def test_a_group_may_recover_before_its_timeout(api: ApiClient) -> None:
     assert await names_of(api) == {"a", "c"}
 
 
-async def test_another_replica_finishes_what_the_first_began(rig: LifecycleCluster) -> None:
+async def test_another_replica_finishes_a_restart(rig: LifecycleCluster) -> None:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
     api = rig.api
     await ground(api)
@@ -306,7 +306,7 @@ async def test_another_replica_finishes_what_the_first_began(rig: LifecycleClust
                     await until_status(api, KUBE_BATCH, running=0)
 
 
-async def test_a_fall_is_remembered_before_the_counts_forget_it(rig: LifecycleCluster) -> None:
+async def test_falling_below_the_minimum_is_recorded_before_the_counts_change(rig: LifecycleCluster) -> None:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
     api = rig.api
     await ground(api)

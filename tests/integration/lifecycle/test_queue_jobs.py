@@ -131,7 +131,7 @@ async def test_a_job_gets_its_pods_and_its_spec(api: ApiClient) -> None:
     assert (await until_created(api, "AllCreated"))["status"] == "True"
 
 
-async def test_its_spec_follows_it_and_is_made_anew_when_it_is_deleted(api: ApiClient) -> None:
+async def test_the_scheduling_spec_is_updated_and_recreated(api: ApiClient) -> None:
     written = queue_job("train", (1, template()), minimum=1, scheduling={"nodeSelector": {"disk": "ssd"}})
     await api.created(JOBS, written)
     await api.until(f"{SPECS}/train", lambda reply: reply.status == 200)
@@ -149,7 +149,7 @@ async def test_a_job_that_is_deleted_takes_everything_with_it(api: ApiClient) ->
     await api.until_gone(f"{SPECS}/train")
 
 
-async def test_one_that_fails_is_made_anew_while_the_others_are_enough(api: ApiClient) -> None:
+async def test_a_failed_pod_is_replaced_while_the_others_are_enough(api: ApiClient) -> None:
     before = await running(api)
     await become(api, "Failed", "train-0-2")
     after = await until_pods(api, *NAMES, but={before["train-0-2"]})
@@ -158,7 +158,7 @@ async def test_one_that_fails_is_made_anew_while_the_others_are_enough(api: ApiC
     assert (await until_event(api, "Replacing"))["type"] == "Warning"
 
 
-async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> None:
+async def test_below_its_minimum_the_whole_job_is_recreated(api: ApiClient) -> None:
     before = await running(api)
     await until_status(api, started=True)
     await become(api, "Succeeded", "train-0-0")
@@ -173,7 +173,7 @@ async def test_below_its_minimum_the_whole_job_is_made_anew(api: ApiClient) -> N
 
 
 @pytest.mark.parametrize("ground", ["a CRD that knows no field of ours"], indirect=True)
-async def test_on_a_crd_of_others_a_job_is_made_anew_whole_just_as_well(api: ApiClient) -> None:
+async def test_on_a_foreign_crd_a_job_is_recreated_too(api: ApiClient) -> None:
     before = await running(api)
     await become(api, "Failed", "train-0-1")
     after = await until_pods(api, *NAMES, but={before["train-0-1"]})
@@ -183,7 +183,7 @@ async def test_on_a_crd_of_others_a_job_is_made_anew_whole_just_as_well(api: Api
     await until_status(api, running=0, failed=3)
 
 
-async def test_a_job_that_lost_its_record_goes_on_with_its_pods(ground: LifecycleCluster) -> None:
+async def test_a_job_without_its_record_continues_with_its_pods(ground: LifecycleCluster) -> None:
     """As when its manifest is put in its place, which has no annotations, or it is restored from a backup."""
     api = ground.api
     async with ground.replica():
@@ -199,7 +199,7 @@ async def test_a_job_that_lost_its_record_goes_on_with_its_pods(ground: Lifecycl
         assert await uids(api) == after
 
 
-async def test_another_template_makes_the_job_anew(api: ApiClient) -> None:
+async def test_a_template_change_recreates_the_job(api: ApiClient) -> None:
     before = await running(api)
     changed = queue_job("train", (4, template(cpu="2")), minimum=3)["spec"]["taskSpecs"]
     assert (await api.patch(f"{JOBS}/train", {"spec": {"taskSpecs": changed}})).status == 200
@@ -234,7 +234,7 @@ async def test_a_short_quota_hits_the_lowest_job_first(ground: LifecycleCluster)
         assert len(await pods(api)) == 7
 
 
-async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(ground: LifecycleCluster) -> None:
+async def test_a_pod_larger_than_the_quota_does_not_block_other_jobs(ground: LifecycleCluster) -> None:
     api = ground.api
     await quota(api, {"requests.cpu": "2"})
     await api.created(JOBS, queue_job("a-huge", (1, template(cpu="4")), scheduling={"priorityClassName": "high"}))
@@ -244,7 +244,7 @@ async def test_a_pod_that_no_quota_could_hold_keeps_nobody_else_from_theirs(grou
         assert "requested: requests.cpu=4" in (await until_created(api, "ExceededQuota", "a-huge"))["message"]
 
 
-async def test_a_pod_that_does_not_say_what_a_quota_asks_keeps_nobody_else_from_theirs(
+async def test_a_pod_without_limits_that_a_quota_needs_does_not_block_others(
     ground: LifecycleCluster,
 ) -> None:
     api = ground.api
@@ -265,14 +265,14 @@ async def quota(api: ApiClient, hard: dict[str, str]) -> None:
     await api.until(f"{QUOTAS}/pods", lambda reply: bool(reply.body.get("status", {}).get("used")))
 
 
-async def test_what_the_api_server_does_not_take_is_told_on_the_job(api: ApiClient) -> None:
+async def test_pods_rejected_by_the_api_server_are_reported_on_the_job(api: ApiClient) -> None:
     await api.created(JOBS, queue_job("train", (1, template(restartPolicy="Perhaps")), minimum=1))
     condition = await until_created(api, "Rejected")
     assert "restartPolicy" in condition["message"]
     assert (await until_event(api, "Rejected"))["regarding"]["kind"] == "QueueJob"
 
 
-async def test_what_cannot_be_read_is_told_on_the_job(api: ApiClient) -> None:
+async def test_an_invalid_spec_is_reported_on_the_job(api: ApiClient) -> None:
     selector = {"matchLabels": {"app": "b"}}
     await api.created(JOBS, queue_job("train", (1, template(labels={"app": "a"})), minimum=1, selector=selector))
     condition = await until_created(api, "InvalidSpec")
@@ -286,7 +286,7 @@ async def test_what_cannot_be_read_is_told_on_the_job(api: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("path", [PODS, SPECS])
-async def test_names_that_others_have_are_told_and_left_alone(api: ApiClient, path: str) -> None:
+async def test_name_conflicts_are_reported_and_left_alone(api: ApiClient, path: str) -> None:
     strange: Object = {"metadata": {"name": "train" if path == SPECS else "train-0-0"}, "spec": {}}
     if path == PODS:
         strange["spec"] = template()["spec"]
@@ -316,7 +316,7 @@ async def test_a_job_of_the_same_name_waits_for_the_former_ones_pods_to_go(api: 
     await until_created(api, "AllCreated")
 
 
-async def test_another_replica_goes_on_where_the_first_stopped(ground: LifecycleCluster) -> None:
+async def test_another_replica_continues_where_the_first_stopped(ground: LifecycleCluster) -> None:
     """The first decision to make the whole job anew, deletes two pods, and is not heard of any more."""
     api = ground.api
     async with ground.replica("one", faulty=True):

@@ -27,7 +27,7 @@ async def ended(quota: QuotaRig, *names: str, phase: str = "Succeeded") -> None:
         await quota.api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
 
 
-async def test_what_is_reserved_for_a_group_is_not_for_other_pods(quota: QuotaRig) -> None:
+async def test_quota_reserved_for_a_group_is_not_available_to_other_pods(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
@@ -43,7 +43,7 @@ async def test_what_is_reserved_for_a_group_is_not_for_other_pods(quota: QuotaRi
         assert (await quota.create("late", cpu="1")).status == 403
 
 
-async def test_a_group_that_does_not_fit_waits_with_a_reason_until_there_is_room(quota: QuotaRig) -> None:
+async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.create("other", cpu="5")
@@ -63,7 +63,7 @@ async def test_a_group_that_does_not_fit_waits_with_a_reason_until_there_is_room
         assert {each["reason"] for each in events.body["items"]} == {"QuotaExceeded", "QuotaReserved"}
 
 
-async def test_what_was_reserved_is_returned_as_pods_end(quota: QuotaRig) -> None:
+async def test_reservations_are_returned_as_pods_end(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="4")
         await quota.group("train", cpu="4")
@@ -82,7 +82,7 @@ async def test_a_deleted_group_returns_all(quota: QuotaRig) -> None:
         await until_created(quota, "other", cpu="4")
 
 
-async def test_a_pod_that_comes_right_after_its_group_reserves_for_it(quota: QuotaRig) -> None:
+async def test_a_pod_created_right_after_its_group_reserves_for_it(quota: QuotaRig) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="8")
         for name in ("a", "b"):
@@ -94,7 +94,7 @@ async def test_a_pod_that_comes_right_after_its_group_reserves_for_it(quota: Quo
         assert await quota.statuses([f"{won[0]}{index}" for index in range(1, 6)], of=won[0], cpu="1") == [201] * 5
 
 
-async def test_pods_that_come_at_once_to_two_replicas_do_not_eat_what_is_reserved(quota: QuotaRig) -> None:
+async def test_concurrent_pods_on_two_replicas_do_not_use_reserved_quota(quota: QuotaRig) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="20")
         await quota.group("train", cpu="12")
@@ -142,7 +142,7 @@ async def test_namespaces_without_quota_have_no_ledger(quota: QuotaRig) -> None:
         assert condition(await quota.api.get(f"{POD_GROUPS}/train")) == {}
 
 
-async def test_a_group_ceases_to_wait_when_the_quota_goes(quota: QuotaRig) -> None:
+async def test_a_group_stops_waiting_when_the_quota_is_deleted(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="1")
         await quota.group("train", cpu="6")
@@ -152,7 +152,7 @@ async def test_a_group_ceases_to_wait_when_the_quota_goes(quota: QuotaRig) -> No
         await quota.api.until(LEDGER, lambda reply: reply.status == 404)
 
 
-async def test_a_group_says_no_more_that_it_has_what_no_quota_bounds(quota: QuotaRig) -> None:
+async def test_the_condition_changes_when_no_quota_limits_the_group(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="8")
         await quota.group("train", cpu="6")
@@ -161,7 +161,7 @@ async def test_a_group_says_no_more_that_it_has_what_no_quota_bounds(quota: Quot
         await quota.told("train", "NoQuota")
 
 
-async def test_a_total_that_cannot_be_read_is_told(quota: QuotaRig) -> None:
+async def test_an_invalid_total_is_reported(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="lots")
@@ -169,7 +169,7 @@ async def test_a_total_that_cannot_be_read_is_told(quota: QuotaRig) -> None:
         assert 'spec.totalResources is a list with "cpu" in it, of which "lots" is not a quantity' in told
 
 
-async def test_coscheduling_asks_with_min_resources_also_where_its_kind_keeps_no_conditions(
+async def test_coscheduling_reserves_min_resources_even_without_conditions(
     quota: QuotaRig, rig: LifecycleCluster
 ) -> None:
     crd = rig.manifest("scheduling.x-k8s.io_podgroups.yaml")
@@ -190,7 +190,7 @@ async def test_coscheduling_asks_with_min_resources_also_where_its_kind_keeps_no
         await quota.api.until(f"{COSCHEDULING}/train", lambda reply: not annotation(reply))
 
 
-async def test_what_was_agreed_outlives_the_replicas(quota: QuotaRig) -> None:
+async def test_reservations_outlive_the_replicas(quota: QuotaRig) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
@@ -201,7 +201,7 @@ async def test_what_was_agreed_outlives_the_replicas(quota: QuotaRig) -> None:
         assert await quota.statuses(["t0", "t1"], of="train", cpu="3") == [201, 201]
 
 
-async def test_a_ledger_that_nobody_can_read_is_begun_anew(quota: QuotaRig) -> None:
+async def test_a_malformed_ledger_is_rebuilt(quota: QuotaRig) -> None:
     await quota.api.created(
         "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "muster-quota.default"}, "data": {"ledger": "?"}}
     )
@@ -221,7 +221,7 @@ async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaRig
             assert (await quota.create("second", cpu="1")).status == status
 
 
-async def test_a_decision_whose_answer_was_lost_is_not_counted_twice(quota: QuotaRig) -> None:
+async def test_a_decision_whose_response_was_lost_is_not_counted_twice(quota: QuotaRig) -> None:
     async with quota.guarded(faulty=True):
         await quota.quota(cpu="4")
         await quota.create("first", cpu="1")
@@ -232,7 +232,7 @@ async def test_a_decision_whose_answer_was_lost_is_not_counted_twice(quota: Quot
         assert sorted(await quota.api.names(PODS)) == ["first", "same"]
 
 
-async def test_another_leader_reserves_and_returns_what_was_left_undone(quota: QuotaRig) -> None:
+async def test_another_leader_completes_reservations_and_releases(quota: QuotaRig) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="4")
         await quota.create("other", cpu="4")

@@ -59,5 +59,5 @@ async def test_a_body_that_never_ends_is_not_waited_for(
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b'{"apiVersion":"v1","kind":"Pod"}'])
-async def test_what_is_no_review_is_refused(url: tuple[str, ssl.SSLContext], body: bytes) -> None:
+async def test_malformed_reviews_are_rejected(url: tuple[str, ssl.SSLContext], body: bytes) -> None:
     assert await status(url, body) == 400

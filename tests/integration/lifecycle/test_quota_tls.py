@@ -36,7 +36,7 @@ async def shown(port: int) -> str:
     return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
 
 
-async def test_new_connections_are_shown_what_is_in_the_files_now(tmp_path: Path) -> None:
+async def test_new_connections_get_the_current_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     certificate, key = files_of(authority)
     async with serving(ReloadedTls(certificate, key, None)) as port:
@@ -45,7 +45,7 @@ async def test_new_connections_are_shown_what_is_in_the_files_now(tmp_path: Path
         assert await shown(port) == certificate.read_text()
 
 
-async def test_the_old_certificate_serves_while_the_new_one_is_not_whole(tmp_path: Path) -> None:
+async def test_the_old_certificate_stays_in_use_while_the_new_one_is_incomplete(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     certificate, key = files_of(authority)
     before = certificate.read_text()

@@ -100,7 +100,7 @@ async def test_a_leader_that_is_cut_off_stops_before_another_one_starts(rig: Lif
             assert "late" not in books["cut-off"].looks
 
 
-async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig: LifecycleCluster) -> None:
+async def test_failed_keys_are_retried_and_requeued_keys_reconciled_again(rig: LifecycleCluster) -> None:
     async with rig.replica("one", [Notebook]) as first:
         await leading(first)
         await namespace(rig, "hard-one")
@@ -109,7 +109,7 @@ async def test_what_fails_is_tried_again_and_what_wants_to_be_seen_again_is(rig:
         await books["one"].until("again-one", 3)
 
 
-async def test_a_lease_that_cannot_be_read_is_told_and_made_anew_once_it_is_deleted(rig: LifecycleCluster) -> None:
+async def test_a_malformed_lease_is_reported_and_recreated_once_deleted(rig: LifecycleCluster) -> None:
     path = LEASE.rpartition("/")[0]
     await rig.api.created(path, {"metadata": {"name": "muster-lifecycle"}, "spec": {"holderIdentity": ["who?"]}})
     async with rig.replica("one", [Notebook]) as first:
@@ -128,7 +128,7 @@ async def test_a_lease_that_somebody_takes_or_deletes_is_noticed(rig: LifecycleC
         await rig.api.until(LEASE, lambda reply: reply.status == 200 and reply.body["spec"]["holderIdentity"] == "one")
 
 
-async def test_it_says_when_it_is_ready(rig: LifecycleCluster) -> None:
+async def test_health_reports_ready_once_synced(rig: LifecycleCluster) -> None:
     async with (
         rig.replica("one", [Notebook]),
         open_channel(f"127.0.0.1:{rig.port}") as channel,

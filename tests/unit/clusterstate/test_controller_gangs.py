@@ -79,7 +79,7 @@ class TestMembership:
         history.pods(pod("a", scheduler="other", node="n"))
         assert now(history)["a"].gang == ""
 
-    def test_what_a_pod_says_itself_goes_first(self) -> None:
+    def test_a_pods_own_marks_take_precedence(self) -> None:
         history = History()
         history.specs(spec(nodeSelector={"disk": "ssd"}))
         history.pods(pod("a", labels={"scheduling.x-k8s.io/pod-group": "g"}))

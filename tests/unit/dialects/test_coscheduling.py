@@ -51,7 +51,7 @@ def test_a_gang() -> None:
     )
 
 
-def test_the_least_resources_are_amounts() -> None:
+def test_min_resources_are_read_as_amounts() -> None:
     least = {"cpu": "500m", "memory": "1Gi", "nvidia.com/gpu": 8, "pods": "0"}
     gang = gang_of(coscheduling_group({"minMember": 3, "minResources": least}))
     assert gang.resources == (("cpu", 500), ("memory", 2**30), ("nvidia.com/gpu", 8))
@@ -69,7 +69,7 @@ def test_the_least_resources_are_amounts() -> None:
         ({f"r{n}": 1 for n in range(65)}, "a list of 65 resources, but it may have at most 64"),
     ],
 )
-def test_malformed_least_resources_are_told_and_do_not_count(least: object, words: str) -> None:
+def test_malformed_min_resources_are_reported_and_ignored(least: object, words: str) -> None:
     gang = gang_of(coscheduling_group({"minMember": 3, "minResources": least}))
     ((severity, message),) = said(gang)
     assert (severity, gang.resources, gang.minimum) == (Severity.WARNING, (), 3)

@@ -133,7 +133,7 @@ def test_its_status_is_apart_if_it_has_one(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_every_field_of_the_spec_says_what_it_is(name: str) -> None:
+def test_every_field_of_the_spec_has_a_description(name: str) -> None:
     for version in ALL[name]["spec"]["versions"]:
         spec = version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         for field, schema in spec["properties"].items():

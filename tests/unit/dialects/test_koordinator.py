@@ -63,7 +63,7 @@ def test_a_name_that_is_no_name_is_the_pods_problem(
     assert len(membership.problem) < 350
 
 
-def test_two_names_are_told() -> None:
+def test_a_label_and_an_annotation_that_differ_are_reported() -> None:
     pod = marked(labels={LABEL: "A"}, annotations={KOORDINATOR + "name": "B", KOORDINATOR + "min-available": "2"})
     gang = koordinator_gang(pod)
     assert gang.minimum == 2
@@ -132,7 +132,7 @@ def test_g24_a_pod_group_without_pods_is_a_gang() -> None:
     assert (gang.minimum, gang.incarnation, gang.problems) == (4, "uid-of-A", ())
 
 
-def test_the_pod_groups_annotation_goes_before_its_spec() -> None:
+def test_the_pod_groups_annotation_takes_precedence_over_its_spec() -> None:
     group = koordinator_group({"minMember": 2, "scheduleTimeoutSeconds": 90}, waiting_time="30s")
     gang = koordinator_gang(definition=group)
     assert gang.waiting_time_seconds == 30.0
@@ -164,7 +164,7 @@ def test_g25_equal_values_in_other_words_are_no_difference() -> None:
     assert gang.problems == ()
 
 
-def test_g25_a_malformed_pod_group_does_not_matter_where_pods_say_it() -> None:
+def test_g25_a_malformed_pod_group_is_ignored_if_pods_have_the_value() -> None:
     gang = koordinator_gang(koordinator_pod(min_available="3"), definition=koordinator_group({"minMember": 0}))
     assert gang.minimum == 3
     assert only_problem(gang)[0] is WARNING
@@ -252,7 +252,7 @@ def test_g29_malformed_groups_block(groups: str, words: str) -> None:
     assert len(message) < 400
 
 
-def test_g15_every_thing_wrong_is_told_in_one_order() -> None:
+def test_g15_all_problems_are_reported_in_a_fixed_order() -> None:
     gang = koordinator_gang(
         koordinator_pod(min_available="x", total_number="y", mode="z", waiting_time="q", groups="p")
     )
@@ -278,7 +278,7 @@ def test_g27_an_unknown_mode_is_strict_with_a_warning(mode: str) -> None:
     )
 
 
-def test_g28_a_total_below_the_minimum_counts_as_the_minimum() -> None:
+def test_g28_a_total_below_the_minimum_is_raised_to_the_minimum() -> None:
     gang = koordinator_gang(koordinator_pod(min_available="5", total_number="2"))
     assert (gang.minimum, gang.total) == (5, 5)
     severity, message = only_problem(gang)
@@ -364,7 +364,7 @@ def test_of_pods_of_one_second_the_first_by_name_decides() -> None:
     )
 
 
-def test_a_pod_that_says_nothing_has_no_part_in_it() -> None:
+def test_a_pod_without_the_mark_does_not_decide() -> None:
     silent = koordinator_pod("w-0", 1)
     gang = koordinator_gang(silent, koordinator_pod("w-1", min_available="3", mode="NonStrict"))
     assert (gang.minimum, gang.mode, gang.problems) == (3, GangMode.NON_STRICT, ())
@@ -378,7 +378,7 @@ def test_only_the_oldest_of_many_that_differ_is_named() -> None:
 
 
 @pytest.mark.parametrize("mark", ["total_number", "mode", "waiting_time", "groups"])
-def test_disagreement_about_each_mark_is_told(mark: str) -> None:
+def test_disagreement_is_reported_for_each_mark(mark: str) -> None:
     values = {
         "total_number": ("7", "8"),
         "mode": ("Strict", "NonStrict"),

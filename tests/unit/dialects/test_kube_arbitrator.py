@@ -42,7 +42,7 @@ def test_the_controller_names_the_gang() -> None:
     assert membership.gang_id == "kube-arbitrator/a/CrdJob.train" == defined_gang(spec_of())
 
 
-def test_what_a_pod_says_itself_goes_first() -> None:
+def test_a_pods_own_marks_take_precedence() -> None:
     membership = membership_of(marks(labels={"scheduling.x-k8s.io/pod-group": "g"}))
     assert membership is not None
     assert membership.gang_id == "coscheduling/a/g"
@@ -93,7 +93,7 @@ def test_without_its_spec_it_waits() -> None:
     assert 'has CrdJob "train" as its controller yet: create one' in message
 
 
-def test_a_spec_without_controller_says_so_and_takes_nobody_in() -> None:
+def test_a_spec_without_controller_is_reported_and_has_no_members() -> None:
     definition = spec_of(None, minAvailable=2)
     assert controller_gang(definition) is None
     assert defined_gang(definition) == "kube-arbitrator/a/train-spec"
@@ -122,7 +122,7 @@ def test_without_a_minimum_each_pod_may_start_by_itself(minimum: int | None) -> 
         ({"nodeSelector": {f"k{number}": "v" for number in range(101)}}, "a map of 101 labels"),
     ],
 )
-def test_what_must_be_there_and_cannot_be_read_makes_it_wait(spec: dict[str, Any], words: str) -> None:
+def test_a_malformed_required_field_blocks_the_gang(spec: dict[str, Any], words: str) -> None:
     gang = gang_of(spec_of(**{"minAvailable": 2, **spec}))
     ((severity, message),) = said(gang)
     assert severity is Severity.BLOCKING

@@ -64,7 +64,7 @@ def test_a_gang() -> None:
     )
 
 
-def test_without_its_pod_group_it_waits_and_says_what_to_do() -> None:
+def test_without_its_pod_group_it_is_blocked_with_a_remedy() -> None:
     gang = gang_of(None)
     ((severity, message),) = said(gang)
     assert severity is Severity.BLOCKING
@@ -73,7 +73,7 @@ def test_without_its_pod_group_it_waits_and_says_what_to_do() -> None:
     assert event_reason(gang.id) == "Unschedulable"
 
 
-def test_the_proposals_spelling_of_the_minimum_counts_too() -> None:
+def test_the_proposals_spelling_of_the_minimum_is_read_too() -> None:
     gang = gang_of(group({"minMembers": 4}))
     assert (gang.minimum, gang.total, gang.problems) == (4, 4, ())
     assert gang.terms == ("minMembers: 4 (PodGroup a/A)",)
@@ -87,7 +87,7 @@ def test_resources_that_must_be_free_are_read_and_quoted_if_they_cannot_be() -> 
     assert "lots" in message
 
 
-def test_of_two_minimums_that_differ_one_counts_and_it_is_told() -> None:
+def test_of_two_different_minimums_the_first_is_used_with_a_warning() -> None:
     gang = gang_of(group({"minMember": 3, "minMembers": 4}))
     ((severity, message),) = said(gang)
     assert (gang.minimum, severity) == (3, Severity.WARNING)
@@ -106,7 +106,7 @@ def test_of_two_minimums_that_differ_one_counts_and_it_is_told() -> None:
         ({"minMember": 2**31}, "at most 2147483647"),
     ],
 )
-def test_a_minimum_that_makes_no_sense_blocks_and_is_quoted(spec: dict[str, Any], words: str) -> None:
+def test_an_invalid_minimum_blocks_and_is_quoted(spec: dict[str, Any], words: str) -> None:
     gang = gang_of(group(spec))
     ((severity, message),) = said(gang)
     assert (gang.minimum, severity) == (0, Severity.BLOCKING)
@@ -114,7 +114,7 @@ def test_a_minimum_that_makes_no_sense_blocks_and_is_quoted(spec: dict[str, Any]
 
 
 @pytest.mark.parametrize("name", ["nobody", 5, ["x"]])
-def test_a_priority_class_that_is_not_there_is_told_and_the_pods_priority_counts(name: Any) -> None:
+def test_an_unknown_priority_class_is_reported_and_the_pods_priority_used(name: Any) -> None:
     gang = gang_of(group({"minMember": 1, "priorityClassName": name}), {"high": 1000})
     ((severity, message),) = said(gang)
     assert (gang.priority, severity) == (None, Severity.WARNING)
@@ -170,7 +170,7 @@ def test_when_the_whole_group_is_restarted(policy: Any, seconds: float | None) -
         ([{}] * 21, "at most 20"),
     ],
 )
-def test_a_policy_that_makes_no_sense_is_quoted_and_restarts_nothing(policy: Any, words: str) -> None:
+def test_an_invalid_policy_is_quoted_and_restarts_nothing(policy: Any, words: str) -> None:
     with pytest.raises(BadValue, match=re.escape(words)):
         restart_after_seconds(policy)
     gang = gang_of(group({"minMember": 1, "policy": policy}))
@@ -189,7 +189,7 @@ def test_both_annotations_are_a_task_of_the_dialect_batch() -> None:
 
 
 @pytest.mark.parametrize("number", ["", "five", "0", "-3", "3.5", "99999999999"])
-def test_a_number_of_pods_that_makes_no_sense_blocks_and_is_quoted(number: str) -> None:
+def test_an_invalid_number_of_pods_blocks_and_is_quoted(number: str) -> None:
     gang = read_gang("batch/a/A", None, [marked(annotations={NAME: "A", NUMBER: number})])
     ((severity, message),) = said(gang)
     assert (gang.minimum, severity) == (0, Severity.BLOCKING)
@@ -197,7 +197,7 @@ def test_a_number_of_pods_that_makes_no_sense_blocks_and_is_quoted(number: str) 
     assert message.endswith("set it to the number of pods of the task")
 
 
-def test_of_numbers_that_differ_the_oldest_pods_counts() -> None:
+def test_of_different_numbers_the_oldest_pods_is_used() -> None:
     pods = [
         marked("w-1", annotations={NAME: "A", NUMBER: "4"}, created_seconds=101),
         marked("w-0", annotations={NAME: "A", NUMBER: "3"}),

@@ -40,12 +40,12 @@ def test_the_alias_means_the_same_and_gives_way_with_a_warning() -> None:
     assert [problem.severity for problem in gang.problems] == [Severity.WARNING]
 
 
-def test_without_one_a_gang_counts_as_started_once_it_was() -> None:
+def test_the_default_policy_is_once_satisfied() -> None:
     assert koordinator_gang(koordinator_pod(min_available="3")).match_policy is MatchPolicy.ONCE_SATISFIED
 
 
 @pytest.mark.parametrize("text", ["Once-Satisfied", "running", "x" * 1000])
-def test_a_malformed_policy_is_quoted_and_the_default_counts(text: str) -> None:
+def test_a_malformed_policy_is_quoted_and_the_default_is_used(text: str) -> None:
     for gang in (koordinator_gang(koordinator_pod(min_available="3", match_policy=text)), lightweight(text)):
         assert gang.match_policy is MatchPolicy.ONCE_SATISFIED
         (problem,) = gang.problems

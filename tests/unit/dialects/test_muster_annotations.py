@@ -56,9 +56,7 @@ def repair_pod(name: str, seconds: int, policy: str) -> MarkSet:
         ({REPAIR: ""}, RepairPolicy.WAIT),
     ],
 )
-def test_g22_pods_of_any_dialect_say_what_becomes_of_a_gang_that_cannot_be_completed(
-    annotations: dict[str, str], policy: RepairPolicy
-) -> None:
+def test_g22_pods_of_any_dialect_may_set_the_repair_policy(annotations: dict[str, str], policy: RepairPolicy) -> None:
     for gang in gangs_of(annotations):
         assert (gang.repair_policy, gang.problems) == (policy, ())
 
@@ -71,7 +69,7 @@ def test_g22_so_do_pod_groups(kind: DefinitionKind) -> None:
     assert (gang.repair_policy, gang.problems) == (RepairPolicy.EVICT, ())
 
 
-def test_what_pods_say_goes_before_what_the_pod_group_says() -> None:
+def test_pods_take_precedence_over_the_pod_group() -> None:
     definition = pod_group(koordinator.DEFINITION, {"minMember": 2}, {REPAIR: "Wait"})
     gang = repairing([repair_pod("w-0", 1, "Evict")], definition)
     assert gang.repair_policy is RepairPolicy.EVICT
@@ -109,7 +107,7 @@ def test_a_malformed_duration_is_quoted(text: str) -> None:
         assert len(message) < 400
 
 
-def test_of_many_malformed_durations_the_oldest_pods_is_told() -> None:
+def test_of_many_malformed_durations_the_oldest_pods_is_reported() -> None:
     pods = [
         marked(f"w-{i}", annotations=KOORDINATOR_GANG | {DURATION: f"bad-{i}"}, created_seconds=9 - i) for i in range(3)
     ]
@@ -118,7 +116,7 @@ def test_of_many_malformed_durations_the_oldest_pods_is_told() -> None:
 
 
 @pytest.mark.parametrize("text", ["90s", "15m", "1h30m", "90", "1.5", ""])
-def test_durations_that_can_be_read_do_not_tell_pods_of_a_gang_apart(text: str) -> None:
+def test_valid_durations_do_not_add_mark_sets(text: str) -> None:
     with_duration = gang_marks("a", None, KOORDINATOR_GANG | {DURATION: text})
     assert with_duration == gang_marks("a", None, KOORDINATOR_GANG)
 
@@ -128,7 +126,7 @@ def test_a_pod_with_nothing_else_is_plain(annotations: dict[str, str]) -> None:
     assert membership_of(gang_marks("a", {"app": "web"}, annotations)) is None
 
 
-def test_they_do_not_count_as_marks_of_another_dialect() -> None:
+def test_musters_annotations_are_not_marks_of_another_dialect() -> None:
     group = koordinator_group({"minMember": 1})
     pod = koordinator_pod(min_available="1")
     own = marked(annotations=dict(pod.marks.annotations) | {REPAIR: "Evict"})
@@ -139,7 +137,7 @@ TOPOLOGY = "muster.dev/topology"
 TREE = "muster.dev/topology-tree"
 
 
-def test_pods_of_any_dialect_say_how_to_be_divided_and_over_which_tree() -> None:
+def test_pods_of_any_dialect_may_set_topology_and_tree() -> None:
     for gang in gangs_of({TOPOLOGY: "rack: hard pack; node: range(2,4)", TREE: " east "}):
         assert gang.tree == "east"
         assert gang.constraints == (
@@ -149,12 +147,12 @@ def test_pods_of_any_dialect_say_how_to_be_divided_and_over_which_tree() -> None
         assert gang.problems == ()
 
 
-def test_a_gang_that_says_nothing_of_topology_has_no_constraints() -> None:
+def test_a_gang_without_topology_annotation_has_no_constraints() -> None:
     for gang in gangs_of({TOPOLOGY: "", TREE: ""}):
         assert (gang.tree, gang.constraints, gang.problems) == ("", (), ())
 
 
-def test_a_definition_says_it_for_all_pods_and_pods_go_first() -> None:
+def test_a_definition_sets_it_for_all_pods_but_pods_take_precedence() -> None:
     group = pod_group(coscheduling.DEFINITION, {"minMember": 2}, {TOPOLOGY: "rack: pack", TREE: "west"})
     gang = read_gang("coscheduling/a/A", group, [marked(labels=COSCHEDULING_GANG)])
     assert (gang.tree, gang.constraints) == ("west", (LevelConstraint("rack", LevelPolicy.PACK),))
@@ -173,7 +171,7 @@ def test_a_definition_says_it_for_all_pods_and_pods_go_first() -> None:
         ({TREE: "  "}, f'annotation {TREE} of pod "w-0" is "  ", but a tree\'s name has '),
     ],
 )
-def test_a_topology_that_cannot_be_read_makes_the_gang_wait(annotations: dict[str, str], message: str) -> None:
+def test_a_malformed_topology_blocks_the_gang(annotations: dict[str, str], message: str) -> None:
     for gang in gangs_of(annotations):
         ((severity, said_of_it),) = said(gang)
         assert severity is Severity.BLOCKING
@@ -181,7 +179,7 @@ def test_a_topology_that_cannot_be_read_makes_the_gang_wait(annotations: dict[st
         assert (gang.tree, gang.constraints) == ("", ())
 
 
-def test_p14_a_contradictory_topology_makes_the_gang_wait() -> None:
+def test_p14_a_contradictory_topology_blocks_the_gang() -> None:
     for gang in gangs_of({TOPOLOGY: "node: range(3,4), factor(5)"}):
         assert said(gang) == [
             (

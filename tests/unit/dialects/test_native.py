@@ -33,7 +33,7 @@ class TestMembership:
         membership = membership_of(gang_marks("a", {}, {}, "A"))
         assert membership is not None and membership.gang_id == "native/a/A"
 
-    def test_marks_of_others_go_before_it_and_it_is_told(self) -> None:
+    def test_marks_of_other_dialects_take_precedence_with_a_warning(self) -> None:
         marks = gang_marks("a", {"scheduling.x-k8s.io/pod-group": "C"}, {}, "A")
         membership = membership_of(marks)
         assert membership is not None and membership.gang_id == "coscheduling/a/C"
@@ -84,7 +84,7 @@ class TestPolicy:
             ({"gang": 7}, "minCount"),
         ],
     )
-    def test_one_that_makes_no_sense_keeps_it_waiting(self, policy: Any, words: str) -> None:
+    def test_an_invalid_policy_blocks_the_gang(self, policy: Any, words: str) -> None:
         gang = gang_of(group(schedulingPolicy=policy))
         assert gang.blocked
         assert words in said(gang)[0][1]
@@ -104,7 +104,7 @@ class TestTopology:
         assert gang.problems == ()
 
     @pytest.mark.parametrize("constraints", [None, {}, {"topology": []}, {"topology": None}])
-    def test_without_one_it_goes_anywhere(self, constraints: Any) -> None:
+    def test_without_a_constraint_it_may_go_anywhere(self, constraints: Any) -> None:
         gang = gang_of(group(**GANG, schedulingConstraints=constraints))
         assert (gang.tree, gang.constraints, gang.problems) == ("", (), ())
 
@@ -115,14 +115,14 @@ class TestTopology:
             *([{"key": "a b"}], [{"key": "/rack"}], [{"key": "x" * 400}], [{"key": "Example/rack"}]),
         ],
     )
-    def test_what_is_no_key_keeps_it_waiting(self, topology: Any) -> None:
+    def test_an_invalid_key_blocks_the_gang(self, topology: Any) -> None:
         gang = gang_of(group(**GANG, schedulingConstraints={"topology": topology}))
         ((severity, message),) = said(gang)
         assert severity is Severity.BLOCKING
         assert message.startswith('spec.schedulingConstraints.topology of PodGroup "a/A" is ')
         assert (gang.tree, gang.constraints) == ("", ())
 
-    def test_musters_own_annotation_goes_before_it(self) -> None:
+    def test_musters_topology_annotation_replaces_the_key(self) -> None:
         definition = group(**GANG, schedulingConstraints={"topology": [{"key": RACK}]})
         own = pod_group(native.DEFINITION, definition.spec, {"muster.dev/topology": "rack: spread"})
         gang = gang_of(own)
@@ -144,7 +144,7 @@ class TestPriorityAndDisruption:
             ({"priorityClassName": ""}, None),
         ],
     )
-    def test_the_priority_goes_before_the_class(self, spec: dict[str, Any], priority: int | None) -> None:
+    def test_the_priority_takes_precedence_over_the_class(self, spec: dict[str, Any], priority: int | None) -> None:
         gang = gang_of(group(**GANG, **spec), {"high": 1000})
         assert (gang.priority, gang.problems) == (priority, ())
 
@@ -158,7 +158,7 @@ class TestPriorityAndDisruption:
             ({"priority": 2**31}, "at most 2147483647"),
         ],
     )
-    def test_if_it_makes_no_sense_that_of_the_pods_counts(self, spec: dict[str, Any], words: str) -> None:
+    def test_an_invalid_priority_leaves_that_of_the_pods(self, spec: dict[str, Any], words: str) -> None:
         gang = gang_of(group(**GANG, **spec), {"high": 1000})
         ((severity, message),) = said(gang)
         assert (severity, gang.priority) == (Severity.WARNING, None)
@@ -217,13 +217,13 @@ class TestConditions:
         assert conditions(Stage.BOUND, version)[0] == ObjectCondition(name, "True", "Scheduled")
 
     @pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY])
-    def test_a_wait_is_told_unless_it_was_scheduled_once(self, stage: Stage) -> None:
+    def test_a_wait_is_reported_unless_the_gang_was_scheduled_once(self, stage: Stage) -> None:
         told = conditions(stage, reason="3 of 4 members")[0]
         assert told == ObjectCondition(
             "PodGroupInitiallyScheduled", "False", "Unschedulable", "3 of 4 members", WriteRule.UNLESS_TRUE
         )
 
-    def test_while_nothing_is_in_its_way_what_was_told_stays(self) -> None:
+    def test_conditions_stay_while_the_gang_is_being_bound(self) -> None:
         assert [each.type for each in conditions(Stage.READY)] == ["DisruptionTarget"]
         facts = gang_of(group(**GANG))
         for stage in (Stage.ASSIGNED, Stage.PERMITTED):
@@ -254,7 +254,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(FIELDS, VALUES, max_size=8))
-def test_whatever_a_pod_group_has_in_it_it_is_a_gang_or_says_why_not(spec: dict[str, Any]) -> None:
+def test_any_pod_group_is_a_gang_or_has_a_problem(spec: dict[str, Any]) -> None:
     gang = gang_of(group(**spec))
     assert gang.blocked or gang.minimum >= 1
     assert bool(gang.tree) == bool(gang.constraints)

@@ -42,7 +42,7 @@ def test_an_empty_list_asks_nothing() -> None:
     assert (gang.constraints, gang.problems) == ((), ())
 
 
-def test_musters_annotation_goes_before_it() -> None:
+def test_musters_annotation_takes_precedence() -> None:
     group = koordinator_group({"minMember": 2}, network_topology_spec=spec(rack="MustGather"))
     group.annotations["muster.dev/topology"] = "rack: spread"  # type: ignore[index]
     gang = koordinator_gang(koordinator_pod(), definition=group)
@@ -74,6 +74,6 @@ def test_one_that_cannot_be_read_keeps_the_gang_waiting(text: Any, words: str) -
 
 
 @given(st.recursive(st.none() | st.text(max_size=8), lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
-def test_whatever_it_says_it_is_understood_or_told(value: Any) -> None:
+def test_any_declaration_is_read_or_reported(value: Any) -> None:
     gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=json.dumps(value)))
     assert gang.blocked or len(gang.constraints) == len(value["gatherStrategy"])

@@ -30,12 +30,12 @@ def test_a_gang_waits_while_its_quota_is_not_reserved(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", KINDS)
-def test_an_annotation_says_so_where_there_are_no_conditions(dialect: str) -> None:
+def test_an_annotation_replaces_missing_conditions(dialect: str) -> None:
     [waits] = problems(dialect, annotations={QUOTA_WAITS: "no room for cpu=8"})
     assert waits == "quota is not reserved for it yet: no room for cpu=8"
 
 
 @pytest.mark.parametrize("dialect", KINDS)
 @pytest.mark.parametrize("status", [{}, reserved("True"), {"conditions": "nonsense"}, {"conditions": [5, None]}])
-def test_nothing_waits_if_nobody_says_that_it_has_to(dialect: str, status: Any) -> None:
+def test_without_condition_or_annotation_nothing_waits(dialect: str, status: Any) -> None:
     assert problems(dialect, status=status) == []

@@ -99,9 +99,7 @@ def test_the_order_of_precedence_is_the_documented_one() -> None:
         ({COSCHEDULING: "c"}, {KOORDINATOR + "min-available": "3"}, "coscheduling/a/c"),
     ],
 )
-def test_the_first_dialect_that_matches_counts(
-    labels: dict[str, str], annotations: dict[str, str], gang_id: str
-) -> None:
+def test_the_first_matching_dialect_is_used(labels: dict[str, str], annotations: dict[str, str], gang_id: str) -> None:
     membership = membership_of(gang_marks("a", labels, annotations))
     assert membership is not None
     assert membership.gang_id == gang_id
@@ -136,7 +134,7 @@ def test_marks_that_name_no_gang_are_the_pods_problem(
     assert words in membership.problem
 
 
-def test_marks_of_two_dialects_are_told_once_per_dialect() -> None:
+def test_marks_of_two_dialects_are_reported_once_per_dialect() -> None:
     pods = [
         marked(
             f"w-{i}",
@@ -171,12 +169,12 @@ def test_objects_define_gangs_of_their_dialect() -> None:
 
 
 @pytest.mark.parametrize("gang_id", ["", "koordinator", "koordinator/a", "koordinator/a/", "other/a/A"])
-def test_an_id_that_no_dialect_made_is_refused(gang_id: str) -> None:
+def test_an_unknown_gang_id_raises(gang_id: str) -> None:
     with pytest.raises(ValueError, match="is not the id of a gang"):
         read_gang(gang_id, None, [])
 
 
-def test_only_what_dialects_read_is_kept_of_a_pod() -> None:
+def test_only_marks_that_dialects_read_are_kept() -> None:
     one = gang_marks("a", {COSCHEDULING: "c", "pod-index": "1"}, {"big": "x" * 1_000_000})
     other = gang_marks("a", {"pod-index": "2", COSCHEDULING: "c"}, {})
     assert one == other == GangMarks("a", ((COSCHEDULING, "c"),))
@@ -184,14 +182,14 @@ def test_only_what_dialects_read_is_kept_of_a_pod() -> None:
     assert one != gang_marks("b", {COSCHEDULING: "c"}, {})
 
 
-def test_a_huge_value_is_kept_in_part_and_told_in_less() -> None:
+def test_a_huge_value_is_truncated_in_marks_and_messages() -> None:
     marks = gang_marks("a", {}, {KOORDINATOR + "name": "A", KOORDINATOR + "groups": "[" + '"a/A",' * 200_000 + "]"})
     assert sum(len(value) for _, value in marks.annotations) <= 65536 + 1
     gang = read_gang("koordinator/a/A", None, [MarkSet(marks, PodAge(1, "w-0", "u"))])
     assert all(len(problem.message) < 400 for problem in gang.problems)
 
 
-def test_the_longest_group_that_means_anything_is_kept_whole() -> None:
+def test_the_longest_valid_gang_group_is_kept_whole() -> None:
     name = "n" * 253
     gangs = ",".join(f'"{"s" * 60}-{i:02}/{name}"' for i in range(99))
     gang = read_gang("koordinator/a/A", None, [koordinator_pod(min_available="1", groups=f'["a/A",{gangs}]')])
@@ -266,7 +264,7 @@ specs = st.dictionaries(
     annotations=st.dictionaries(st.sampled_from([KOORDINATOR + key for key in keys]), words, max_size=4),
     seed=st.integers(0, 1000),
 )
-def test_whatever_was_declared_the_facts_are_sound_and_the_same_in_any_order(
+def test_facts_of_any_declaration_are_sound_in_any_order(
     pods: list[MarkSet], spec: dict[str, object] | None, annotations: dict[str, str], seed: int
 ) -> None:
     group = None if spec is None else replace(koordinator_group(spec), annotations=annotations)

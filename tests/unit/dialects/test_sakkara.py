@@ -51,7 +51,7 @@ def test_labels_without_the_groups_name_are_the_pods_problem() -> None:
     )
 
 
-def test_what_is_written_on_pods_is_no_mark_of_them() -> None:
+def test_labels_written_on_pods_are_not_marks() -> None:
     told = {"sakkara.member.rank": "3", "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
     labels = {LABEL + "name": "A", LABEL + "constraint.min.node": "2"}
     assert gang_marks("a", labels, None) == gang_marks("a", {**labels, **told}, None)
@@ -71,7 +71,7 @@ def test_a_config_map_defines_the_group_that_it_names_or_else_its_own(data: dict
     assert defined_gang(config_map(data)) == gang_id
 
 
-def test_a_name_that_is_none_is_told() -> None:
+def test_an_invalid_name_is_reported() -> None:
     assert only_problem(group(member(), name="not/a/name", size="1")) == (
         WARNING,
         'name of ConfigMap "a/A" is "not/a/name", but a gang\'s name has at most 253 letters, digits, dashes, '
@@ -83,7 +83,7 @@ def test_a_name_that_is_none_is_told() -> None:
 # -- what is declared, by whom
 
 
-def test_a_config_map_alone_says_everything() -> None:
+def test_a_config_map_alone_declares_a_group() -> None:
     gang = group(member(), name="A", size="8", priority="5", constraints={"rack": {"type": "pack"}})
     assert (gang.minimum, gang.total, gang.mode, gang.priority) == (8, 8, GangMode.STRICT, 5)
     assert gang.constraints == (LevelConstraint("rack", LevelPolicy.PACK), PACK_OTHERS)
@@ -99,7 +99,7 @@ def test_a_config_map_alone_says_everything() -> None:
     )
 
 
-def test_labels_alone_say_the_same() -> None:
+def test_labels_alone_declare_the_same_group() -> None:
     labels = {"size": "8", "priority": "5", "constraint__type__rack": "pack"}
     by_labels, by_config_map = (
         group(member(**labels)),
@@ -115,7 +115,7 @@ def test_labels_alone_say_the_same() -> None:
     )
 
 
-def test_what_is_left_out_has_sakkaras_defaults() -> None:
+def test_missing_keys_have_sakkaras_defaults() -> None:
     gang = group(member(), name="A")
     assert (gang.minimum, gang.total, gang.priority, gang.constraints) == (1, 1, 0, (PACK_OTHERS,))
     assert gang.never_preempts
@@ -133,7 +133,7 @@ def test_without_config_map_and_size_the_pods_wait() -> None:
     )
 
 
-def test_what_the_config_map_says_goes_before_labels_and_differences_are_told() -> None:
+def test_the_config_map_takes_precedence_over_labels_with_a_warning() -> None:
     gang = group(member(size="3", priority="7", constraint__type__node="spread"), size="8", priority="5")
     assert (gang.minimum, gang.priority) == (8, 5)
     assert gang.constraints == (LevelConstraint("node", LevelPolicy.SPREAD), PACK_OTHERS)
@@ -154,7 +154,7 @@ def test_what_the_config_map_says_goes_before_labels_and_differences_are_told() 
     )
 
 
-def test_of_pods_the_oldest_counts_for_each_label() -> None:
+def test_the_oldest_pod_decides_for_each_label() -> None:
     gang = group(member("w-1", 200, size="4"), member("w-0", 100, size="3"))
     assert gang.minimum == 3
     assert only_problem(gang)[1].startswith('label sakkara.group.size of pod "w-1" is "4", but "3" is used')
@@ -166,7 +166,7 @@ def test_only_priorities_above_zero_preempt(priority: str, never: bool) -> None:
     assert (gang.priority, gang.never_preempts) == (int(priority), never)
 
 
-def test_priority_classes_have_no_say() -> None:
+def test_priority_classes_have_no_effect() -> None:
     gang = read_gang("sakkara/a/A", config_map({"size": "1"}), [member()], {"high": 1000})
     assert gang.priority == 0
 
@@ -175,7 +175,7 @@ def test_priority_classes_have_no_say() -> None:
 
 
 @pytest.mark.parametrize("size", ["five", "0", "-1", "1.5", "99999999999", "x" * 100_000])
-def test_a_size_that_is_none_makes_the_group_wait(size: str) -> None:
+def test_an_invalid_size_blocks_the_group(size: str) -> None:
     gang = group(member(), size=size)
     severity, message = only_problem(gang)
     assert severity is BLOCKING
@@ -186,7 +186,7 @@ def test_a_size_that_is_none_makes_the_group_wait(size: str) -> None:
 
 
 @pytest.mark.parametrize("priority", ["high", "1.5", "2147483648", "９"])
-def test_a_priority_that_is_none_counts_as_zero(priority: str) -> None:
+def test_an_invalid_priority_counts_as_zero(priority: str) -> None:
     gang = group(member(), size="1", priority=priority)
     assert (gang.priority, gang.never_preempts) == (0, True)
     assert only_problem(gang) == (
@@ -234,14 +234,14 @@ def test_constraints_that_cannot_be_read_make_the_group_wait(constraints: Any, s
         ({"min": 3, "max": 4, "factor": 5}, "no multiple of 5 is from 3 to 4"),
     ],
 )
-def test_what_contradicts_itself_is_told_on_the_config_map(asked: dict[str, Any], saying: str) -> None:
+def test_contradictory_constraints_are_reported_on_the_config_map(asked: dict[str, Any], saying: str) -> None:
     severity, message = only_problem(group(member(), size="8", constraints={"rack": asked}))
     assert severity is BLOCKING
     assert message.startswith('constraints of ConfigMap "a/A": ')
     assert saying in message
 
 
-def test_what_means_nothing_is_told_and_ignored() -> None:
+def test_unknown_constraint_keys_are_reported_and_ignored() -> None:
     gang = group(member(), size="8", constraints={"rack": {"type": "pack", "partition": 2}})
     assert only_problem(gang) == (
         WARNING,
@@ -254,7 +254,7 @@ def test_what_means_nothing_is_told_and_ignored() -> None:
     )
 
 
-def test_a_label_without_a_level_is_told() -> None:
+def test_a_constraint_label_without_a_level_is_reported() -> None:
     severity, message = only_problem(group(member(size="8", constraint__type="pack")))
     assert severity is BLOCKING
     assert 'is about a level "", which no tree can have' in message
@@ -263,7 +263,7 @@ def test_a_label_without_a_level_is_told() -> None:
 # -- with Muster's own annotations, and with other definitions
 
 
-def test_musters_own_annotation_counts_instead_and_that_is_told_if_anything_was_asked() -> None:
+def test_musters_topology_annotation_replaces_constraints_with_a_warning() -> None:
     pods = [marked("w-0", labels={LABEL + "name": "A"}, annotations={"muster.dev/topology": "rack: hard spread"})]
     own = LevelConstraint("rack", LevelPolicy.SPREAD, hard=True)
     gang = group(*pods, size="8")
@@ -277,7 +277,7 @@ def test_musters_own_annotation_counts_instead_and_that_is_told_if_anything_was_
     )
 
 
-def test_labels_of_constraints_are_told_on_pods_of_another_dialect() -> None:
+def test_constraint_labels_on_pods_of_another_dialect_are_reported() -> None:
     labels = {"scheduling.x-k8s.io/pod-group": "c", LABEL + "constraint.type.rack": "pack"}
     pods = [marked("w-0", labels=labels)]
     problems = said(read_gang("coscheduling/a/c", None, pods))
@@ -288,7 +288,7 @@ def test_labels_of_constraints_are_told_on_pods_of_another_dialect() -> None:
     ) in problems
 
 
-def test_of_two_config_maps_of_one_group_the_older_counts() -> None:
+def test_of_two_config_maps_of_one_group_the_older_is_used() -> None:
     older, newer = config_map({"name": "A", "size": "2"}, "one"), config_map({"name": "A", "size": "3"}, "two")
     gang = read_gang("sakkara/a/A", older, [member()], rivals=[newer])
     assert gang.minimum == 2
@@ -302,7 +302,7 @@ def test_of_two_config_maps_of_one_group_the_older_counts() -> None:
 # -- off the wire
 
 
-def test_of_a_config_map_only_what_users_declare_is_kept() -> None:
+def test_only_declared_keys_of_a_config_map_are_kept() -> None:
     [kind] = [kind for kind in DEFINITIONS.values() if kind.kind == "ConfigMap"]
     written = decode_pod_group(
         b'{"metadata":{"name":"A","namespace":"a","uid":"uid-of-A","creationTimestamp":"1970-01-01T00:00:50Z",'
@@ -358,7 +358,7 @@ pods_of_group = st.builds(
     pods=st.lists(pods_of_group, max_size=4, unique_by=lambda each: each.oldest.name),
     seed=st.integers(0, 1000),
 )
-def test_whatever_was_declared_the_facts_are_sound_and_the_same_in_any_order(
+def test_facts_of_any_declaration_are_sound_in_any_order(
     declared: dict[str, Any] | None, pods: list[MarkSet], seed: int
 ) -> None:
     defined = None if declared is None else config_map(declared)

@@ -52,7 +52,7 @@ def test_each_key_asks_for_something(asked: dict[str, Any], constraints: list[st
         ({"hard": True, "factor": 2}, ["pack", "hard factor(2)"]),
     ],
 )
-def test_all_are_soft_unless_the_level_is_hard_and_packing_that_nobody_asked_for_never_is(
+def test_constraints_are_soft_unless_hard_and_implied_packing_is_always_soft(
     asked: dict[str, Any], constraints: list[str]
 ) -> None:
     assert on_rack(asked) == constraints
@@ -71,7 +71,7 @@ def test_levels_keep_their_order() -> None:
     )
 
 
-def test_user_a_wants_two_equal_partitions_in_racks_of_their_own_packed_on_nodes() -> None:
+def test_story_a_two_equal_partitions_in_separate_racks_packed_on_nodes() -> None:
     asked = {"rack": {"type": "spread", "partitions": 2, "hard": True}, "node": {"type": "pack"}}
     gang = group(member(), size="8", constraints=asked)
     assert [as_text(each) for each in gang.constraints] == [

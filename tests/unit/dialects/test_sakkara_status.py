@@ -45,7 +45,7 @@ def labels(writes: Writes) -> dict[str, dict[str, str | None]]:
     return {write.name: dict(write.labels) for write in writes.pods}
 
 
-def test_sakkara_is_told_what_becomes_of_its_groups() -> None:
+def test_sakkara_writes_progress() -> None:
     assert writes_progress("sakkara/a/A")
 
 
@@ -66,7 +66,7 @@ def test_every_stage_has_a_status(stage: Stage, status: str) -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND])
-def test_who_has_a_place_is_seen_at_it_with_its_rank(stage: Stage) -> None:
+def test_placement_and_rank_list_the_assigned_pods(stage: Stage) -> None:
     data = written(progress(stage, *reversed(PLACED)))
     assert json.loads(data["placement"]) == {
         "root": {
@@ -98,7 +98,7 @@ def test_a_group_of_one_has_rank_0() -> None:
     assert written(progress(Stage.BOUND, at("only", None, "rack", "node")))["rank"] == "[(only,0)]"
 
 
-def test_what_a_config_map_cannot_hold_is_left_out_and_that_is_told() -> None:
+def test_placement_too_large_for_a_config_map_is_omitted_with_a_reason() -> None:
     count = MAX_BYTES // 500
     many = [at(f"{'p' * 250}-{number}", number, "rack", f"n-{number}") for number in range(count)]
     data = written(progress(Stage.BOUND, *many))
@@ -120,7 +120,7 @@ def test_short_names_do_not_make_the_patch_too_large_either() -> None:
 # -- times
 
 
-def test_a_bound_group_says_when_it_began_and_ended_and_how_long_it_took() -> None:
+def test_a_bound_group_has_begin_end_and_total_times() -> None:
     data = written(progress(Stage.BOUND, *PLACED, began=BEGAN, ended=BEGAN + 0.154213, solver_seconds=0.0127))
     assert data["schedBeginTime"] == "2024-07-02T14:53:58.623520Z"
     assert data["schedEndTime"] == "2024-07-02T14:53:58.777733Z"
@@ -152,7 +152,7 @@ def test_a_group_keeps_the_times_of_its_start_until_the_next_one_begins(stage: S
     assert not written(progress(stage, began=BEGAN, ended=BEGAN + 1)).keys() & TIMES
 
 
-def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
+def test_a_clock_set_back_causes_no_negative_time() -> None:
     assert written(progress(Stage.BOUND, *PLACED, began=BEGAN, ended=BEGAN - 3))["schedTotalTimeMilli"] == "0"
 
 
@@ -163,7 +163,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_time() -> None:
     ("preemptor", "name"),
     [("sakkara/a/urgent", "urgent"), ("sakkara/b/urgent", "b/urgent"), ("koordinator/a/urgent", "urgent")],
 )
-def test_an_evicted_group_names_who_it_was_for(preemptor: str, name: str) -> None:
+def test_an_evicted_group_names_its_preemptor(preemptor: str, name: str) -> None:
     assert written(progress(Stage.PREEMPTED, preemptor=preemptor))["preemptor"] == name
 
 
@@ -173,7 +173,7 @@ def test_a_group_that_starts_again_names_no_preemptor(stage: Stage) -> None:
 
 
 @pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY, Stage.TIMED_OUT])
-def test_who_it_was_evicted_for_stands_as_long_as_it_waits_again(stage: Stage) -> None:
+def test_the_preemptor_stays_until_the_group_is_assigned_again(stage: Stage) -> None:
     assert "preemptor" not in written(progress(stage))
 
 
@@ -190,7 +190,7 @@ def test_a_pod_has_its_labels_before_it_is_bound() -> None:
     assert labels_at_bind("koordinator/a/A", 2, 1) == {}
 
 
-def test_pods_of_a_bound_group_say_so() -> None:
+def test_pods_of_a_bound_group_are_labelled_bound() -> None:
     members = (*PLACED[:2], replace(PLACED[2], bound=False))
     assert labels(progress_writes(progress(Stage.BOUND, *members))) == {
         name: {"sakkara.member.rank": rank, "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
@@ -207,11 +207,11 @@ def test_a_pod_that_lost_its_place_loses_its_rank(stage: Stage, status: str) -> 
 
 
 @pytest.mark.parametrize("stage", [Stage.ASSIGNED, Stage.PERMITTED, Stage.PREEMPTED])
-def test_pods_on_their_way_are_left_to_who_binds_or_evicts_them(stage: Stage) -> None:
+def test_pods_being_bound_or_evicted_are_not_written(stage: Stage) -> None:
     assert progress_writes(progress(stage, *PLACED)).pods == ()
 
 
-def test_a_group_without_config_map_has_only_its_pods_to_tell() -> None:
+def test_a_group_without_config_map_writes_only_to_pods() -> None:
     writes = progress_writes(Progress(group(member(size="4")), Stage.BOUND, PLACED))
     assert writes.objects == ()
     assert len(writes.pods) == 4

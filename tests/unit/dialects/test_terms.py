@@ -7,7 +7,7 @@ from muster.dialects.registry import read_gang
 LIGHTWEIGHT = "pod-group.scheduling.sigs.k8s.io/"
 
 
-def test_koordinator_tells_what_stands_on_pods_and_then_on_the_pod_group() -> None:
+def test_koordinators_terms_quote_pods_then_the_pod_group() -> None:
     group = koordinator_group({"minMember": 4, "scheduleTimeoutSeconds": 30}, mode="NonStrict")
     gang = koordinator_gang(
         koordinator_pod("w-1", 2, min_available="3"), koordinator_pod("w-0", 1, mode=""), definition=group
@@ -21,7 +21,7 @@ def test_koordinator_tells_what_stands_on_pods_and_then_on_the_pod_group() -> No
     )
 
 
-def test_of_pods_that_say_it_the_oldest_is_named() -> None:
+def test_terms_name_the_oldest_pod() -> None:
     def worker(age: int) -> MarkSet:
         labels = {f"{LIGHTWEIGHT}name": "l", f"{LIGHTWEIGHT}min-available": str(age)}
         return marked(f"w-{age}", labels=labels, created_seconds=age)
@@ -37,7 +37,7 @@ def test_a_long_value_is_cut_and_lines_are_joined() -> None:
     assert term == f'{KOORDINATOR}groups: [ "a/A", "b/{"B" * 51}… (pod w-0)'
 
 
-def test_musters_own_annotations_are_told_in_every_dialect() -> None:
+def test_musters_own_annotations_are_quoted_in_every_dialect() -> None:
     own = {"muster.dev/topology": "rack: hard pack", "muster.dev/repair-policy": "Evict"}
     gang = read_gang("koordinator/a/A", None, [koordinator_pod(min_available="1"), marked("w-9", annotations=own)])
     assert gang.terms[-2:] == (

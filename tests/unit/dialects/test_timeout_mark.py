@@ -43,7 +43,7 @@ def test_it_changes_nothing_about_the_gang(text: str) -> None:
     assert koordinator_gang(marked_too, unmarked) == koordinator_gang(without, unmarked)
 
 
-def test_what_is_written_is_what_is_read() -> None:
+def test_the_written_mark_is_read_back() -> None:
     written = timeout_annotations("koordinator/a/A", timed_out=True)
     assert written == {TIMEOUT: "true"}
     membership = membership_of(gang_marks("a", None, {KOORDINATOR + "name": "A", TIMEOUT: written[TIMEOUT] or ""}))
@@ -58,7 +58,7 @@ def test_dialects_without_such_a_mark_write_nothing(gang_id: str) -> None:
     assert timeout_annotations(gang_id, timed_out=False) == {}
 
 
-def test_on_a_pod_of_another_dialect_it_is_told_and_does_not_count() -> None:
+def test_on_a_pod_of_another_dialect_it_is_reported_and_ignored() -> None:
     pod = marked(labels={"scheduling.x-k8s.io/pod-group": "A"}, annotations={TIMEOUT: "true"})
     membership = membership_of(pod.marks)
     assert membership is not None

@@ -18,7 +18,7 @@ from muster.dialects.values import (
 @pytest.mark.parametrize(
     ("value", "number"), [("1", 1), ("+5", 5), ("007", 7), ("2147483647", 2147483647), (3, 3), (2147483647, 2147483647)]
 )
-def test_counts(value: object, number: int) -> None:
+def test_valid_counts(value: object, number: int) -> None:
     assert parse_count(value) == number
 
 
@@ -48,7 +48,7 @@ def test_counts(value: object, number: int) -> None:
         ("9" * 1_000_000, '…", which is not'),
     ],
 )
-def test_bad_counts(value: object, words: str) -> None:
+def test_invalid_counts(value: object, words: str) -> None:
     with pytest.raises(BadValue) as caught:
         parse_count(value)
     assert words in str(caught.value)
@@ -125,7 +125,7 @@ def test_bad_names(name: str) -> None:
     assert len(str(caught.value)) < 300
 
 
-def test_groups_are_sorted_and_each_gang_counts_once() -> None:
+def test_gang_groups_are_sorted_without_duplicates() -> None:
     assert parse_gang_group('["b/B", "a/A", "b/B"]') == (("a", "A"), ("b", "B"))
     assert parse_gang_group("[]") == ()
 
@@ -164,7 +164,7 @@ def test_100_gangs_are_a_group() -> None:
 
 
 @given(st.text() | st.integers() | st.floats() | st.none() | st.lists(st.integers()) | st.booleans())
-def test_what_is_shown_is_short_and_quoted(value: object) -> None:
+def test_quoted_values_are_short(value: object) -> None:
     text = quoted_value(value)
     assert text[0] == text[-1] == '"'
     assert len(text) <= 66

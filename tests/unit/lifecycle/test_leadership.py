@@ -9,7 +9,7 @@ from muster.lifecycle import election
 from muster.lifecycle.election import Leadership
 
 
-async def test_it_is_lost_when_nobody_extends_it() -> None:
+async def test_leadership_is_lost_unless_extended() -> None:
     leadership = Leadership()
     leadership.extend(election._now() + 0.05)
     assert leadership.leads
@@ -18,7 +18,7 @@ async def test_it_is_lost_when_nobody_extends_it() -> None:
     assert not leadership.leads
 
 
-async def test_after_a_freeze_it_is_lost_before_anybody_could_tell(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_after_a_freeze_leadership_is_lost_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     leadership = Leadership()
     leadership.extend(election._now() + 3600)
     assert leadership.leads
@@ -27,7 +27,7 @@ async def test_after_a_freeze_it_is_lost_before_anybody_could_tell(monkeypatch: 
     assert not leadership.leads
 
 
-async def test_what_was_extended_is_kept_and_what_was_lost_may_be_gained_again() -> None:
+async def test_extended_leadership_is_kept_and_lost_leadership_can_be_regained() -> None:
     leadership = Leadership()
     leadership.extend(election._now() + 0.01)
     leadership.extend(election._now() + 3600)
@@ -42,7 +42,7 @@ async def test_what_was_extended_is_kept_and_what_was_lost_may_be_gained_again()
         await leadership.until_leading()
 
 
-async def test_who_extends_too_late_does_not_lead() -> None:
+async def test_extending_too_late_does_not_lead() -> None:
     leadership = Leadership()
     leadership.extend(election._now() - 1)
     assert not leadership.leads

@@ -19,7 +19,7 @@ def lease(version: str = "1", holder: str = "a", seconds: int = 6) -> ObservedLe
     return ObservedLease(version, LeaseSpec(holder, seconds))
 
 
-def test_others_wait_for_the_whole_duration_since_they_first_saw_it_as_it_is() -> None:
+def test_candidates_wait_a_full_duration_from_their_first_observation() -> None:
     vigil = LeaseObserver()
     assert vigil.seconds_left(lease(), 100.0) == 6
     assert vigil.seconds_left(lease(), 104.0) == 2
@@ -27,7 +27,7 @@ def test_others_wait_for_the_whole_duration_since_they_first_saw_it_as_it_is() -
     assert vigil.seconds_left(lease("2"), 112.0) == 0
 
 
-def test_a_lease_that_nobody_holds_may_be_taken_at_once() -> None:
+def test_a_lease_without_a_holder_may_be_acquired_at_once() -> None:
     assert LeaseObserver().seconds_left(lease(holder=""), 0.0) == 0
 
 
@@ -36,7 +36,7 @@ def test_durations_that_make_no_sense_are_bounded(seconds: int, left: float) -> 
     assert LeaseObserver().seconds_left(lease(seconds=seconds), 0.0) == left
 
 
-def test_transitions_count_when_the_holder_changes_and_only_then() -> None:
+def test_transitions_increase_only_when_the_holder_changes() -> None:
     first = acquired_lease(None, "a", 6, 0.0)
     renewed = acquired_lease(first, "a", 6, 2.5)
     other = acquired_lease(released_lease(renewed, 3.0), "b", 6, 4.0)
@@ -52,6 +52,6 @@ def test_a_lease_is_read_as_it_was_written() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata":{},"spec":{"holderIdentity":5}}', b"\xff"])
-def test_what_is_no_lease_is_told_with_what_to_do(body: bytes) -> None:
+def test_a_malformed_lease_is_reported_with_a_remedy(body: bytes) -> None:
     with pytest.raises(BadLease, match="delete it"):
         decode_lease(body)

@@ -69,7 +69,7 @@ async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
     await session.close()
 
 
-async def test_who_begins_to_lead_looks_at_everything(bench: Bench) -> None:
+async def test_a_new_leader_reconciles_all_keys(bench: Bench) -> None:
     bench.there = ["a", "b"]
     bench.queue.add("ignored, since others lead")
     bench.lead()
@@ -78,7 +78,7 @@ async def test_who_begins_to_lead_looks_at_everything(bench: Bench) -> None:
     assert sorted(bench.looks) == ["a", "b"]
 
 
-async def test_what_changes_within_a_while_is_looked_at_once(bench: Bench) -> None:
+async def test_changes_within_the_delay_are_reconciled_once(bench: Bench) -> None:
     bench.lead()
     bench.queue.add("first")
     await bench.until("first")
@@ -90,7 +90,7 @@ async def test_what_changes_within_a_while_is_looked_at_once(bench: Bench) -> No
     assert bench.looks.count("a") == 1
 
 
-async def test_a_key_is_never_looked_at_twice_at_the_same_time_and_no_change_is_lost(bench: Bench) -> None:
+async def test_a_key_is_never_reconciled_concurrently_and_no_change_is_lost(bench: Bench) -> None:
     go_on = asyncio.Event()
     workers, most = 0, 0
 
@@ -116,7 +116,7 @@ async def test_a_key_is_never_looked_at_twice_at_the_same_time_and_no_change_is_
 
 
 @pytest.mark.parametrize("error", [ApiStatusError(409, "Conflict", "changed"), RuntimeError("a mistake")])
-async def test_what_fails_is_tried_again_and_holds_up_nobody(bench: Bench, error: Exception) -> None:
+async def test_a_failing_key_is_retried_without_blocking_others(bench: Bench, error: Exception) -> None:
     async def act(key: str) -> float | None:
         if key == "hard" and bench.looks.count(key) < 2:
             raise error
@@ -130,7 +130,7 @@ async def test_what_fails_is_tried_again_and_holds_up_nobody(bench: Bench, error
     await bench.until("hard", 2)
 
 
-async def test_who_does_not_lead_any_more_stops_in_the_middle(bench: Bench) -> None:
+async def test_losing_leadership_cancels_reconciliation(bench: Bench) -> None:
     stopped = asyncio.Event()
 
     async def act(key: str) -> float | None:

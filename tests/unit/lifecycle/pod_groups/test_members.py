@@ -43,7 +43,7 @@ def test_members_are_kept_by_gang_the_oldest_first() -> None:
     assert [each.oldest.name for each in mark_sets(members.of(TRAIN))] == ["old"]
 
 
-def test_what_changes_nothing_touches_nobody() -> None:
+def test_irrelevant_changes_report_no_gang() -> None:
     members = Members(["muster"])
     assert members.put(pod("a")) == [GangChange(TRAIN)]
     assert members.put(pod("a", resourceVersion="2")) == []
@@ -58,7 +58,7 @@ def test_a_member_that_moves_touches_both_gangs() -> None:
     assert (names(members), names(members, EVAL)) == ([], ["a"])
 
 
-def test_that_a_member_does_not_run_any_more_is_told_whatever_the_cause() -> None:
+def test_a_stopped_member_is_reported_whatever_the_cause() -> None:
     members = Members(["muster"])
     for change in (
         pod("a", phase="Failed"),
@@ -70,7 +70,7 @@ def test_that_a_member_does_not_run_any_more_is_told_whatever_the_cause() -> Non
         members.put(Removed("uid-a"))
 
 
-def test_what_was_deleted_stays_so_whatever_older_news_say() -> None:
+def test_a_deleted_member_stays_deleted_despite_older_states() -> None:
     members = Members(["muster"])
     members.put(pod("a", phase="Running"))
     members.mark_deleted(members.of(TRAIN)[0])

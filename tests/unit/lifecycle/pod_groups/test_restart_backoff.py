@@ -3,7 +3,7 @@
 from muster.lifecycle.pod_groups.restarter import RestartBackoff
 
 
-def test_the_first_restart_is_at_once_and_later_ones_wait_ever_longer() -> None:
+def test_the_first_restart_is_immediate_and_later_ones_back_off() -> None:
     backoff = RestartBackoff()
     pauses = []
     now = 1000.0
@@ -15,14 +15,14 @@ def test_the_first_restart_is_at_once_and_later_ones_wait_ever_longer() -> None:
     assert pauses == [0, 10, 20, 40, 80, 160, 300, 300]
 
 
-def test_the_time_that_went_by_counts() -> None:
+def test_elapsed_time_shortens_the_backoff() -> None:
     backoff = RestartBackoff()
     backoff.record("a", 1000.0)
     assert backoff.seconds_left("a", 1004.0) == 6
     assert backoff.seconds_left("a", 1100.0) == 0
 
 
-def test_a_group_that_was_quiet_for_long_begins_anew() -> None:
+def test_ten_quiet_minutes_reset_the_backoff() -> None:
     backoff = RestartBackoff()
     for now in (1000.0, 1010.0, 1030.0):
         backoff.record("a", now)
@@ -32,7 +32,7 @@ def test_a_group_that_was_quiet_for_long_begins_anew() -> None:
     assert backoff.seconds_left("a", 1631.0) == 9
 
 
-def test_groups_do_not_wait_for_each_other_nor_for_one_that_is_gone() -> None:
+def test_backoff_is_per_group_and_dropped_with_it() -> None:
     backoff = RestartBackoff()
     backoff.record("a", 1000.0)
     assert backoff.seconds_left("b", 1000.0) == 0

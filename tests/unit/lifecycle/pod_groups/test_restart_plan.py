@@ -36,7 +36,7 @@ def test_one_that_had_enough_and_has_too_few_is_remembered(status: dict[str, Any
     assert planned(2, status) == Plan(Step.MARK_BELOW_MINIMUM)
 
 
-def test_what_succeeded_counts() -> None:
+def test_succeeded_pods_count() -> None:
     assert planned(1, RAN, succeeded=2) == Plan(Step.NOTHING)
 
 
@@ -47,24 +47,24 @@ def test_it_has_until_its_timeout_to_recover() -> None:
 
 
 @pytest.mark.parametrize("running", [0, 2, 3])
-def test_without_a_timeout_it_is_restarted_at_once_even_if_its_gap_was_filled(running: int) -> None:
+def test_without_a_timeout_it_is_restarted_even_if_pods_were_replaced(running: int) -> None:
     assert planned(running, {"running": 2}, AT_NOON, after_seconds=0.0) == Plan(Step.RESTART)
 
 
-def test_who_takes_the_policy_away_stops_the_restart() -> None:
+def test_removing_the_policy_cancels_the_restart() -> None:
     assert planned(2, RAN, after_seconds=None) == Plan(Step.NOTHING)
     assert planned(2, RAN, AT_NOON, after_seconds=None) == Plan(Step.CLEAR_MARK)
 
 
-def test_a_group_whose_minimum_cannot_be_read_is_never_restarted() -> None:
+def test_a_group_with_an_invalid_minimum_is_never_restarted() -> None:
     assert planned(0, RAN, minimum=0) == Plan(Step.NOTHING)
 
 
 @pytest.mark.parametrize("since", ["yesterday", "", "2027-01-31T12:00:00Z"])
-def test_a_time_that_cannot_be_counts_as_now(since: str) -> None:
+def test_an_impossible_time_counts_as_now(since: str) -> None:
     assert planned(2, {}, {BELOW_SINCE: since}) == Plan(Step.WAIT, 60.0)
 
 
 @pytest.mark.parametrize("value", ["3", True, None, [3]])
-def test_counts_that_are_no_counts_say_nothing(value: Any) -> None:
+def test_malformed_counts_are_ignored(value: Any) -> None:
     assert planned(2, {"running": value}) == Plan(Step.NOTHING)

@@ -43,11 +43,11 @@ def phase(pods: str, before: str = "", minimum: int = 3) -> str:
     return str(status["phase"])
 
 
-def test_pods_are_counted_by_what_became_of_them_and_not_at_all_once_they_are_deleted() -> None:
+def test_pods_are_counted_by_phase_unless_they_are_being_deleted() -> None:
     assert counts_of(members("pbrsfPBRSF")) == Counts(pods=5, pending=2, scheduled=4, running=1, succeeded=1, failed=1)
 
 
-def test_kube_batch_counts_as_admitted_what_was_given_a_node() -> None:
+def test_kube_batch_counts_scheduled_pods_as_admitted() -> None:
     assert kube_batch_status(counts_of(members("ppbrrsfR"))) == {
         "admitted": 5,
         "running": 2,
@@ -98,17 +98,17 @@ def test_phases_of_coscheduling(pods: str, before: str, expected: str) -> None:
     assert phase(pods, before) == expected
 
 
-def test_a_group_whose_minimum_cannot_be_read_is_pending() -> None:
+def test_a_group_with_an_invalid_minimum_is_pending() -> None:
     assert phase("rrr", minimum=0) == "Pending"
 
 
-def test_what_finished_keeps_its_counts_when_its_pods_are_cleared_away() -> None:
+def test_a_finished_group_keeps_its_counts_when_its_pods_are_deleted() -> None:
     before = coscheduling_status(3, members("sss"), {}, NOW)
     assert coscheduling_status(3, [], before, "later") == before
     assert before["succeeded"] == 3
 
 
-def test_the_group_remembers_who_uses_it_and_since_when() -> None:
+def test_the_group_keeps_its_occupant_and_start_time() -> None:
     first: dict[str, Any] = dict(coscheduling_status(3, members("ppp"), {}, NOW))
     assert (first["occupiedBy"], first["scheduleStartTime"]) == ("ml/work", NOW)
     later = coscheduling_status(3, members("rrr"), {**first, "occupiedBy": "ml/else"}, "later")

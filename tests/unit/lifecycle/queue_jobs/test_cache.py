@@ -46,7 +46,7 @@ def pods(store: QueueJobCache) -> list[JobPod]:
     return store.pods(store.jobs["job"])
 
 
-def test_an_answer_that_is_older_than_what_was_told_changes_nothing(store: QueueJobCache) -> None:
+def test_an_outdated_response_changes_nothing(store: QueueJobCache) -> None:
     assert store.update_pod(pod(5, "Running")) == ["job"]
     assert store.update_pod(pod(4)) == []
     assert [each.phase for each in pods(store)] == ["Running"]
@@ -54,7 +54,7 @@ def test_an_answer_that_is_older_than_what_was_told_changes_nothing(store: Queue
     assert store.update_job(job(revision=2)) == []
 
 
-def test_an_answer_that_comes_after_the_end_brings_nothing_back(store: QueueJobCache) -> None:
+def test_a_response_after_the_deletion_restores_nothing(store: QueueJobCache) -> None:
     store.update_pod(pod(5))
     assert store.update_pod(Removed("pod", 6)) == ["job"]
     assert store.update_pod(pod(5)) == []
@@ -63,14 +63,14 @@ def test_an_answer_that_comes_after_the_end_brings_nothing_back(store: QueueJobC
     assert (store.jobs, store.namespaces) == ({}, [])
 
 
-def test_a_pod_that_was_deleted_is_leaving_until_it_is_gone(store: QueueJobCache) -> None:
+def test_a_deleted_pod_is_deleting_until_it_is_gone(store: QueueJobCache) -> None:
     store.update_pod(pod(5))
     store.mark_deleted(store.jobs["job"], pods(store)[0])
     assert store.update_pod(pod(6, "Running")) == ["job"]
     assert [each.deleting for each in pods(store)] == [True]
 
 
-def test_a_pod_that_is_let_go_is_the_jobs_no_more(store: QueueJobCache) -> None:
+def test_an_orphaned_pod_leaves_the_job(store: QueueJobCache) -> None:
     store.update_pod(pod(5))
     assert store.update_pod(pod(6, owned=False)) == ["job"]
     assert pods(store) == []
@@ -85,7 +85,7 @@ def test_a_spec_is_found_by_its_jobs_name(store: QueueJobCache) -> None:
     assert store.spec(store.jobs["job"]) is None
 
 
-def test_a_spec_in_place_of_one_that_is_gone_stays(store: QueueJobCache) -> None:
+def test_a_recreated_spec_survives_the_deletion_of_the_old_one(store: QueueJobCache) -> None:
     store.update_spec(spec("old", owner="former-job"))
     store.update_spec(spec("new"))
     assert store.update_spec(Removed("old", 9)) == []
@@ -94,13 +94,13 @@ def test_a_spec_in_place_of_one_that_is_gone_stays(store: QueueJobCache) -> None
     assert found.uid == "new"
 
 
-def test_a_job_of_the_same_name_comes_in_its_place(store: QueueJobCache) -> None:
+def test_a_job_of_the_same_name_replaces_a_deleted_one(store: QueueJobCache) -> None:
     store.update_job(job("again", revision=9))
     store.update_job(Removed("job", 10))
     assert [each.uid for each in store.in_namespace("default")] == ["again"]
 
 
-def test_a_priority_class_concerns_those_that_name_it(store: QueueJobCache) -> None:
+def test_a_priority_class_changes_only_jobs_that_name_it(store: QueueJobCache) -> None:
     store.update_job(job("urgent", priorityClassName="high"))
     high: PriorityClass = decode_priority_class(b'{"metadata": {"name": "high", "uid": "c"}, "value": 5}')
     assert store.update_priority_class(high) == ["urgent"]

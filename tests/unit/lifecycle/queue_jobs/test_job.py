@@ -21,7 +21,7 @@ def broken(**spec: Any) -> Job:
 
 
 class TestReading:
-    def test_what_it_asks(self) -> None:
+    def test_a_job_is_read(self) -> None:
         scheduling = {"priorityClassName": "high", "nodeSelector": {"a": "b"}}
         job = read(queue_job("train", (2, template()), (3, template()), minimum=4, scheduling=scheduling))
         assert (job.minimum, job.needed, job.size, job.priority, job.problems) == (4, 4, 5, 100, ())
@@ -55,20 +55,20 @@ class TestReading:
             ({"schedulingSpec": {"nodeSelector": ["a"]}}, "spec.schedulingSpec.nodeSelector is"),
         ],
     )
-    def test_what_is_wrong_is_said_with_its_place_and_value(self, spec: Object, words: str) -> None:
+    def test_problems_name_field_and_value(self, spec: Object, words: str) -> None:
         assert any(words in problem for problem in broken(**spec).problems)
 
-    def test_a_name_that_leaves_no_room_for_those_of_pods(self) -> None:
+    def test_a_name_too_long_for_pod_names_is_a_problem(self) -> None:
         [problem] = read(queue_job("a" * 241, (1, template()))).problems
         assert problem == "metadata.name has 241 characters, but it may have at most 240"
 
     @pytest.mark.parametrize("annotation", ["", "{", "[]", '{"job": "uid-job"}'])
-    def test_a_record_that_cannot_be_read_counts_as_none(self, annotation: str) -> None:
+    def test_a_malformed_record_counts_as_absent(self, annotation: str) -> None:
         written = queue_job("train", (1, template()))
         written["metadata"]["annotations"] = {"muster.dev/queue-job-record": annotation}
         assert read(written, status={"running": "x"}).status == JobStatus()
 
-    def test_a_record_that_was_copied_from_another_job_counts_as_none(self) -> None:
+    def test_a_record_copied_from_another_job_counts_as_absent(self) -> None:
         status = JobStatus(incarnation=7, completed=3, templates="t")
         written = queue_job("train", (1, template()))
         written["metadata"]["annotations"] = {"muster.dev/queue-job-record": status.record("uid-other")}
@@ -94,7 +94,7 @@ class TestBodies:
         ]
         assert job_pod(decode_pod(msgspec.json.encode({"metadata": metadata}))) is None
 
-    def test_what_a_template_says_itself_stays(self) -> None:
+    def test_values_of_the_template_are_kept(self) -> None:
         own = template(schedulerName="other", priorityClassName="low")
         job = read(queue_job("train", (1, own), scheduling={"priorityClassName": "high"}))
         spec = pod_manifest(job, Slot(0, 0), "muster")["spec"]
@@ -122,5 +122,5 @@ class TestBodies:
             ({"a": 1, "s": {"x": "1", "y": "2"}}, {"s": {"y": "3"}}, {"a": None, "s": {"x": None, "y": "3"}}),
         ],
     )
-    def test_a_patch_makes_one_of_the_other(self, before: Object, after: Object, patch: Object) -> None:
+    def test_a_merge_patch_turns_one_object_into_the_other(self, before: Object, after: Object, patch: Object) -> None:
         assert merge_patch(before, after) == patch

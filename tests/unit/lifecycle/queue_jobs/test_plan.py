@@ -119,14 +119,14 @@ def running(replicas: int = 4, minimum: int | None = 3) -> World:
 
 
 class TestBeginning:
-    def test_all_pods_are_made_those_of_the_highest_template_first(self) -> None:
+    def test_all_pods_are_created_those_of_the_highest_template_first(self) -> None:
         low, high = template(priorityClassName="low"), template(priorityClassName="high")
         world = World(read(queue_job("train", (2, low), (3, high), minimum=4)))
         world.settle()
         assert world.made == ["train-1-0", "train-1-1", "train-1-2", "train-0-0", "train-0-1"]
         assert [slot.needed for slot in slots(world.job)] == [True, True, True, True, False]
 
-    def test_its_status_counts(self) -> None:
+    def test_the_status_has_counts(self) -> None:
         world = World(job_of())
         world.settle()
         status = world.job.status
@@ -135,7 +135,7 @@ class TestBeginning:
         status = world.job.status
         assert (status.pending, status.running, status.started) == (3, 1, False)
 
-    def test_pods_that_fail_before_enough_have_a_node_are_made_anew_singly(self) -> None:
+    def test_pods_that_fail_before_the_start_are_replaced_one_by_one(self) -> None:
         world = World(job_of())
         world.settle()
         world.change("train-0-0", scheduled=True, phase="Failed")
@@ -155,7 +155,7 @@ class TestBeginning:
 
 
 class TestLosses:
-    def test_while_enough_are_left_only_the_failed_one_is_made_anew(self) -> None:
+    def test_while_enough_are_left_only_the_failed_pod_is_replaced(self) -> None:
         world = running()
         before = world.uids()
         world.fail("train-0-2")
@@ -164,7 +164,7 @@ class TestLosses:
         assert {name for name in after if after[name] != before[name]} == {"train-0-2"}
         assert (world.job.status.failed, world.job.status.incarnation) == (1, 1)
 
-    def test_below_the_minimum_the_whole_job_is_made_anew(self) -> None:
+    def test_below_the_minimum_the_whole_job_is_recreated(self) -> None:
         world = running()
         before = world.uids()
         world.fail("train-0-1", "train-0-2")
@@ -173,7 +173,7 @@ class TestLosses:
         assert not set(world.uids().values()) & set(before.values())
         assert (world.job.status.incarnation, world.job.status.failed, world.job.status.started) == (2, 2, False)
 
-    def test_a_job_that_breaks_before_anybody_saw_it_start_is_made_anew_too(self) -> None:
+    def test_a_job_that_breaks_before_its_start_was_observed_is_recreated(self) -> None:
         world = World(job_of())
         world.settle()
         world.change("train-0-0", "train-0-1", "train-0-2", scheduled=True)
@@ -181,7 +181,7 @@ class TestLosses:
         world.settle()
         assert world.steps == ["Created", "Started", "Restarting"]
 
-    def test_a_pod_that_failed_is_counted_once_also_when_the_whole_job_follows(self) -> None:
+    def test_a_failed_pod_is_counted_once_even_if_the_job_is_recreated(self) -> None:
         world = running()
         world.idle = True
         world.fail("train-0-0")
@@ -192,7 +192,7 @@ class TestLosses:
         world.fail("train-0-1")
         assert (world.steps[-1], world.job.status.failed) == ("Restarting", 2)
 
-    def test_what_was_replaced_is_not_remembered_for_ever(self) -> None:
+    def test_replaced_pods_are_not_remembered_forever(self) -> None:
         world = running()
         for _ in range(3):
             world.fail("train-0-0")
@@ -215,7 +215,7 @@ class TestLosses:
         assert found.decision is not None
         assert found.decision.reason == "Restarting"
 
-    def test_a_pod_that_is_about_to_run_counts(self) -> None:
+    def test_a_scheduled_pod_counts(self) -> None:
         world = World(job_of())
         world.settle()
         world.change(scheduled=True)
@@ -240,7 +240,7 @@ class TestLosses:
         world.fail("train-0-2")
         assert world.steps == ["Replacing"]
 
-    def test_without_a_minimum_it_is_never_made_anew_whole(self) -> None:
+    def test_without_a_minimum_the_job_is_never_recreated(self) -> None:
         world = running(2, None)
         world.fail("train-0-0", "train-0-1")
         assert world.job.status.incarnation == 1
@@ -248,7 +248,7 @@ class TestLosses:
 
 
 class TestPauses:
-    def test_pods_that_fail_again_and_again_are_made_anew_ever_later(self) -> None:
+    def test_repeatedly_failing_pods_are_replaced_with_backoff(self) -> None:
         world = running()
         pauses = []
         for _ in range(12):
@@ -264,7 +264,7 @@ class TestPauses:
         world.fail("train-0-0")
         assert world.pods["train-0-0"].phase == "Pending"
 
-    def test_a_job_that_breaks_again_and_again_is_made_anew_ever_later(self) -> None:
+    def test_a_repeatedly_breaking_job_is_recreated_with_backoff(self) -> None:
         world = running(3, 3)
         world.fail("train-0-0")
         world.run()
@@ -277,7 +277,7 @@ class TestPauses:
         world.settle()
         assert world.job.status.incarnation == 3
 
-    def test_what_is_missing_of_a_broken_job_is_not_made_before_all_of_it_is(self) -> None:
+    def test_a_broken_job_gets_no_single_pods_before_it_is_recreated(self) -> None:
         world = running(3, 3)
         world.lose("train-0-0")
         world.run()
@@ -288,13 +288,13 @@ class TestPauses:
         world.settle()
         assert (len(world.pods), world.job.status.incarnation) == (3, 3)
 
-    def test_a_clock_that_went_back_holds_nobody_up_for_longer(self) -> None:
+    def test_a_clock_set_back_does_not_lengthen_the_backoff(self) -> None:
         status = replace(job_of().status, attempts=3, last_attempt_seconds=10_000)
         assert pause_seconds(status, 0.0) == 4.0
 
 
 class TestEdits:
-    def test_another_template_makes_all_anew(self) -> None:
+    def test_a_template_change_recreates_all_pods(self) -> None:
         world = running()
         before = world.uids()
         world.edit(job_of(cpu="2"))
@@ -325,7 +325,7 @@ class TestEdits:
         world.edit(job_of(2, 2))
         assert (world.steps, len(world.pods)) == ([], 2)
 
-    def test_without_its_status_it_goes_on_with_the_pods_that_there_are(self) -> None:
+    def test_without_its_status_a_job_continues_with_existing_pods(self) -> None:
         world = running()
         world.fail("train-0-1", "train-0-2")
         world.run()
@@ -336,7 +336,7 @@ class TestEdits:
 
 
 class TestOrder:
-    def test_first_what_each_needs_the_highest_first_then_one_more_each_in_turn(self) -> None:
+    def test_needed_pods_by_priority_come_first_then_jobs_take_turns(self) -> None:
         jobs = {
             name: read(queue_job(name, (replicas, template()), minimum=2, scheduling={"priorityClassName": priority}))
             for name, replicas, priority in (("a", 4, "low"), ("b", 3, "high"), ("c", 5, "low"))
@@ -350,7 +350,7 @@ class TestOrder:
         st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8), st.sampled_from(["low", "high"])), max_size=6),
         st.integers(0, 40),
     )
-    def test_a_quota_never_leaves_two_jobs_half_made(self, sizes: list[tuple[int, int, str]], quota: int) -> None:
+    def test_a_quota_never_leaves_two_jobs_half_created(self, sizes: list[tuple[int, int, str]], quota: int) -> None:
         jobs = [
             read(queue_job(f"j{n}", (size, template()), minimum=least, scheduling={"priorityClassName": priority}))
             for n, (size, least, priority) in enumerate(sizes)
@@ -408,7 +408,7 @@ def test_wherever_somebody_dies_the_next_one_ends_with_the_same(story: list[str]
 
 @settings(max_examples=200, deadline=None)
 @given(events, st.integers(1, 5), st.integers(0, 6), st.integers(1, 8))
-def test_whatever_happens_it_comes_to_rest_with_all_pods_of_one_making(
+def test_every_history_converges_to_pods_of_one_incarnation(
     story: Sequence[tuple[str, int]], replicas: int, minimum: int, room: int
 ) -> None:
     world = World(job_of(replicas, min(minimum, replicas)))

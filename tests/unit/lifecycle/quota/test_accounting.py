@@ -11,12 +11,12 @@ from muster.lifecycle.quota.messages import exceeded, rejection
 from muster.lifecycle.quota.usage import QuotaLimit
 
 
-def test_pods_may_use_the_whole_quota_while_nothing_is_reserved() -> None:
+def test_pods_may_use_the_whole_quota_without_reservations() -> None:
     desk = Desk(observed(limit(cpu=4)))
     assert desk.admit_all("abcde", cpu=1) == [True, True, True, True, False]
 
 
-def test_what_is_reserved_is_not_for_others() -> None:
+def test_reserved_quota_is_not_available_to_other_pods() -> None:
     train = group(cpu=6)
     desk = Desk(observed(limit(cpu=10), train))
     assert desk.reserve(train)
@@ -24,7 +24,7 @@ def test_what_is_reserved_is_not_for_others() -> None:
     assert desk.in_use() == 10
 
 
-def test_the_groups_pods_use_what_is_reserved_for_them() -> None:
+def test_the_groups_pods_use_its_reservation() -> None:
     train = group(cpu=6)
     desk = Desk(observed(limit(cpu=10), train))
     desk.admit_all("abcd", cpu=1)
@@ -57,7 +57,7 @@ def test_the_first_pod_of_a_group_reserves_for_all_of_them() -> None:
     assert not desk.admit("other", cpu=3)
 
 
-def test_pods_that_were_there_before_their_group_count_as_its_own() -> None:
+def test_pods_older_than_their_group_count_toward_it() -> None:
     train = group(cpu=8)
     desk = Desk(observed(limit(cpu=8), train, counted("t0", of=train.id, cpu=3)))
     assert desk.reserve(train)
@@ -85,7 +85,7 @@ def test_succeeded_pods_return_their_share_and_failed_ones_keep_it() -> None:
     assert desk.admit("t1-again", train, cpu=2)
 
 
-def test_a_pod_that_succeeded_returns_its_share_once_however_often_it_is_seen_and_then_gone() -> None:
+def test_a_succeeded_pod_returns_its_share_exactly_once() -> None:
     train = group(cpu=6)
     desk = Desk(observed(limit(cpu=6), train, counted("live", of=train.id, cpu=2)))
     desk.reserve(train)
@@ -99,7 +99,7 @@ def test_a_pod_that_succeeded_returns_its_share_once_however_often_it_is_seen_an
     assert desk.in_use() == 4
 
 
-def test_a_group_whose_pods_have_all_ended_gives_back_the_rest_after_a_while() -> None:
+def test_a_group_whose_pods_have_all_ended_releases_the_rest_after_a_while() -> None:
     train = group(cpu=6)
     desk = Desk(observed(limit(cpu=6), train, counted("t0", of=train.id, ended="Failed", cpu=2)))
     desk.reserve(train)
@@ -139,7 +139,7 @@ def test_pods_on_their_way_keep_a_group_from_being_taken_for_ended() -> None:
     assert desk.in_use() == 6
 
 
-def test_a_group_that_is_gone_keeps_nothing_but_one_that_is_not_seen_yet_does() -> None:
+def test_deleted_groups_lose_reservations_but_unobserved_ones_keep_them() -> None:
     train = group(cpu=6, revision=40)
     desk = Desk(observed(limit(cpu=6), train))
     desk.reserve(train)
@@ -160,7 +160,7 @@ def test_a_group_of_the_same_name_is_another_one() -> None:
     assert desk.in_use() == 2
 
 
-def test_a_changed_total_counts_if_it_fits() -> None:
+def test_a_changed_total_is_reserved_if_it_fits() -> None:
     desk = Desk(observed(limit(cpu=6), group(cpu=4)))
     assert desk.reserve(group(cpu=4))
     assert not desk.reserve(group(cpu=7))
@@ -169,7 +169,7 @@ def test_a_changed_total_counts_if_it_fits() -> None:
     assert desk.in_use() == 5
 
 
-def test_a_pod_that_was_let_in_counts_once_when_it_is_seen_and_not_at_all_when_it_never_comes() -> None:
+def test_an_admitted_pod_counts_once_and_expires_if_never_created() -> None:
     desk = Desk(observed(limit(cpu=4)))
     desk.admit_all("ab", cpu=2)
     desk.observed.put(counted("a", revision=7, cpu=2))
@@ -184,7 +184,7 @@ def test_a_pod_that_was_let_in_counts_once_when_it_is_seen_and_not_at_all_when_i
     assert desk.in_use() == 2
 
 
-def test_a_pod_that_came_and_went_unnoticed_counts_no_more() -> None:
+def test_an_admitted_pod_that_was_deleted_does_not_count() -> None:
     desk = Desk(observed(limit(cpu=4)))
     desk.admit("a", cpu=4)
     desk.observed.put(counted("a", revision=7, cpu=4))
@@ -194,7 +194,7 @@ def test_a_pod_that_came_and_went_unnoticed_counts_no_more() -> None:
     assert desk.ledger.observed_revision >= 7
 
 
-def test_tries_of_one_name_count_as_one_pod() -> None:
+def test_attempts_of_one_name_count_as_one_pod() -> None:
     desk = Desk(observed(limit(cpu=4)))
     for uid in ("first", "second"):
         account = desk.account
@@ -206,14 +206,14 @@ def test_tries_of_one_name_count_as_one_pod() -> None:
     assert (desk.in_use(), desk.ledger.admitted) == (2, {})
 
 
-def test_a_pod_may_be_tried_again_by_its_name_though_the_quota_is_used_up_by_its_first_try() -> None:
+def test_a_retry_by_the_same_name_is_admitted_when_the_first_used_the_quota() -> None:
     desk = Desk(observed(limit(cpu=4)))
     assert desk.admit_all(["same", "same", "same"], cpu=3) == [True] * 3
     assert not desk.admit("same", cpu=5)
     assert not desk.admit("other", cpu=2)
 
 
-def test_a_pod_whose_name_is_taken_takes_nothing_from_others() -> None:
+def test_a_pod_with_an_existing_name_uses_no_further_quota() -> None:
     desk = Desk(observed(limit(cpu=4), counted("used", cpu=2)))
     account = desk.account
     assert account.admit("second", "used", usage(cpu=2), None) is None
@@ -222,7 +222,7 @@ def test_a_pod_whose_name_is_taken_takes_nothing_from_others() -> None:
     assert desk.admit("other", cpu=2)
 
 
-def test_what_the_api_server_would_refuse_is_not_let_in() -> None:
+def test_pods_that_the_api_server_would_reject_are_not_admitted() -> None:
     late = QuotaLimit("team", units(cpu=4), reported_used=units(cpu=3))
     desk = Desk(observed(late))
     assert not desk.admit("a", cpu=2)
@@ -247,7 +247,7 @@ def test_quotas_with_scopes_are_about_some_pods() -> None:
     assert account.admit("c", "c", usage(cpu=1), None) is None
 
 
-def test_only_what_a_pod_asks_for_can_be_short() -> None:
+def test_only_requested_resources_can_be_short() -> None:
     desk = Desk(observed(limit(cpu=1, memory=1), counted("full", cpu=2)))
     assert desk.admit("a", memory=1)
     assert not desk.admit("b", cpu=1)
@@ -261,7 +261,7 @@ def test_no_more_pods_than_can_be_noted_are_on_their_way() -> None:
         account.admit("one", "more", usage(), None)
 
 
-def test_refusals_say_what_is_kept_for_whom() -> None:
+def test_rejections_name_the_groups_with_reservations() -> None:
     train = group(cpu=6)
     desk = Desk(observed(limit(cpu=10), train, counted("t0", of=train.id, cpu=1)))
     desk.reserve(train)
@@ -273,7 +273,7 @@ def test_refusals_say_what_is_kept_for_whom() -> None:
     )
 
 
-def test_a_waiting_group_is_told_what_it_lacks() -> None:
+def test_a_waiting_groups_condition_names_the_shortage() -> None:
     train = group(cpu=12)
     shortage = Desk(observed(limit(cpu=10))).account.reserve(train)
     assert shortage is not None

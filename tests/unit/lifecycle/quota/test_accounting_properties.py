@@ -25,7 +25,7 @@ _STEPS = st.one_of(
 
 @settings(max_examples=400, deadline=None)
 @given(st.lists(_STEPS, max_size=60))
-def test_what_is_reserved_and_used_stays_within_the_quota(steps: list[tuple[object, ...]]) -> None:
+def test_reservations_and_usage_stay_within_the_quota(steps: list[tuple[object, ...]]) -> None:
     world = World()
     for step in steps:
         _take(world, *step)
