@@ -39,8 +39,8 @@ Declared = Counter | Histogram | Sampled
 
 def declared(module: str) -> Iterator[Declared]:
     """Metrics that a module declares, in order."""
-    seen = importlib.import_module(module)
-    yield from (value for value in vars(seen).values() if isinstance(value, Declared))
+    imported = importlib.import_module(module)
+    yield from (value for value in vars(imported).values() if isinstance(value, Declared))
 
 
 def kind(metric: Declared) -> str:

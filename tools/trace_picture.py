@@ -39,24 +39,24 @@ def picture(trace: dict[str, Any]) -> str:
 
 
 def _in_order(spans: list[Span]) -> Iterator[tuple[int, Span]]:
-    """Depth and span, parents before children, by start."""
+    """Depth and span, parents before children, ordered by start."""
     ids = {span["span_id"] for span in spans}
     children: defaultdict[str, list[Span]] = defaultdict(list)
     for span in sorted(spans, key=lambda span: (span["start_ns"], -span["end_ns"])):
         parent = span.get("parent_id", "")
         children[parent if parent in ids else ""].append(span)
 
-    def below(parent: str, depth: int) -> Iterator[tuple[int, Span]]:
+    def descend(parent: str, depth: int) -> Iterator[tuple[int, Span]]:
         for span in children[parent]:
             yield depth, span
-            yield from below(span["span_id"], depth + 1)
+            yield from descend(span["span_id"], depth + 1)
 
-    return below("", 0)
+    return descend("", 0)
 
 
 def _heading(root: Span, spans: int, services: list[str]) -> Iterator[str]:
     gang = root.get("attributes", {}).get("muster.gang", root["name"])
-    yield f'<text x="12" y="24" font-size="15">{escape(gang)}: {_took(root)}, {spans} spans</text>'
+    yield f'<text x="12" y="24" font-size="15">{escape(gang)}: {_elapsed(root)}, {spans} spans</text>'
     x = WIDTH - RIGHT - 115 * len(services)
     for service in services:
         yield f'<rect x="{x}" y="14" width="10" height="10" fill="{_COLOURS.get(service, "#777")}"/>'
@@ -81,11 +81,11 @@ def _row(y: int, depth: int, span: Span, begin: int, scale: float) -> Iterator[s
     for event in span.get("events", ()):
         at = LABELS + (event["at_ns"] - begin) * scale
         yield f'<circle cx="{at:.1f}" cy="{middle}" r="3" fill="white" stroke="{colour}"/>'
-    yield f'<text x="{x + width + 5:.1f}" y="{middle + 4}" fill="#666">{_took(span)}</text>'
+    yield f'<text x="{x + width + 5:.1f}" y="{middle + 4}" fill="#666">{_elapsed(span)}</text>'
 
 
 def _label(span: Span) -> str:
-    """The span's name, of a call without its package, of a pod with the pod."""
+    """Name of the span: without the package for calls, with the pod for pods."""
     name, attributes = span["name"].rpartition("/")[2], span.get("attributes", {})
     if pod := attributes.get("k8s.pod.name"):
         return f"{name} {pod} (attempts: {attributes['muster.attempts']})"
@@ -96,7 +96,7 @@ def _service(span: Span) -> str:
     return str(span["service"]).removeprefix("muster-")
 
 
-def _took(span: Span) -> str:
+def _elapsed(span: Span) -> str:
     return _duration(span["end_ns"] - span["start_ns"])
 
 

@@ -1,4 +1,4 @@
-"""Writes to an API server as tests need them."""
+"""Writes to an API server, for tests."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ _VERSIONS = {
 
 
 class KubeCalls:
-    """Creates, patches and deletes objects; kinds by name. Raises ApiStatusError."""
+    """Creates, patches and deletes objects by kind and name. Raises ApiStatusError."""
 
     def __init__(self, session: KubeSession) -> None:
         self._session = session
@@ -43,7 +43,7 @@ class KubeCalls:
         return await self._call("POST", _path(kind, namespace), body)
 
     async def patch(self, kind: str, name: str, change: Object, namespace: str = "ml", part: str = "") -> Object:
-        """A merge patch; `part` is a subresource such as "/status"."""
+        """Send a merge patch; `part` is a subresource such as "/status"."""
         path = f"{_path(kind, namespace)}/{name}{part}"
         return await self._call("PATCH", path, change, "application/merge-patch+json")
 
@@ -61,16 +61,16 @@ class KubeCalls:
         await eventually(lambda: self.is_served(kind, namespace), f"{kind} is served", seconds=_SECONDS)
 
     async def is_served(self, kind: str, namespace: str = "ml") -> bool:
-        """A kind is served."""
+        """Whether a kind is served."""
         path = _path(kind, namespace)
         return (await self._session.request("GET", path, timeout_seconds=_SECONDS)).status == 200
 
     async def fault(self, **fault: Any) -> None:
-        """Let the embedded API server fail; see its module `faults`."""
+        """Inject a fault into the embedded API server; see its module `faults`."""
         await self._call("POST", "/muster-faults", fault)
 
     async def end_faults(self) -> None:
-        """No more of them."""
+        """Remove all faults."""
         await self._call("DELETE", "/muster-faults", {})
 
     async def lever(self, name: str) -> None:

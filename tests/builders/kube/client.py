@@ -1,4 +1,4 @@
-"""A plain client of an API server, for tests that look at every byte and status."""
+"""A low-level client of an API server, for tests of bodies and statuses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -25,7 +25,7 @@ _DEADLINE_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Reply:
-    """What the server said."""
+    """A response of the server."""
 
     status: int
     body: Any
@@ -45,13 +45,13 @@ class Reply:
 
 
 class Events:
-    """The events of a watch, one after the other."""
+    """The events of a watch, in order."""
 
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self.response = response
 
     async def next(self) -> Any:
-        """The next event; fails when the watch ends or nothing comes."""
+        """The next event; fails when the watch ends or times out."""
         async with asyncio.timeout(_DEADLINE_SECONDS):
             line = await self.response.content.readline()
         assert line, "the watch ended"
@@ -63,7 +63,7 @@ class Events:
         return [(event["type"], event["object"]["metadata"]["name"]) for event in events]
 
     async def ended(self) -> bool:
-        """Nothing more comes."""
+        """Assert that no further event arrives."""
         async with asyncio.timeout(_DEADLINE_SECONDS):
             try:
                 return await self.response.content.read() == b""
@@ -72,7 +72,7 @@ class Events:
 
 
 class ApiClient:
-    """Requests to one server."""
+    """Client of one server."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
         self.url, self._session = url, session
@@ -103,7 +103,7 @@ class ApiClient:
         return await self.call("DELETE", path, options)
 
     async def created(self, path: str, body: Any) -> Any:
-        """Create an object that must be taken."""
+        """Create an object; fails if the server rejects it."""
         reply = await self.post(path, body)
         assert reply.status == 201, reply.body
         return reply.body
@@ -116,7 +116,7 @@ class ApiClient:
         return await self.post(f"{PODS}/{pod}/binding", binding)
 
     async def until(self, path: str, holds: Callable[[Reply], bool]) -> Reply:
-        """Read until it is so; fails after a while."""
+        """Read until the condition holds; fails after a timeout."""
 
         async def replied() -> Reply | None:
             reply = await self.get(path)
@@ -143,7 +143,7 @@ async def api_client(url: str) -> AsyncIterator[ApiClient]:
 
 
 def pod(name: str = "", *, requests: dict[str, str] | None = None, **more: Any) -> dict[str, Any]:
-    """A pod; `metadata` is merged, everything else is put into its spec."""
+    """A pod; `metadata` is merged, all other arguments go into its spec."""
     metadata = {"name": name} if name else {}
     container: dict[str, Any] = {"name": "main", "image": "registry.k8s.io/pause:3.10"}
     if requests:
@@ -158,12 +158,12 @@ def pod(name: str = "", *, requests: dict[str, str] | None = None, **more: Any) 
 
 
 def node(name: str, *, ready: bool = True, **spec: Any) -> dict[str, Any]:
-    """A node that nobody runs."""
+    """A node without a kubelet."""
     condition = {"type": "Ready", "status": "True" if ready else "False"}
     status = {"conditions": [condition], "allocatable": {"cpu": "8", "memory": "32Gi", "pods": "110"}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}, "spec": spec, "status": status}
 
 
 def config_map(name: str, **metadata: Any) -> dict[str, Any]:
-    """The simplest object there is."""
+    """A ConfigMap, the simplest object."""
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, **metadata}, "data": {"a": "b"}}

@@ -1,4 +1,4 @@
-"""What a pod's spec says of other pods, as the API has it."""
+"""JSON of inter-pod rules in a pod's spec."""
 
 from typing import Any
 
@@ -9,12 +9,12 @@ PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
 def labelled(**labels: str) -> dict[str, Any]:
-    """A selector of these labels."""
+    """A label selector for these labels."""
     return {"matchLabels": labels}
 
 
 def term(selector: Any = None, key: str = HOST, **more: Any) -> dict[str, Any]:
-    """A term about the pods that a label selector selects."""
+    """A pod affinity term for a label selector."""
     return {"labelSelector": selector, "topologyKey": key, **more}
 
 

@@ -1,4 +1,4 @@
-"""Kubeconfigs as tests need them."""
+"""Kubeconfigs for tests."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from muster.config.settings import KubeSettings
 def write_kubeconfig(
     directory: Path, server: str, *, user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None
 ) -> KubeSettings:
-    """A kubeconfig for that server and user; settings that name it. JSON is YAML, too."""
+    """Write a kubeconfig for a server and user; returns settings with its path. JSON is valid YAML."""
     path = directory / "kubeconfig"
     path.write_text(
         json.dumps(
@@ -29,7 +29,7 @@ def write_kubeconfig(
 
 
 class Plugin:
-    """An exec plugin that answers with the status it is given, and counts how often it ran."""
+    """An exec plugin that returns a given status and counts its runs."""
 
     def __init__(self, directory: Path) -> None:
         self._status, self._runs = directory / "status.json", directory / "runs"

@@ -1,4 +1,4 @@
-"""Nodes for tests: of any shape, ready, without what a fresh Node object of a real API server is tainted with."""
+"""Nodes for tests: ready, and without the taints that a real API server adds to new nodes."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ _CALL_SECONDS = 20.0
 
 @dataclass(frozen=True)
 class Machine:
-    """A node to be made; amounts as Kubernetes quantities."""
+    """A node to create; amounts as Kubernetes quantities."""
 
     name: str
     allocatable: dict[str, str]
@@ -26,7 +26,7 @@ async def make_nodes(session: KubeSession, *machines: Machine) -> None:
 
 
 async def untaint_nodes(session: KubeSession, *names: str) -> None:
-    """Admission taints new nodes as not ready; where no controllers run nobody would ever take the taint away."""
+    """Admission taints new nodes as not ready; without controllers the taint would stay."""
     patch = {"spec": {"taints": None}}
     await asyncio.gather(
         *(_call(session, "PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json") for name in names)
@@ -34,7 +34,7 @@ async def untaint_nodes(session: KubeSession, *names: str) -> None:
 
 
 async def remove_nodes(session: KubeSession, *names: str) -> None:
-    """Delete the nodes; those that are gone already are passed over."""
+    """Delete the nodes; missing ones are skipped."""
     await asyncio.gather(
         *(session.request("DELETE", f"/api/v1/nodes/{name}", timeout_seconds=_CALL_SECONDS) for name in names)
     )

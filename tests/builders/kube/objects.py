@@ -1,4 +1,4 @@
-"""JSON of Kubernetes objects as an API server sends it."""
+"""JSON of Kubernetes objects, as sent by an API server."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def container(name: str = "main", requests: Any = None, **more: Any) -> dict[str
 
 
 def sidecar(name: str, requests: Any, **more: Any) -> dict[str, Any]:
-    """An init container that keeps running."""
+    """A restartable init container (a sidecar)."""
     return container(name, requests, restartPolicy="Always", **more)
 
 
@@ -33,7 +33,7 @@ def container_status(name: str = "main", allocated: Any = None, actual: Any = No
 def pod_json(
     name: str = "pod-0", spec: Fields | None = None, metadata: Fields | None = None, status: Fields | None = None
 ) -> bytes:
-    """A pod that waits for our scheduler and asks one cpu, but for what is given."""
+    """A pending pod of Muster's scheduler that requests one cpu, with overrides."""
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -56,14 +56,14 @@ def pod_json(
 def pod(
     name: str = "pod-0", spec: Fields | None = None, metadata: Fields | None = None, status: Fields | None = None
 ) -> Pod:
-    """As pod_json, decoded."""
+    """pod_json, decoded."""
     return decode_pod(pod_json(name, spec, metadata, status))
 
 
 def node_json(
     name: str = "node-0", spec: Fields | None = None, metadata: Fields | None = None, status: Fields | None = None
 ) -> bytes:
-    """A ready node, but for what is given."""
+    """A ready node, with overrides."""
     return json.dumps(
         {
             "apiVersion": "v1",
@@ -82,5 +82,5 @@ def node_json(
 def node(
     name: str = "node-0", spec: Fields | None = None, metadata: Fields | None = None, status: Fields | None = None
 ) -> Node:
-    """As node_json, decoded."""
+    """node_json, decoded."""
     return decode_node(node_json(name, spec, metadata, status))

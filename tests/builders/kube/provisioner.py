@@ -1,4 +1,4 @@
-"""Makes volumes on a real API server, as a storage driver's provisioner does and as the embedded server's own one.
+"""Provisions volumes on a real API server, like a storage driver's provisioner and the embedded server's own.
 
 The controllers of the cluster do their part: they tell claims their provisioner and bind them to what is made here.
 Of the parameters of a storage class it knows `seconds` and `refusedNodes`.
@@ -30,21 +30,21 @@ _SETTLED: Final = (404, 409)
 
 
 class Provisioner:
-    """Serves every claim whose storage class names the local cluster's provisioner."""
+    """Provisions volumes for claims whose storage class has the local cluster's provisioner."""
 
     def __init__(self, session: KubeSession) -> None:
         self._session = session
         self._tasks = asyncio.TaskGroup()
         self._seen: set[tuple[str, str]] = set()
-        """Claims by uid, with the node that was selected."""
+        """Claims by uid with the selected node."""
 
     async def run(self) -> None:
-        """Serve for ever."""
+        """Run until cancelled."""
         async with self._tasks:
             await follow_kind(self._session, _CLAIMS, self._on_claim, asyncio.Event())
 
     def _on_claim(self, change: Change, claim: JSON) -> None:
-        """A claim is served once for each node that is selected for it."""
+        """Provision a claim once for each selected node."""
         metadata = claim["metadata"]
         annotations = metadata.get("annotations") or {}
         if annotations.get(_PROVISIONED_BY) != PROVISIONER:
@@ -61,7 +61,7 @@ class Provisioner:
         parameters, node = storage_class.get("parameters") or {}, task[1]
         if not storage_class or (not node and storage_class["volumeBindingMode"] != "Immediate"):
             return
-        await latency(float(parameters.get("seconds", "0")))  # a volume takes its time
+        await latency(float(parameters.get("seconds", "0")))  # the provisioning time
         if node not in filter(None, parameters.get("refusedNodes", "").split(",")):
             await self._request("POST", _VOLUMES, _volume(claim, node, storage_class))
             return
@@ -74,7 +74,7 @@ class Provisioner:
         await self._request("PATCH", f"{namespace}/persistentvolumeclaims/{metadata['name']}", selects_none)
 
     async def _request(self, method: _Method, path: str, body: JSON | None = None) -> JSON:
-        """What is answered; nothing where it is gone, or was made by another."""
+        """The response; None if the object is gone, or was created concurrently."""
         answer = await self._session.request(
             method,
             path,
@@ -94,7 +94,7 @@ def _volume_name(claim: JSON) -> str:
 
 
 def _volume(claim: JSON, node: str, storage_class: JSON) -> JSON:
-    """For this claim alone; usable on the node, or without one everywhere."""
+    """A volume for the claim; usable on the node, or on any node without one."""
     spec: JSON = {
         "accessModes": claim["spec"]["accessModes"],
         "capacity": {"storage": claim["spec"]["resources"]["requests"]["storage"]},
@@ -111,7 +111,7 @@ def _volume(claim: JSON, node: str, storage_class: JSON) -> JSON:
 
 
 def _event(claim: JSON, message: str) -> JSON:
-    """As provisioners tell why they made none."""
+    """The warning event of a failed provisioning."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     metadata = {"name": f"{claim['metadata']['name']}.{uuid.uuid4().hex[:16]}"}
     return {

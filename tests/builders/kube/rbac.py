@@ -1,4 +1,4 @@
-"""Roles and bindings as administrators write them, and clients that come as somebody."""
+"""Roles and bindings, and clients with the identity of a user."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ JSON = dict[str, Any]
 
 
 class As:
-    """Requests with one user's token, and what else it says of itself."""
+    """Requests with one user's token and impersonation headers."""
 
     def __init__(self, api: ApiClient, token: str = "", **headers: str) -> None:
         self._api = api
@@ -23,7 +23,7 @@ class As:
         return await self.call("GET", path)
 
     async def may(self, verb: str, resource: str, group: str = "", **attributes: str) -> bool:
-        """Its own word, as `kubectl auth can-i` asks."""
+        """A SelfSubjectAccessReview, as by `kubectl auth can-i`."""
         asked = {"verb": verb, "resource": resource, "group": group, **attributes}
         review = {"spec": {"resourceAttributes": asked}}
         reply = await self.call("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", review)
@@ -32,7 +32,7 @@ class As:
 
 
 def rule(verbs: str, resources: str, group: str = "", *, names: tuple[str, ...] = ()) -> JSON:
-    """A PolicyRule; verbs and resources with spaces in between."""
+    """A PolicyRule; verbs and resources separated by spaces."""
     made: JSON = {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
     return {**made, "resourceNames": list(names)} if names else made
 
@@ -53,7 +53,7 @@ def account(namespace: str, name: str) -> JSON:
 
 
 async def grant(api: ApiClient, name: str, *rules: JSON, to: JSON, namespace: str = "", role: str = "") -> None:
-    """A role and its binding; without a namespace for the cluster. `role`: a ClusterRole that is there already."""
+    """Create a role and its binding, cluster-wide without a namespace. `role`: an existing ClusterRole."""
     where = f"{RBAC}/namespaces/{namespace}/" if namespace else f"{RBAC}/"
     scope = "" if namespace else "cluster"
     kind = "ClusterRole" if role or not namespace else "Role"

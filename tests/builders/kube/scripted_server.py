@@ -1,4 +1,4 @@
-"""An API server that does what a test tells it to: what it lists, what it says in watches, and when it fails."""
+"""A scripted API server: lists, watch events and failures are set by the test."""
 
 import asyncio
 import json
@@ -12,7 +12,7 @@ Object = dict[str, Any]
 
 
 class ScriptedApi:
-    """Serves one kind at any path. Lists come from `objects`, unless a failure is due; a watch is the test's to write.
+    """Serves one kind at any path. Lists return `objects`, unless a failure is due; the test writes watches.
 
     It serves `versions` of the kind, empty: all. `requests` are the queries of all requests, in order, `paths` where
     they went.
@@ -31,20 +31,20 @@ class ScriptedApi:
         self.url = ""
 
     def object(self, name: str, **metadata: Any) -> Object:
-        """A new object, with the next revision; it is in lists from now on."""
+        """Add an object with the next revision to lists."""
         self.revision += 1
         each = {"metadata": {"name": name, "uid": f"uid-{name}", "resourceVersion": str(self.revision), **metadata}}
         self.objects.append(each)
         return each
 
     def change(self, each: Object) -> Object:
-        """It changes: it has the next revision from now on."""
+        """Change an object: it gets the next revision."""
         self.revision += 1
         each["metadata"]["resourceVersion"] = str(self.revision)
         return each
 
     async def watch(self) -> "Watch":
-        """The next watch that is opened."""
+        """Wait for the next watch."""
         async with asyncio.timeout(10):
             return await self._watches.get()
 
@@ -105,33 +105,33 @@ class Watch:
         self.broken = False
 
     def say(self, kind: str, each: Object) -> None:
-        """One event."""
+        """Send an event."""
         self.write(json.dumps({"type": kind, "object": each}).encode() + b"\n")
 
     def bookmark(self, revision: int) -> None:
-        """Everything up to this revision has been said."""
+        """Send a bookmark with this revision."""
         self.say("BOOKMARK", {"kind": "Pod", "metadata": {"resourceVersion": str(revision), "creationTimestamp": None}})
 
     def fail(self, code: int, reason: str) -> None:
-        """An error in place of an event."""
+        """Send an ERROR event."""
         self.say("ERROR", {"kind": "Status", "code": code, "reason": reason, "message": f"{reason} it is"})
 
     def write(self, data: bytes) -> None:
-        """Any bytes."""
+        """Send arbitrary bytes."""
         self.lines.put_nowait(data)
 
     def end(self) -> None:
-        """The server ends it in good order."""
+        """End the watch normally."""
         self.lines.put_nowait(None)
 
     def cut(self) -> None:
-        """The connection breaks."""
+        """Break the connection."""
         self.broken = True
         self.lines.put_nowait(None)
 
 
 def status(code: int, reason: str, message: str = "", **headers: str) -> web.Response:
-    """A failure as the API words it."""
+    """A Status object of a failure."""
     body = {"kind": "Status", "status": "Failure", "code": code, "reason": reason, "message": message}
     return web.json_response(
         body, status=code, headers={name.replace("_", "-"): value for name, value in headers.items()}

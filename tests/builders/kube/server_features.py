@@ -1,4 +1,4 @@
-"""What the API server of end-to-end tests has: a real one may be bare, without the controllers that a cluster has."""
+"""Features of the API server of end-to-end tests: a real one may lack a cluster's controllers."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ import pytest
 from muster.kube.session import ApiStatusError, KubeSession
 
 NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
-"""Of scheduling.k8s.io, the newest first."""
+"""Versions of scheduling.k8s.io, the newest first."""
 
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
 _CALL_SECONDS: Final = 20.0
@@ -18,27 +18,27 @@ _CALL_SECONDS: Final = 20.0
 
 @dataclass(frozen=True)
 class ApiServer:
-    """The embedded one has everything."""
+    """Features of the API server; the embedded one has all."""
 
     is_real: bool = False
     has_controllers: bool = True
-    """Jobs get their pods, claims their volumes, garbage is collected, quotas and budgets are counted."""
+    """Kubernetes' controllers run: jobs, volumes, garbage collection, quotas and budgets."""
     native_versions: tuple[str, ...] = NATIVE_VERSIONS
-    """In which it serves Kubernetes' own PodGroups; none: their feature gate is off."""
+    """API version of native PodGroups; none: their feature gate is off."""
     dropped_fields: tuple[str, ...] = ()
-    """Of these PodGroups, because further gates are off."""
+    """Fields of native PodGroups that are missing because further gates are off."""
 
     def needs_controllers(self) -> None:
-        """Skip the test where there are none."""
+        """Skip the test without controllers."""
         if not self.has_controllers:
             pytest.skip("no kube-controller-manager runs beside this API server")
 
     def needs_volumes(self) -> None:
-        """Skip the test where no controller binds claims to the volumes that the tests' provisioner makes."""
+        """Skip the test if no controller binds claims to volumes of the tests' provisioner."""
         self.needs_controllers()
 
     def needs_native(self) -> None:
-        """Skip the test where there are no PodGroups of scheduling.k8s.io, or nobody lets them go."""
+        """Skip the test without PodGroups of scheduling.k8s.io or the controller of their finalizers."""
         if not self.native_versions:
             pytest.skip("this API server serves no PodGroups of scheduling.k8s.io: its feature gates are off")
         if self.dropped_fields:
@@ -48,7 +48,7 @@ class ApiServer:
 
 
 async def api_server(session: KubeSession, *, is_real: bool) -> ApiServer:
-    """What is there."""
+    """Detect the features of a server."""
     if not is_real:
         return ApiServer()
     versions = await _native_versions(session)
@@ -76,7 +76,7 @@ async def _native_versions(session: KubeSession) -> tuple[str, ...]:
 
 
 async def _dropped_fields(session: KubeSession, version: str) -> tuple[str, ...]:
-    """What has a gate of its own and is not in the answer to a PodGroup: a priority is filled in where there is one."""
+    """Fields with their own feature gate, detected by creating a PodGroup: priority is defaulted if the gate is on."""
     constraints = {"topology": [{"key": "example.com/rack"}]}
     group = {
         "apiVersion": f"scheduling.k8s.io/{version}",

@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes as the API has them, and pods that use claims."""
+"""JSON of claims, volumes and storage classes, and of pods that use claims."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def claim_object(
     deleting: bool = False,
     phase: str = "",
 ) -> Object:
-    """A claim; with a `volume` it is bound to it."""
+    """A claim; bound if `volume` is given."""
     is_bound = bool(volume) if bound is None else bound
     shown = {**(annotations or {}), **({"pv.kubernetes.io/bind-completed": "yes"} if is_bound else {})}
     metadata: Object = {
@@ -50,7 +50,7 @@ def claim_object(
 
 
 def volume_object(name: str, *terms: Object, uid: str = "", labels: dict[str, str] | None = None) -> Object:
-    """A volume, reachable from nodes that match one of the terms, if any are given."""
+    """A volume, usable on nodes that match one of the terms, or on all nodes."""
     spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": list(terms)}}
@@ -58,7 +58,7 @@ def volume_object(name: str, *terms: Object, uid: str = "", labels: dict[str, st
 
 
 def zone_term(*zones: str) -> Object:
-    """Nodes in these zones."""
+    """A term for nodes in these zones."""
     return {"matchExpressions": [{"key": ZONE, "operator": "In", "values": list(zones)}]}
 
 
@@ -70,7 +70,7 @@ def class_object(
     topologies: Any = None,
     uid: str = "",
 ) -> Object:
-    """A storage class; by default volumes are made once a node is chosen."""
+    """A storage class; by default WaitForFirstConsumer."""
     made: Object = {"metadata": {"name": name, "uid": uid or f"uid-class-{name}"}, "provisioner": provisioner}
     if mode is not None:
         made["volumeBindingMode"] = mode
@@ -85,7 +85,7 @@ def in_zones(*zones: str) -> list[Object]:
 
 
 def using(*claims: str, ephemeral: tuple[str, ...] = ()) -> list[Object]:
-    """spec.volumes of a pod that uses these claims, and has these ephemeral volumes."""
+    """spec.volumes of a pod with these claims and ephemeral volumes."""
     return [
         {"name": "token", "projected": {"sources": []}},
         *(

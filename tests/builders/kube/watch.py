@@ -1,4 +1,4 @@
-"""Follows one kind of the API from a list on, for tests: plain dictionaries, in order, nothing missed."""
+"""Lists and watches one kind, for tests: plain dictionaries, in order, without gaps."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,7 +17,7 @@ _RETRY_SECONDS = 0.1
 
 
 async def follow_kind(session: KubeSession, path: str, on_change: OnChange, listed: asyncio.Event) -> None:
-    """Call `on_change` for all there is and all that happens, for ever; sets `listed` after the first list."""
+    """Call `on_change` for all objects and changes until cancelled; sets `listed` after the first list."""
     known: dict[str, dict[str, Any]] = {}
     while True:
         try:
@@ -49,7 +49,7 @@ async def _list(session: KubeSession, path: str, known: dict[str, dict[str, Any]
 async def _watch(
     session: KubeSession, path: str, version: str, known: dict[str, dict[str, Any]], on_change: OnChange
 ) -> None:
-    """Returns when the server ends the watch or says that the version is too old."""
+    """Return when the server ends the watch or reports that the version is too old."""
     query = {"watch": "true", "resourceVersion": version, "allowWatchBookmarks": "true"}
     async with session.stream(path, query, read_timeout_seconds=3600) as (status, lines):
         if status != 200:

@@ -1,4 +1,4 @@
-"""A validating admission webhook for tests: real HTTPS, told what to answer, and what it was asked."""
+"""A scripted validating admission webhook over HTTPS that records its reviews."""
 
 import asyncio
 import base64
@@ -26,14 +26,14 @@ def refuses(message: str, **status: Any) -> Callable[[JSON], JSON]:
 
 
 class Webhook:
-    """Answers each review with `answer(request)`, or as `responds` says."""
+    """Answers each review with `answer(request)`, or with the response of `responds`."""
 
     def __init__(self, authority: Authority) -> None:
         self.asked: list[JSON] = []
         self.answer: Callable[[JSON], JSON] = allows
         self.responds: Callable[[JSON], Any] | None = None
         self.held: asyncio.Event | None = None
-        """Reviews are answered once it is set."""
+        """Reviews wait until it is set."""
         self.url = ""
         self.ca_bundle = base64.b64encode(authority.certificate.read_bytes()).decode()
 
@@ -48,7 +48,7 @@ class Webhook:
         return web.json_response({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "response": response})
 
     def configuration(self, *rules: JSON, name: str = "test", **more: Any) -> JSON:
-        """A configuration that has this webhook asked; by default about new pods."""
+        """A ValidatingWebhookConfiguration for this webhook; by default for creation of pods."""
         about_pods = {"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}
         webhook = {
             "name": f"{name}.example.com",

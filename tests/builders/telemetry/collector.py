@@ -1,4 +1,4 @@
-"""A collector of spans that speaks OTLP over gRPC or HTTP, as a test needs one."""
+"""An OTLP collector of spans over gRPC or HTTP, for tests."""
 
 import asyncio
 import gzip
@@ -17,17 +17,17 @@ from muster.config.settings import TlsSettings
 
 
 class Collector(trace_service_pb2_grpc.TraceServiceServicer):
-    """Keeps what it is sent."""
+    """Records the received spans."""
 
     def __init__(self) -> None:
         self.spans: list[Span] = []
         self.resources: list[dict[str, str]] = []
         self.headers: list[dict[str, str]] = []
-        """Of each request, with lower-case names."""
+        """Headers of each request, with lower-case names."""
         self.refuses = False
-        """It takes nothing, and says so."""
+        """Rejects all spans."""
         self.asked, self.answers = asyncio.Event(), asyncio.Event()
-        """A request has come; it is answered as soon as this is set."""
+        """Set after a request has arrived; the response waits for the event."""
         self.answers.set()
 
     async def Export(self, request: Any, context: Any) -> Any:  # noqa: N802
@@ -40,7 +40,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         return trace_service_pb2.ExportTraceServiceResponse()
 
     async def post(self, request: web.Request) -> web.Response:
-        """The same over HTTP."""
+        """The OTLP endpoint over HTTP."""
         self.headers.append({key.lower(): value for key, value in request.headers.items()})
         if self.refuses:
             return web.Response(status=403)
@@ -58,7 +58,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
                 self.spans.extend(scope.spans)
 
     def named(self, name: str, kind: "Span.SpanKind.ValueType | None" = None) -> Span:
-        """The one span of that name, and of that kind."""
+        """The only span with that name and kind."""
         (span,) = (span for span in self.spans if span.name == name and kind in (None, span.kind))
         return span
 
@@ -67,7 +67,7 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
 async def collecting(
     protocol: Literal["grpc", "http/protobuf"] = "grpc", tls: TlsSettings | None = None
 ) -> AsyncIterator[tuple[Collector, str]]:
-    """A running collector and its endpoint. `tls`: what it is, and who signs its clients' certificates."""
+    """A running collector and its endpoint. `tls`: its certificate, and the CA of its clients."""
     collector = Collector()
     running = _grpc(collector, tls) if protocol == "grpc" else _http(collector, tls)
     async with running as port:
@@ -115,10 +115,10 @@ def _context(tls: TlsSettings) -> ssl.SSLContext:
 
 
 def attributes_of(span: Span) -> dict[str, Any]:
-    """Those that are no lists."""
+    """Attributes without lists."""
     return {pair.key: getattr(pair.value, pair.value.WhichOneof("value") or "") for pair in span.attributes}
 
 
 def trace_of(span: Span) -> str:
-    """Its trace id and own id, as in a traceparent."""
+    """Trace id and span id, as in a traceparent."""
     return f"{span.trace_id.hex()}-{span.span_id.hex()}"

@@ -1,4 +1,4 @@
-"""The real Jaeger, as `make tools` builds it: spans go in by OTLP, traces come out by the API that its pages use."""
+"""A real Jaeger, as `make tools` builds it: receives spans by OTLP, and returns traces by the API of its UI."""
 
 import asyncio
 import sys
@@ -31,14 +31,14 @@ _UNUSED = (
 
 
 class JaegerSpan(msgspec.Struct, frozen=True):
-    """A span as Jaeger tells it; times are microseconds."""
+    """A span as Jaeger returns it; times are in microseconds."""
 
     span_id: str
     name: str
     parent: str
-    """Id of the span above it; "" for a root."""
+    """Id of the parent span; "" for a root."""
     links: tuple[str, ...]
-    """TRACE-SPAN of others that it refers to."""
+    """TRACE-SPAN of linked spans."""
     service: str
     resource: dict[str, Any]
     tags: dict[str, Any]
@@ -49,7 +49,7 @@ class JaegerSpan(msgspec.Struct, frozen=True):
 
 
 class Jaeger:
-    """A running one, with everything in memory."""
+    """A running Jaeger with in-memory storage."""
 
     def __init__(self, directory: Path) -> None:
         self.grpc, self.http, self.query = (f"127.0.0.1:{free_port()}" for _ in range(3))
@@ -61,7 +61,7 @@ class Jaeger:
         self.child = Child("jaeger", argv, directory / "jaeger.log", environment=environment)
 
     async def get(self, path: str, **query: str) -> Any:
-        """What it answers."""
+        """GET from its API."""
         async with (
             aiohttp.ClientSession(f"http://{self.query}") as session,
             session.get(path, params=query) as response,
@@ -69,13 +69,13 @@ class Jaeger:
             return msgspec.json.decode(await response.read())
 
     async def trace(self, trace_id: str) -> list[JaegerSpan]:
-        """All spans of it that have arrived."""
+        """All spans of a trace that have arrived."""
         return [span for each in (await self.get(f"/api/traces/{trace_id}"))["data"] or () for span in _spans(each)]
 
     async def trace_when(
         self, trace_id: str, condition: Callable[[list[JaegerSpan]], bool], seconds: float = 30
     ) -> list[JaegerSpan]:
-        """The trace as soon as it is so; spans arrive some time after they end."""
+        """Wait until the condition holds for a trace; spans arrive some time after they end."""
         spans: list[JaegerSpan] = []
 
         async def arrived() -> bool:
@@ -92,7 +92,7 @@ class Jaeger:
 
 @asynccontextmanager
 async def running_jaeger(directory: Path) -> AsyncIterator[Jaeger]:
-    """One that answers."""
+    """A Jaeger that is ready."""
     jaeger = Jaeger(directory)
     await jaeger.child.start()
     try:

@@ -1,4 +1,4 @@
-"""What a process tells of itself, as figures that a test can look up."""
+"""Scraped metrics of a process, for look-up in tests."""
 
 import re
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ class Figures:
 
     samples: dict[tuple[str, frozenset[tuple[str, str]]], float]
     types: dict[str, str]
-    """Type by the name of the metric, as it is told: counters end in _total."""
+    """Type by name of the metric; counters end in _total."""
     labels: dict[str, frozenset[str]]
     """The labels of each metric that has a sample."""
     text: str
-    """As it was told."""
+    """The scraped text."""
 
     @classmethod
     def read(cls, text: str) -> Self:
@@ -38,18 +38,18 @@ class Figures:
 
     @classmethod
     def here(cls) -> Self:
-        """Those of this process."""
+        """The metrics of this process."""
         return cls.read(generate_latest(REGISTRY).decode())
 
     @classmethod
     async def at(cls, address: str) -> Self:
-        """Those that are told there."""
+        """The metrics exposed at an address."""
         async with aiohttp.ClientSession() as http, http.get(f"http://{address}/metrics") as answer:
             answer.raise_for_status()
             return cls.read(await answer.text())
 
     def __call__(self, name: str, **labels: str) -> float:
-        """The sum of the samples of that name which have these labels; 0 if there are none."""
+        """Sum of the samples with that name and these labels; 0 if there are none."""
         wanted = labels.items()
         return sum(
             figure for (each, has), figure in self.samples.items() if each == name and wanted <= dict(has).items()
@@ -57,7 +57,7 @@ class Figures:
 
 
 async def examples_at(address: str, name: str) -> set[str]:
-    """The traces that are named there as examples of a histogram."""
+    """Trace ids of a histogram's exemplars at an address."""
     accept = {"Accept": "application/openmetrics-text; version=1.0.0"}
     async with aiohttp.ClientSession() as http, http.get(f"http://{address}/metrics", headers=accept) as answer:
         answer.raise_for_status()
@@ -67,6 +67,6 @@ async def examples_at(address: str, name: str) -> set[str]:
 
 
 def open_metrics() -> list[str]:
-    """What this process tells in the form that has exemplars, by lines."""
+    """Lines of this process's metrics in OpenMetrics format, with exemplars."""
     text: bytes = generate_open_metrics(REGISTRY)  # type: ignore[no-untyped-call]
     return text.decode().splitlines()

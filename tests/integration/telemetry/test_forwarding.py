@@ -1,4 +1,4 @@
-"""What a local cluster's receiver takes is handed on to a collector of the user's, as it came."""
+"""The local cluster's span receiver forwards spans unchanged to a collector of the user."""
 
 from pathlib import Path
 from typing import Literal
@@ -24,7 +24,7 @@ def target(endpoint: str, protocol: Protocol, **more: str) -> Target:
 
 
 @both_protocols
-async def test_spans_are_handed_on_with_the_users_headers(protocol: Protocol) -> None:
+async def test_spans_are_forwarded_with_the_users_headers(protocol: Protocol) -> None:
     told: list[str] = []
     async with collecting(protocol) as (collector, endpoint):
         forwarder = Forwarder(target(endpoint, protocol, OTEL_EXPORTER_OTLP_HEADERS="x-tenant=ml"), told.append)
@@ -36,7 +36,7 @@ async def test_spans_are_handed_on_with_the_users_headers(protocol: Protocol) ->
 
 
 @both_protocols
-async def test_a_collector_may_want_mutual_tls(protocol: Protocol, tmp_path: Path) -> None:
+async def test_mutual_tls_with_the_collector(protocol: Protocol, tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     client = authority.issue("client")
     async with collecting(protocol, authority.issue("collector")) as (collector, endpoint):
@@ -52,7 +52,7 @@ async def test_a_collector_may_want_mutual_tls(protocol: Protocol, tmp_path: Pat
 
 
 @both_protocols
-async def test_a_collector_that_is_gone_is_told_of_once(protocol: Protocol) -> None:
+async def test_unreachable_collector_is_logged_once(protocol: Protocol) -> None:
     told: list[str] = []
     async with collecting(protocol) as (_, endpoint):
         pass

@@ -1,4 +1,4 @@
-"""Metrics over real HTTP: what Prometheus gets, in either of its forms, and what bad callers get."""
+"""Metrics over real HTTP: both formats of Prometheus, and responses to invalid requests."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ class Served:
             return answer.status, answer.headers["Content-Type"], await answer.text()
 
     async def say(self, request: bytes) -> bytes:
-        """All that is answered to bytes."""
+        """The response to raw bytes."""
         host, port = self.address.split(":")
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(request)
@@ -47,7 +47,7 @@ async def served() -> AsyncIterator[Served]:
         yield Served(address, http)
 
 
-async def test_what_is_counted_is_told(served: Served) -> None:
+async def test_counters_are_exposed(served: Served) -> None:
     APPLES.labels("red").add(3)
 
     status, content_type, text = await served.get()
@@ -61,7 +61,7 @@ async def test_what_is_counted_is_told(served: Served) -> None:
     assert "_created" not in text
 
 
-async def test_what_is_known_anyway_is_read_when_asked_for(served: Served) -> None:
+async def test_sampled_metrics_are_read_at_scrape_time(served: Served) -> None:
     baskets: dict[tuple[str, ...], float] = {("cellar",): 2.0}
     BASKETS.read_from(lambda: baskets)
     baskets[("attic",)] = 7.0
@@ -72,7 +72,7 @@ async def test_what_is_known_anyway_is_read_when_asked_for(served: Served) -> No
     assert 'test_baskets{room="attic"} 7.0' in text
 
 
-async def test_an_example_of_a_slow_one_names_its_trace(served: Served) -> None:
+async def test_exemplar_has_the_trace_id(served: Served) -> None:
     WALKS.observe(0.5, f"00-{TRACE_ID}-00f067aa0ba902b7-01")
     WALKS.observe(0.05, f"00-{TRACE_ID}-00f067aa0ba902b7-00")
 
@@ -96,14 +96,14 @@ async def test_an_example_of_a_slow_one_names_its_trace(served: Served) -> None:
     ],
     ids=["path", "method", "no HTTP", "TLS", "too long"],
 )
-async def test_a_bad_request_is_refused_with_a_reason(served: Served, request_bytes: bytes, status: bytes) -> None:
+async def test_invalid_request_is_rejected_with_a_reason(served: Served, request_bytes: bytes, status: bytes) -> None:
     answer = await served.say(request_bytes)
 
     assert answer.startswith(b"HTTP/1.1 " + status)
     assert len(answer.partition(b"\r\n\r\n")[2]) > 10
 
 
-async def test_what_a_caller_says_does_not_become_a_header(served: Served) -> None:
+async def test_accept_header_cannot_inject_a_header(served: Served) -> None:
     accept = b"application/openmetrics-text; version=1.0.0\nX-Evil: 1"
 
     answer = await served.say(b"GET /metrics HTTP/1.1\r\nAccept: " + accept + b"\r\n\r\n")
@@ -112,13 +112,13 @@ async def test_what_a_caller_says_does_not_become_a_header(served: Served) -> No
     assert b"Evil" not in answer
 
 
-async def test_a_version_that_is_no_number_gets_the_plain_form(served: Served) -> None:
+async def test_malformed_version_gets_the_text_format(served: Served) -> None:
     status, content_type, _ = await served.get(accept="application/openmetrics-text;version=new")
 
     assert (status, content_type) == (200, "text/plain; version=0.0.4; charset=utf-8")
 
 
-async def test_a_request_for_the_head_gets_no_body(served: Served) -> None:
+async def test_head_request_has_no_body(served: Served) -> None:
     answer = await served.say(b"HEAD /metrics HTTP/1.1\r\n\r\n")
 
     head, _, body = answer.partition(b"\r\n\r\n")
@@ -126,7 +126,7 @@ async def test_a_request_for_the_head_gets_no_body(served: Served) -> None:
     assert body == b""
 
 
-async def test_who_holds_connections_open_keeps_only_others_of_his_kind_out(served: Served) -> None:
+async def test_idle_connections_only_block_other_scrapes(served: Served) -> None:
     host, port = served.address.split(":")
     idle = [await asyncio.open_connection(host, int(port)) for _ in range(16)]
     for _, writer in idle:
@@ -144,7 +144,7 @@ async def test_who_holds_connections_open_keeps_only_others_of_his_kind_out(serv
     assert status == 200
 
 
-async def test_a_figure_that_cannot_be_read_is_an_error_and_no_silence(served: Served) -> None:
+async def test_unreadable_metric_is_an_error_response(served: Served) -> None:
     BASKETS.read_from(lambda: {("cellar",): 1 / len("")})
     try:
         status, _, text = await served.get()
@@ -156,13 +156,13 @@ async def test_a_figure_that_cannot_be_read_is_an_error_and_no_silence(served: S
     assert (await served.get())[0] == 200
 
 
-async def test_an_address_that_is_taken_is_named(served: Served) -> None:
+async def test_address_in_use_is_reported(served: Served) -> None:
     with pytest.raises(CannotServeMetrics, match=served.address):
         async with serving_metrics(served.address, "another"):
             pass
 
 
-async def test_who_is_still_reading_does_not_hold_up_the_end() -> None:
+async def test_slow_scraper_does_not_delay_shutdown() -> None:
     address = f"127.0.0.1:{free_port()}"
     async with serving_metrics(address, "orchard"):
         reader, writer = await asyncio.open_connection(*address.split(":"))

@@ -1,4 +1,4 @@
-"""Spans on their way to a real collector: both protocols, TLS, headers, sampling, and what becomes of lost ones."""
+"""Export of spans to a real collector: both protocols, TLS, headers, sampling, and lost spans."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ both_protocols = pytest.mark.parametrize("protocol", ["grpc", "http/protobuf"])
 
 @pytest.fixture
 def logged(capsys: pytest.CaptureFixture[str]) -> Iterator[Any]:
-    """Called, it returns the lines since it was called last."""
+    """Returns the lines since the last call."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     root.handlers.clear()  # so that configuring does not close what belongs to pytest
@@ -38,9 +38,7 @@ async def ended(shutdown: Any) -> None:
 
 
 @both_protocols
-async def test_spans_arrive_with_headers_and_what_the_process_is(
-    monkeypatch: pytest.MonkeyPatch, protocol: Protocol
-) -> None:
+async def test_spans_arrive_with_headers_and_resource(monkeypatch: pytest.MonkeyPatch, protocol: Protocol) -> None:
     async with collecting(protocol) as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_PROTOCOL", protocol)
@@ -68,7 +66,7 @@ async def test_spans_arrive_with_headers_and_what_the_process_is(
 
 
 @both_protocols
-async def test_a_collector_may_want_mutual_tls(
+async def test_mutual_tls_with_the_collector(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol, tmp_path: Path
 ) -> None:
     authority = Authority(tmp_path / "ours")
@@ -86,7 +84,7 @@ async def test_a_collector_may_want_mutual_tls(
 
 
 @both_protocols
-async def test_a_collector_that_another_authority_signed_is_told_nothing(
+async def test_collector_of_another_ca_receives_nothing(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol, tmp_path: Path
 ) -> None:
     theirs = Authority(tmp_path / "theirs").issue("collector")
@@ -101,7 +99,7 @@ async def test_a_collector_that_another_authority_signed_is_told_nothing(
 
 
 @both_protocols
-async def test_what_the_collector_refuses_is_counted_and_told(
+async def test_rejected_spans_are_counted_and_logged(
     monkeypatch: pytest.MonkeyPatch, protocol: Protocol, logged: Any
 ) -> None:
     configure_logs("test")
@@ -125,7 +123,7 @@ async def test_what_the_collector_refuses_is_counted_and_told(
     assert "s3cret" not in str(lines)
 
 
-async def test_a_collector_that_is_not_there_costs_no_more_than_some_seconds_and_one_line(
+async def test_unreachable_collector_costs_seconds_and_one_log_line(
     monkeypatch: pytest.MonkeyPatch, logged: Any
 ) -> None:
     configure_logs("test")
@@ -144,7 +142,7 @@ async def test_a_collector_that_is_not_there_costs_no_more_than_some_seconds_and
     assert sum(line["spans"] for line in logged()) == 1000
 
 
-async def test_a_full_queue_drops_the_newest_and_waits_for_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_full_queue_drops_the_newest_without_blocking(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "5")
@@ -167,7 +165,7 @@ async def test_a_full_queue_drops_the_newest_and_waits_for_nobody(monkeypatch: p
     assert queued == {f"queued-{number}" for number in range(5)}
 
 
-async def test_many_spans_of_many_threads_all_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_spans_of_many_threads_all_arrive(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "1")
@@ -183,7 +181,7 @@ async def test_many_spans_of_many_threads_all_arrive(monkeypatch: pytest.MonkeyP
     assert len({trace_of(span) for span in collector.spans}) == 2000
 
 
-async def test_a_limit_that_the_sdk_cannot_read_is_an_error_before_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_invalid_span_limit_is_an_error_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     monkeypatch.setenv("OTEL_SPAN_EVENT_COUNT_LIMIT", "many")
     with pytest.raises(BadTracing, match="OTEL_SPAN_EVENT_COUNT_LIMIT"):
@@ -194,7 +192,7 @@ async def test_a_limit_that_the_sdk_cannot_read_is_an_error_before_the_start(mon
 
 
 async def kept_of(monkeypatch: pytest.MonkeyPatch, sampler: str, ratio: str, roots: list[str]) -> set[str]:
-    """Names of those of the given roots, and of as many of new ones, that arrive."""
+    """Traceparents of the spans that arrive, of the given roots and as many new ones."""
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", sampler)
@@ -210,15 +208,13 @@ async def kept_of(monkeypatch: pytest.MonkeyPatch, sampler: str, ratio: str, roo
 
 
 @pytest.mark.parametrize("ratio", ["0", "1"])
-async def test_what_was_decided_of_a_trace_counts_whatever_the_ratio_is_now(
-    monkeypatch: pytest.MonkeyPatch, ratio: str
-) -> None:
+async def test_sampling_decision_survives_a_change_of_the_ratio(monkeypatch: pytest.MonkeyPatch, ratio: str) -> None:
     yes, no = f"00-{'ab' * 16}-{'cd' * 8}-01", f"00-{'ef' * 16}-{'cd' * 8}-00"
     kept = await kept_of(monkeypatch, "parentbased_traceidratio", ratio, [yes, no])
     assert kept == {yes[3:-3], yes[3:35]}
 
 
-async def test_a_share_of_the_traces_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sampled_traces_are_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "parentbased_traceidratio")
@@ -235,7 +231,7 @@ async def test_a_share_of_the_traces_is_kept_whole(monkeypatch: pytest.MonkeyPat
         assert {span.trace_id.hex() for span in collector.spans if span.name == name} == kept
 
 
-async def test_with_always_off_names_are_given_out_and_nothing_is_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_always_off_assigns_traceparents_and_sends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
         monkeypatch.setenv("OTEL_TRACES_SAMPLER", "always_off")
@@ -247,6 +243,6 @@ async def test_with_always_off_names_are_given_out_and_nothing_is_sent(monkeypat
     assert collector.spans == []
 
 
-def test_a_target_never_shows_its_headers() -> None:
+def test_repr_of_a_target_has_no_headers() -> None:
     target = Target("grpc", "collector:4317", secure=False, headers=(("authorization", "s3cret"),))
     assert "s3cret" not in f"{OtlpSettings(target)}"

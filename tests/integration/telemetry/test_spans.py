@@ -21,7 +21,7 @@ DESCRIBE = f"{PLACEMENT}/Describe"
 
 
 class Traced:
-    """Tracing that is on; `ended` turns it off and waits until all spans have arrived."""
+    """Enabled tracing; `ended` disables it and waits until all spans have arrived."""
 
     def __init__(self, collector: Collector) -> None:
         self.collector = collector
@@ -45,7 +45,7 @@ def short(traceparent: str) -> str:
     return traceparent[3:-3]
 
 
-async def test_a_span_with_given_times_arrives_as_it_was_given(traced: Traced) -> None:
+async def test_span_with_given_times(traced: Traced) -> None:
     name = tracing.record_span("solve", 1_000, 4_500, attributes={"gang": "a", "pods": 8}, error="no room")
     collector = await traced.ended()
     span = collector.named("solve")
@@ -57,7 +57,7 @@ async def test_a_span_with_given_times_arrives_as_it_was_given(traced: Traced) -
     assert collector.resources[0].items() >= {"service.name": "muster-test", "service.instance.id": "test-0"}.items()
 
 
-async def test_children_may_be_recorded_before_the_span_above_them(traced: Traced) -> None:
+async def test_children_may_be_recorded_before_their_parent(traced: Traced) -> None:
     root = tracing.new_traceparent()
     child = tracing.record_span("cycle", 2, 3, parent=root)
     grandchild = tracing.new_traceparent(child)
@@ -72,7 +72,7 @@ async def test_children_may_be_recorded_before_the_span_above_them(traced: Trace
     assert len({span.trace_id for span in (gang, cycle, solve)}) == 1
 
 
-async def test_a_given_name_is_for_one_span_only(traced: Traced) -> None:
+async def test_preassigned_traceparent_applies_to_one_span(traced: Traced) -> None:
     root = tracing.new_traceparent()
     tracing.record_span("first", 1, 2, traceparent=root)
     other = tracing.record_span("second", 1, 2)
@@ -81,14 +81,14 @@ async def test_a_given_name_is_for_one_span_only(traced: Traced) -> None:
     assert len({root, other, third}) == 3
 
 
-async def test_a_trace_that_is_not_sampled_is_not_sent(traced: Traced) -> None:
+async def test_unsampled_trace_is_not_sent(traced: Traced) -> None:
     unsampled = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
     tracing.record_span("dropped", 1, 2, parent=unsampled)
     assert tracing.new_traceparent(unsampled).endswith("-00")
     assert (await traced.ended()).spans == []
 
 
-async def test_the_server_goes_on_with_the_trace_of_its_caller(traced: Traced) -> None:
+async def test_server_continues_the_trace_of_its_client(traced: Traced) -> None:
     async def work(_: Any) -> None:
         with tracing.tracer().start_as_current_span("inside"):
             pass
@@ -113,7 +113,7 @@ async def test_the_server_goes_on_with_the_trace_of_its_caller(traced: Traced) -
     }
 
 
-async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced: Traced) -> None:
+async def test_concurrent_calls_keep_their_own_traces(traced: Traced) -> None:
     async def work(_: Any) -> None:
         await yield_to_loop()
         with tracing.tracer().start_as_current_span("inside"):
@@ -134,9 +134,7 @@ async def test_calls_of_several_callers_at_once_keep_to_their_own_traces(traced:
 @pytest.mark.parametrize(
     ("code", "is_the_servers_fault"), [(grpc.StatusCode.NOT_FOUND, False), (grpc.StatusCode.UNAVAILABLE, True)]
 )
-async def test_a_failed_call_is_seen_in_its_spans(
-    traced: Traced, code: grpc.StatusCode, is_the_servers_fault: bool
-) -> None:
+async def test_failed_call_has_error_spans(traced: Traced, code: grpc.StatusCode, is_the_servers_fault: bool) -> None:
     async def refuse(_: Any) -> None:
         raise RpcError(code, "no such gang")
 
@@ -152,7 +150,7 @@ async def test_a_failed_call_is_seen_in_its_spans(
     assert {attributes_of(span)["rpc.response.status_code"] for span in (made, served)} == {code.name}
 
 
-async def test_a_call_that_no_server_answers_is_seen_as_the_callers_span(traced: Traced) -> None:
+async def test_unanswered_call_has_a_client_span(traced: Traced) -> None:
     async with serving() as (_, port):
         pass
     async with channel_to(port) as channel:
@@ -163,13 +161,13 @@ async def test_a_call_that_no_server_answers_is_seen_as_the_callers_span(traced:
     assert attributes_of(span)["error.type"] == "UNAVAILABLE"
 
 
-async def test_a_call_outside_of_any_trace_has_no_callers_span(traced: Traced) -> None:
+async def test_call_outside_of_a_trace_has_no_client_span(traced: Traced) -> None:
     async with serving(placement=Placement()) as (_, port), channel_to(port) as channel:
         await describe(channel)
     assert [span.kind for span in (await traced.ended()).spans] == [SERVER]
 
 
-async def test_neither_health_nor_subscriptions_make_spans(traced: Traced) -> None:
+async def test_health_and_subscriptions_have_no_spans(traced: Traced) -> None:
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     cluster_state = ClusterState()
@@ -183,7 +181,7 @@ async def test_neither_health_nor_subscriptions_make_spans(traced: Traced) -> No
     assert (await traced.ended()).spans == []
 
 
-async def test_without_a_collector_it_still_ends_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_shutdown_without_a_collector_is_fast(monkeypatch: pytest.MonkeyPatch) -> None:
     async with collecting() as (_, endpoint):
         pass
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)

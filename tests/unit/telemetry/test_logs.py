@@ -1,4 +1,4 @@
-"""Log lines as an operator's tools read them."""
+"""Format and content of log lines."""
 
 import json
 import logging
@@ -15,7 +15,7 @@ from muster.telemetry.logs import configure_logs
 
 @pytest.fixture(autouse=True)
 def logging_as_before() -> Iterator[None]:
-    """Configuring changes the whole process: this undoes it."""
+    """Restores the configuration, which is global to the process."""
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     root.handlers.clear()  # so that configuring does not close what belongs to pytest
@@ -29,7 +29,7 @@ def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in capsys.readouterr().err.splitlines()]
 
 
-def test_an_event_is_one_line_of_json(capsys: pytest.CaptureFixture[str]) -> None:
+def test_event_is_one_json_line(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("coordinator")
     structlog.get_logger().info("permitted", gang="koordinator/ml/train-7", pods=8, note="two\nlines")
     (line,) = lines(capsys)
@@ -51,7 +51,7 @@ def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str
     assert [line["event"] for line in lines(capsys)] == ["loud"]
 
 
-def test_loggers_made_before_count_too(capsys: pytest.CaptureFixture[str]) -> None:
+def test_existing_loggers_are_configured_too(capsys: pytest.CaptureFixture[str]) -> None:
     logger = structlog.get_logger()
     configure_logs("test", "warning")
     logger.info("quiet")
@@ -59,7 +59,7 @@ def test_loggers_made_before_count_too(capsys: pytest.CaptureFixture[str]) -> No
     assert [line["event"] for line in lines(capsys)] == ["loud"]
 
 
-def test_a_line_below_the_level_makes_no_logger_anew() -> None:
+def test_line_below_the_level_creates_no_logger() -> None:
     configure_logs("test", "warning")
     logger = structlog.get_logger()
     logger.info("first")
@@ -67,7 +67,7 @@ def test_a_line_below_the_level_makes_no_logger_anew() -> None:
     assert logger.bind() is logger.bind()
 
 
-def test_a_line_names_the_span_that_it_was_written_in(capsys: pytest.CaptureFixture[str]) -> None:
+def test_line_has_the_ids_of_the_current_span(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("test")
     parent = tracing.from_traceparent("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
     assert parent is not None
@@ -81,7 +81,7 @@ def test_a_line_names_the_span_that_it_was_written_in(capsys: pytest.CaptureFixt
     assert "trace_id" not in outside
 
 
-def test_an_error_has_its_traceback_in_the_same_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_traceback_is_in_the_line_of_its_error(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("test")
     try:
         raise KeyError("node-7")
@@ -92,7 +92,7 @@ def test_an_error_has_its_traceback_in_the_same_line(capsys: pytest.CaptureFixtu
     assert line["exception"].endswith("KeyError: 'node-7'")
 
 
-def test_values_that_json_does_not_know_are_written_as_python_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
+def test_values_unknown_to_json_are_written_as_repr(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("test")
     structlog.get_logger().info("odd", value=object, error=ValueError("x"))
     (line,) = lines(capsys)
@@ -101,7 +101,7 @@ def test_values_that_json_does_not_know_are_written_as_python_shows_them(capsys:
 
 
 @pytest.mark.parametrize("value", ["\ud800", {("a", 1): 2}, float("nan")])
-def test_no_value_keeps_a_line_from_being_written(capsys: pytest.CaptureFixture[str], value: object) -> None:
+def test_any_value_can_be_written(capsys: pytest.CaptureFixture[str], value: object) -> None:
     configure_logs("test")
     structlog.get_logger().info("odd", value=value, gang="a")
     (line,) = lines(capsys)
@@ -109,7 +109,7 @@ def test_no_value_keeps_a_line_from_being_written(capsys: pytest.CaptureFixture[
     assert "value" in line
 
 
-def test_libraries_are_heard_in_the_same_form_when_something_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_warnings_of_libraries_have_the_same_format(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("test", "debug")
     logging.getLogger("aiohttp.client").info("chatter")
     logging.getLogger("aiohttp.client").warning("retry %d", 3)
@@ -118,7 +118,7 @@ def test_libraries_are_heard_in_the_same_form_when_something_is_wrong(capsys: py
     assert line["service"] == "test"
 
 
-def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+def test_console_format(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logs("test", format="console")
     structlog.get_logger().info("permitted", gang="a")
     written = capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What the environment says of traces is read as OpenTelemetry's specification has it, and mistakes are told."""
+"""Tracing settings from the environment follow OpenTelemetry's specification; mistakes are reported."""
 
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def read(environment: dict[str, str]) -> OtlpSettings:
     ],
     ids=["nothing", "empty", "disabled", "no exporter", "no endpoint"],
 )
-def test_without_an_endpoint_or_turned_off_nothing_is_sent(environment: dict[str, str]) -> None:
+def test_tracing_is_off_without_an_endpoint_or_when_disabled(environment: dict[str, str]) -> None:
     assert read_otlp(environment) is None
 
 
@@ -51,9 +51,7 @@ def test_without_an_endpoint_or_turned_off_nothing_is_sent(environment: dict[str
         ({ENDPOINT: "http://a", TRACES_PROTOCOL: "http/protobuf", PROTOCOL: "grpc"}, "http://a/v1/traces", False),
     ],
 )
-def test_the_endpoint_is_read_as_its_protocol_wants_it(
-    environment: dict[str, str], endpoint: str, secure: bool
-) -> None:
+def test_endpoint_by_protocol(environment: dict[str, str], endpoint: str, secure: bool) -> None:
     settings = read_otlp(environment)
     assert settings is not None
     assert (settings.target.endpoint, settings.target.secure) == (endpoint, secure)
@@ -65,14 +63,14 @@ def test_headers_are_decoded_and_never_shown() -> None:
     assert "s3cret" not in repr(target)
 
 
-def test_what_is_not_said_has_its_default() -> None:
+def test_defaults() -> None:
     settings = read({})
     assert settings.target.timeout_seconds == 2.0
     assert (settings.sampler, settings.ratio) == ("parentbased_always_on", 1.0)
     assert settings.resource == ()
 
 
-def test_all_that_is_said_is_taken(tmp_path: Path) -> None:
+def test_all_variables_are_used(tmp_path: Path) -> None:
     files = {name: tmp_path / name for name in ("ca", "certificate", "key")}
     for file in files.values():
         file.write_text("PEM")
@@ -124,14 +122,14 @@ def test_all_that_is_said_is_taken(tmp_path: Path) -> None:
         ({"OTEL_SDK_DISABLED": "perhaps"}, "'perhaps'"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_quoted_beside_its_variable(environment: dict[str, str], quoted: str) -> None:
+def test_invalid_value_is_quoted_with_its_variable(environment: dict[str, str], quoted: str) -> None:
     with pytest.raises(BadTracing) as caught:
         read(environment)
     [line] = [line for line in str(caught.value).splitlines() if quoted in line]
     assert line.strip().startswith(tuple(environment))
 
 
-def test_all_mistakes_are_told_at_once() -> None:
+def test_all_mistakes_are_reported_at_once() -> None:
     with pytest.raises(BadTracing) as caught:
         read({PROTOCOL: "udp", "OTEL_TRACES_SAMPLER": "half", "OTEL_BSP_MAX_QUEUE_SIZE": "-1"})
     assert len(str(caught.value).splitlines()) == 4
@@ -146,13 +144,13 @@ def test_all_mistakes_are_told_at_once() -> None:
         {ENDPOINT: "ftp://user:s3cret@collector:4317"},
     ],
 )
-def test_no_mistake_shows_a_secret(environment: dict[str, str]) -> None:
+def test_messages_contain_no_secret(environment: dict[str, str]) -> None:
     with pytest.raises(BadTracing) as caught:
         read(environment)
     assert "s3cret" not in str(caught.value)
 
 
-def test_half_a_client_certificate_is_a_mistake(tmp_path: Path) -> None:
+def test_client_certificate_without_its_key_is_a_mistake(tmp_path: Path) -> None:
     (tmp_path / "crt").write_text("PEM")
     with pytest.raises(BadTracing, match="OTEL_EXPORTER_OTLP_CLIENT_KEY"):
         read({"OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE": str(tmp_path / "crt")})
