@@ -1,7 +1,7 @@
 {{/*
-A service of Muster. Takes root, component, values, command (its name in `muster run`), port (0: it serves no calls to
-others), args, and where it has them: certificate (Secret of its certificate), volumes, mounts, ports, token (it talks to
-the Kubernetes API), scaled (a HorizontalPodAutoscaler sets its replicas).
+Deployment of a service. Takes root, component, values, command (its name in `muster run`), port (0: it serves no calls),
+args, and optionally: certificate (Secret of its certificate), volumes, mounts, ports, token (it uses the Kubernetes API),
+scaled (a HorizontalPodAutoscaler sets its replicas).
 */}}
 {{- define "muster.deployment" -}}
 {{- $root := .root -}}
@@ -19,7 +19,7 @@ spec:
   revisionHistoryLimit: 5
   selector:
     matchLabels: {{- include "muster.selector" (list $root .component) | nindent 6 }}
-  # New pods are ready before old ones go, which then hand over: nobody is without an answer during an upgrade.
+  # New pods are ready before old ones terminate and hand over, so every call is served during an upgrade.
   strategy:
     type: RollingUpdate
     rollingUpdate: {maxUnavailable: 0, maxSurge: 1}
@@ -57,7 +57,7 @@ spec:
         {{- end }}
         env:
         {{- include "muster.identity" $root | nindent 8 }}
-        # The root file system is read-only, also for whatever wants a directory of its own.
+        # The root file system is read-only, also for libraries that write to a home directory.
         - {name: HOME, value: /tmp}
         {{- if $root.Values.tracing.endpoint }}
         {{- include "muster.tracing" $root | nindent 8 }}

@@ -1,4 +1,4 @@
-{{/* Where etcd's clients find it. */}}
+{{/* Addresses of etcd for its clients. */}}
 {{- define "muster.etcdEndpoints" -}}
 {{- $root := . -}}
 {{- $endpoints := list -}}

@@ -1,6 +1,6 @@
-{{/* What objects are called, and the labels by which they are found. */}}
+{{/* Names of objects, and their labels. */}}
 
-{{/* Names of Services begin with a letter and have no dots; those of releases may be otherwise. */}}
+{{/* Service names begin with a letter and have no dots; release names need not. */}}
 {{- define "muster.fullname" -}}
 {{- $release := .Release.Name | replace "." "-" -}}
 {{- if .Values.fullnameOverride -}}
@@ -14,24 +14,24 @@
 {{- end -}}
 {{- end -}}
 
-{{/* (root, component): name of what belongs to a service. */}}
+{{/* (root, component): name of a service's objects. */}}
 {{- define "muster.name" -}}
 {{- printf "%s-%s" (include "muster.fullname" (index . 0)) (index . 1) -}}
 {{- end -}}
 
-{{/* (root, component): how a service is called from any namespace. */}}
+{{/* (root, component): DNS name of a service from any namespace. */}}
 {{- define "muster.host" -}}
 {{- printf "%s.%s.svc" (include "muster.name" .) (index . 0).Release.Namespace -}}
 {{- end -}}
 
-{{/* (root, component): what never changes, to select pods by. */}}
+{{/* (root, component): the selector labels, which never change. */}}
 {{- define "muster.selector" -}}
 app.kubernetes.io/name: muster
 app.kubernetes.io/instance: {{ (index . 0).Release.Name | quote }}
 app.kubernetes.io/component: {{ index . 1 }}
 {{- end -}}
 
-{{/* (root, component): labels of an object. Those that it is found by are no others' to set. */}}
+{{/* (root, component): labels of an object. Selector labels cannot be overridden. */}}
 {{- define "muster.labels" -}}
 {{- $root := index . 0 -}}
 {{- $own := include "muster.selector" . | fromYaml -}}
@@ -42,7 +42,7 @@ app.kubernetes.io/component: {{ index . 1 }}
 {{- toYaml (merge $own $root.Values.commonLabels) -}}
 {{- end -}}
 
-{{/* (root, component, annotations besides): metadata but the namespace, for objects of any scope. */}}
+{{/* (root, component, additional annotations): metadata without the namespace, for objects of any scope. */}}
 {{- define "muster.metadata" -}}
 {{- $root := index . 0 -}}
 {{- $annotations := merge (dict) (index (append . (dict)) 2) $root.Values.commonAnnotations -}}
@@ -52,7 +52,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end }}
 {{- end -}}
 
-{{/* repository, tag and digest of an image, and the tag that it has otherwise. */}}
+{{/* Reference of an image by repository, tag and digest, with a default tag. */}}
 {{- define "muster.image" -}}
 {{- $image := index . 0 -}}
 {{- if $image.digest -}}
@@ -62,7 +62,7 @@ annotations: {{- toYaml . | nindent 2 }}
 {{- end -}}
 {{- end -}}
 
-{{/* The services by component, with their values: those that are installed. */}}
+{{/* The installed services by component, with their values. */}}
 {{- define "muster.services" -}}
 cluster-state: clusterState
 coordinator: coordinator

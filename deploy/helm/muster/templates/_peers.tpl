@@ -1,6 +1,6 @@
-{{/* Rules of network policies that several need: what is reached outside of Muster. */}}
+{{/* Shared rules of network policies: peers outside of Muster. */}}
 
-{{/* The servers of DNS. Policies see the ports of their pods, not that of the Service before them. */}}
+{{/* DNS servers. Policies apply to the ports of their pods, not of their Service. */}}
 {{- define "muster.toDns" -}}
 ports:
 {{- range .Values.networkPolicy.dns.ports }}

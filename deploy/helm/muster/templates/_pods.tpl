@@ -1,8 +1,8 @@
-{{/* What all pods have in common. */}}
+{{/* Common parts of all pods. */}}
 
 {{- define "muster.podSecurity" -}}
 runAsNonRoot: true
-{{- /* null: the cluster chooses one from the range of the namespace, as OpenShift does. */}}
+{{- /* null: the cluster assigns one from the range of the namespace, as OpenShift does. */}}
 {{- with .Values.runAsUser }}
 runAsUser: {{ int64 . }}
 runAsGroup: {{ int64 . }}
@@ -19,7 +19,7 @@ runAsNonRoot: true
 capabilities: {drop: [ALL]}
 {{- end -}}
 
-{{/* (root, component, values): how pods are known. No versions: a new version of the chart alone restarts nobody. */}}
+{{/* (root, component, values): metadata of pods. No versions: a new version of the chart alone restarts no pod. */}}
 {{- define "muster.podMetadata" -}}
 {{- $values := index . 2 -}}
 {{- $own := include "muster.selector" (list (index . 0) (index . 1)) | fromYaml -}}
@@ -29,7 +29,7 @@ annotations:
   {{- merge (dict) (default dict $values.podAnnotations) (dict "kubectl.kubernetes.io/default-container" (index . 1)) | toYaml | nindent 2 }}
 {{- end -}}
 
-{{/* (root, component, values): whose pods they are, where they may be, and what they are not given. */}}
+{{/* (root, component, values): account, scheduling and security of pods. */}}
 {{- define "muster.podSpec" -}}
 {{- $root := index . 0 -}}
 {{- $values := index . 2 -}}
@@ -59,7 +59,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Who this pod is, for logs, metrics and traces. */}}
+{{/* Identity of the pod for logs, metrics and traces. */}}
 {{- define "muster.identity" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
@@ -67,7 +67,7 @@ topologySpreadConstraints:
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 {{- end -}}
 
-{{/* The variables by which OpenTelemetry is told where traces go. */}}
+{{/* OpenTelemetry's variables for the export of traces. */}}
 {{- define "muster.tracing" -}}
 - name: POD_UID
   valueFrom: {fieldRef: {fieldPath: metadata.uid}}
@@ -101,7 +101,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Mounts of what the collector of traces is trusted by, and knows services by. */}}
+{{/* Mounts of the trace collector's authority and of the client certificate for it. */}}
 {{- define "muster.tracingMounts" -}}
 {{- if .Values.tracing.tls.caSecret }}
 - {name: otlp-ca, mountPath: /etc/muster/otlp-ca, readOnly: true}
@@ -111,7 +111,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Their volumes: of each Secret no more than is needed. */}}
+{{/* Their volumes, with only the needed keys of each Secret. */}}
 {{- define "muster.tracingVolumes" -}}
 {{- with .Values.tracing.tls.caSecret }}
 - {name: otlp-ca, secret: {secretName: {{ . | quote }}, defaultMode: 0440, items: [{key: ca.crt, path: ca.crt}]}}
@@ -121,7 +121,7 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Probes by the gRPC health service, which is served without TLS at a port of its own. */}}
+{{/* Probes of the gRPC health service, which has its own port without TLS. */}}
 {{- define "muster.probes" -}}
 startupProbe:
   grpc: {port: 8081, service: muster.liveness}

@@ -20,7 +20,7 @@ Services trust one authority, etcd and its clients another, so that nobody but t
 {{- end -}}
 {{- end -}}
 
-{{/* (root, component): the name by which a service is known to others, in its certificate. */}}
+{{/* (root, component): the name of a service in its certificate. */}}
 {{- define "muster.identityName" -}}
 {{- include "muster.host" . -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-{{/* (root, authority of the certificate; empty: cert-manager puts it in): the webhook that guards reserved quota. */}}
+{{/* (root, authority of the certificate; empty: injected by cert-manager): the webhook that guards reserved quota. */}}
 {{- define "muster.webhook" -}}
 {{- $root := index . 0 -}}
 {{- $annotations := dict -}}
@@ -23,7 +23,7 @@ webhooks:
     {{- end }}
   rules:
   - {operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods], scope: Namespaced}
-  # Pods that keep the cluster going, and Muster's own, must start whatever becomes of lifecycle.
+  # System pods and Muster's own must start even if lifecycle is down.
   namespaceSelector:
     matchExpressions:
     - key: kubernetes.io/metadata.name
