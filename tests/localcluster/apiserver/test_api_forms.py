@@ -6,8 +6,8 @@ import pytest
 
 from muster.localcluster.apiserver.canonical import canonical
 from muster.localcluster.apiserver.clock import age, duration, parse_time
-from muster.localcluster.apiserver.json_patch import BadPatch, apply_json_patch
-from muster.localcluster.apiserver.jsonpath import find_all
+from muster.localcluster.apiserver.kubectl_jsonpath import find_all
+from muster.localcluster.apiserver.patch import BadPatch, apply_json_patch
 from muster.localcluster.apiserver.pod_table import PODS
 from muster.localcluster.apiserver.protobuf import UnknownField, decode_protobuf
 

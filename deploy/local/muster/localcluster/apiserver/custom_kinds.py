@@ -4,7 +4,6 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.localcluster.apiserver.clock import age, now_text
-from muster.localcluster.apiserver.jsonpath import find_all
 from muster.localcluster.apiserver.kinds import (
     ALL_VERBS,
     NAME_COLUMN,
@@ -14,6 +13,7 @@ from muster.localcluster.apiserver.kinds import (
     Rules,
     TableForm,
 )
+from muster.localcluster.apiserver.kubectl_jsonpath import find_all
 from muster.localcluster.apiserver.metadata import subdomain_problems
 from muster.localcluster.apiserver.schema import fill_defaults, prune, schema_causes
 from muster.localcluster.apiserver.status import Cause, invalid_value, not_supported, required

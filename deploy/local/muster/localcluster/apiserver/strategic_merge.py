@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from muster.localcluster.apiserver.merge_patch import without_nulls
 from muster.localcluster.apiserver.status import bad_request
 from muster.localcluster.apiserver.store import Object
 
@@ -118,3 +117,10 @@ def _key_of(field: str, inside: str) -> str | None:
     if field == "ports":
         return "containerPort" if inside in _CONTAINERS else "port"
     return _KEYS.get(field)
+
+
+def without_nulls(value: Any) -> Any:
+    """The value without null members, at any depth of objects."""
+    if isinstance(value, dict):
+        return {name: without_nulls(member) for name, member in value.items() if member is not None}
+    return value

@@ -12,7 +12,7 @@ from muster.localcluster.apiserver.decoding import as_object, decode_object
 from muster.localcluster.apiserver.field_validation import report_unknown_fields
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import label_problems, metadata_causes, subdomain_problems
-from muster.localcluster.apiserver.patching import APPLY, patched
+from muster.localcluster.apiserver.patch import APPLY, patched
 from muster.localcluster.apiserver.quotas import charge
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import (

@@ -1,13 +1,13 @@
-"""Patches of all four kinds, chosen by content type."""
+"""Patches of all four kinds, by content type."""
 
 from typing import Any, Final
 
 import msgspec
+from jsonpath import JSONPatch
+from jsonpath.exceptions import JSONPatchError
 
 from muster.localcluster.apiserver.decoding import decode_body
-from muster.localcluster.apiserver.json_patch import BadPatch, apply_json_patch
 from muster.localcluster.apiserver.kinds import Kind
-from muster.localcluster.apiserver.merge_patch import apply_merge_patch
 from muster.localcluster.apiserver.status import StatusError, bad_request
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.strategic_merge import apply_strategic_merge
@@ -16,22 +16,26 @@ JSON_PATCH: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 APPLY: Final = "application/apply-patch"
-"""Server-side apply, as JSON or YAML: what is given is merged in. Who owns which field is not kept."""
+"""Server-side apply, as JSON or YAML, implemented as a merge: field ownership is not tracked."""
 
 _ACCEPTED: Final = (JSON_PATCH, MERGE, f"{APPLY}+yaml")
 
 
+class BadPatch(ValueError):
+    """A JSON patch that cannot be applied; names the operation and the cause."""
+
+
 def patched(kind: Kind, current: Object, content_type: str, body: bytes) -> Any:
-    """`current` with the patch; it may be changed on the way. Raises StatusError 400, 415, 422."""
+    """`current` with the patch applied; may modify `current`. Raises StatusError 400, 415, 422."""
     media_type = content_type.partition(";")[0].strip()
     if media_type.startswith(APPLY):
-        patch = _mapping(decode_body(body, "application/yaml" if media_type.endswith("yaml") else "application/json"))
+        patch = _object(decode_body(body, "application/yaml" if media_type.endswith("yaml") else "application/json"))
         (patch.get("metadata") or {}).pop("managedFields", None)
         return apply_merge_patch(current, patch) if kind.custom else apply_strategic_merge(current, patch)
     if media_type == MERGE:
-        return apply_merge_patch(current, _mapping(_decoded(body)))
+        return apply_merge_patch(current, _object(_decoded(body)))
     if media_type == STRATEGIC and not kind.custom:
-        return apply_strategic_merge(current, _mapping(_decoded(body)))
+        return apply_strategic_merge(current, _object(_decoded(body)))
     if media_type == JSON_PATCH:
         try:
             return apply_json_patch(current, _decoded(body))
@@ -46,6 +50,33 @@ def patched(kind: Kind, current: Object, content_type: str, body: bytes) -> Any:
     raise StatusError(415, "415: Unsupported Media Type", details={})
 
 
+def apply_json_patch(document: Any, patch: Any) -> Any:
+    """RFC 6902: the document after all operations; may modify `document`. Raises BadPatch."""
+    if not isinstance(patch, list):
+        raise BadPatch("a JSON patch is a list of operations")
+    try:
+        return JSONPatch(patch).apply(document)
+    except JSONPatchError as error:
+        raise BadPatch(str(error)) from error
+
+
+def apply_merge_patch(current: Object, patch: Object) -> Object:
+    """RFC 7386: null removes a member, objects are merged, other values replace. Does not modify `current`.
+
+    The library for it, json-merge-patch, modifies its argument and has no types.
+    """
+    merged = dict(current)
+    for name, value in patch.items():
+        if value is None:
+            merged.pop(name, None)
+        elif isinstance(value, dict):
+            former = merged.get(name)
+            merged[name] = apply_merge_patch(former if isinstance(former, dict) else {}, value)
+        else:
+            merged[name] = value
+    return merged
+
+
 def _decoded(body: bytes) -> Any:
     try:
         return msgspec.json.decode(body)
@@ -53,7 +84,7 @@ def _decoded(body: bytes) -> Any:
         raise bad_request(f"error decoding patch: {error}") from error
 
 
-def _mapping(patch: Any) -> Object:
+def _object(patch: Any) -> Object:
     if not isinstance(patch, dict):
-        raise bad_request("error decoding patch: it is no JSON object")
+        raise bad_request("error decoding patch: not a JSON object")
     return patch
