@@ -29,8 +29,8 @@ from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1.coordinator_pb2_grpc import CoordinatorServiceStub
 from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.etcd.store import Store
-from muster.localcluster.kubelets.fleet import Kubelets
-from muster.localcluster.kubelets.shapes import NodeShape
+from muster.localcluster.kubelets.pod_lifecycle import Kubelets
+from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
 from muster.localcluster.manifests import Manifest, apply_manifests
 from muster.rpc.channel import open_channel
 
@@ -79,7 +79,9 @@ class World:
 
     async def nodes(self, *names: str, cpu: int, **labels: str) -> None:
         """Create nodes with simulated kubelets."""
-        shapes = [NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=110, labels=labels) for name in names]
+        shapes = [
+            SimulatedNode(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=110, labels=labels) for name in names
+        ]
         self._kubelets.append(Kubelets(self.session, shapes))
         await self._kubelets[-1].start()
         await untaint_nodes(self.session, *names)

@@ -8,7 +8,7 @@ import yaml
 from muster.config.settings import KubeSettings
 from muster.kube.paths import object_path
 from muster.kube.session import KubeSession
-from muster.localcluster.apiserver.access.record import PATH, Use
+from muster.localcluster.apiserver.access.audit import PATH, Use
 from muster.localcluster.apiserver.access.users import service_account
 from muster.localcluster.manifests import apply_manifests
 from muster.localcluster.rights import NAMESPACE, SERVICES, Right, account, find_rights, grants, read_rights

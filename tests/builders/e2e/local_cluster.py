@@ -7,12 +7,12 @@ from pathlib import Path
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver import ApiServer
-from muster.localcluster.kubelets import Kubelets, NodeShape
+from muster.localcluster.kubelets import Kubelets, SimulatedNode
 
 
 @asynccontextmanager
 async def running_kubelets(
-    server: ApiServer, directory: Path, shapes: Sequence[NodeShape], *, renew_seconds: float = 10.0
+    server: ApiServer, directory: Path, shapes: Sequence[SimulatedNode], *, renew_seconds: float = 10.0
 ) -> AsyncIterator[Kubelets]:
     """Simulated kubelets that have registered their nodes."""
     kubeconfig = directory / "kubeconfig"

@@ -13,8 +13,8 @@ from builders.gangs.dialects import Written
 from builders.gangs.workloads import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import eventually
-from muster.localcluster.kubelets.fleet import Kubelets
-from muster.localcluster.kubelets.shapes import NodeShape
+from muster.localcluster.kubelets.pod_lifecycle import Kubelets
+from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import BatchReceived, subscribe
 
@@ -48,7 +48,7 @@ class World(Observations):
         extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         labels = {LABEL: self.name, **labels}
         shapes = [
-            NodeShape(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels=labels, extended=extended)
+            SimulatedNode(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels=labels, extended=extended)
             for name, cpu in zip(names, cpus, strict=True)
         ]
         kubelets = Kubelets(self.cluster.session, shapes)

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from muster.localcluster.apiserver.canonical import canonical
 from muster.localcluster.apiserver.clock import age, duration, parse_time
 from muster.localcluster.apiserver.kubectl_jsonpath import find_all
 from muster.localcluster.apiserver.patch import BadPatch, apply_json_patch
 from muster.localcluster.apiserver.pod_table import PODS
 from muster.localcluster.apiserver.protobuf import UnknownField, decode_protobuf
+from muster.localcluster.apiserver.quantity_format import canonical
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from muster.gangs.facts import (
     Toleration,
     TolerationOperator,
 )
-from muster.localcluster.kubelets.admission import NodeRoom, Refusal
+from muster.localcluster.kubelets.admission import NodeCapacity, Rejection
 
 GIB = 1 << 30
 
@@ -44,13 +44,13 @@ def asking(**amounts: int) -> PodClass:
     ],
 )
 def test_i3_what_does_not_fit_is_refused(wanted: PodClass, reason: str, message: str) -> None:
-    refusal = NodeRoom(facts()).admit("a", wanted)
+    refusal = NodeCapacity(facts()).admit("a", wanted)
 
-    assert refusal == Refusal(reason, f"Node didn't have enough resource: {message}")
+    assert refusal == Rejection(reason, f"Node didn't have enough resource: {message}")
 
 
 def test_i3_pods_are_judged_in_order_and_those_that_run_count() -> None:
-    room = NodeRoom(facts())
+    room = NodeCapacity(facts())
 
     assert room.admit("a", asking(cpu=5000)) is None
     refusal = room.admit("b", asking(cpu=3001))
@@ -61,7 +61,7 @@ def test_i3_pods_are_judged_in_order_and_those_that_run_count() -> None:
 
 
 def test_the_number_of_pods_is_bounded() -> None:
-    room = NodeRoom(facts())
+    room = NodeCapacity(facts())
     for uid in "abc":
         assert room.admit(uid, asking()) is None
 
@@ -71,7 +71,7 @@ def test_the_number_of_pods_is_bounded() -> None:
 
 
 def test_what_ends_makes_room() -> None:
-    room = NodeRoom(facts())
+    room = NodeCapacity(facts())
     room.take("a", asking(cpu=8000))
     assert room.admit("b", asking(cpu=1)) is not None
 
@@ -83,26 +83,26 @@ def test_what_ends_makes_room() -> None:
 
 
 def test_a_resource_that_the_node_does_not_know_is_left_to_others() -> None:
-    assert NodeRoom(facts()).admit("a", asking(fpga=5)) is None
+    assert NodeCapacity(facts()).admit("a", asking(fpga=5)) is None
 
 
 def test_node_affinity_counts() -> None:
     elsewhere = PodClass("", node_selector=(("rack", "r2"),))
     term = NodeSelectorTerm(labels=(NodeRequirement("rack", NodeOperator.IN, ("r1",)),))
     here = PodClass("", required_node_affinity=(term,))
-    room = NodeRoom(facts())
+    room = NodeCapacity(facts())
 
     refusal = room.admit("a", elsewhere)
 
-    assert refusal == Refusal(
+    assert refusal == Rejection(
         "NodeAffinity", "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector"
     )
     assert room.admit("b", here) is None
 
 
 def test_only_no_execute_taints_count() -> None:
-    avoided = NodeRoom(facts(taints=(Taint("k", "v", TaintEffect.NO_SCHEDULE),), unschedulable=True))
-    forbidden = NodeRoom(facts(taints=(Taint("k", "v", TaintEffect.NO_EXECUTE),)))
+    avoided = NodeCapacity(facts(taints=(Taint("k", "v", TaintEffect.NO_SCHEDULE),), unschedulable=True))
+    forbidden = NodeCapacity(facts(taints=(Taint("k", "v", TaintEffect.NO_EXECUTE),)))
     tolerant = PodClass("", tolerations=(Toleration("k", TolerationOperator.EXISTS),))
 
     assert avoided.admit("a", asking()) is None
@@ -112,7 +112,7 @@ def test_only_no_execute_taints_count() -> None:
 
 
 def test_a_node_that_shrinks_refuses_from_then_on() -> None:
-    room = NodeRoom(facts())
+    room = NodeCapacity(facts())
     room.take("a", asking(cpu=4000))
 
     room.update(NodeFacts("n", allocatable=(("cpu", 4000), ("pods", 3))))

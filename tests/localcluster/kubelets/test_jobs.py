@@ -8,7 +8,7 @@ import pytest
 from builders.e2e.local_cluster import running_kubelets
 from builders.kube.client import PODS, ApiClient, Reply, api_client
 from muster.localcluster.apiserver import ApiServer
-from muster.localcluster.kubelets import node_shapes
+from muster.localcluster.kubelets import simulated_nodes
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
@@ -17,7 +17,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 async def api(tmp_path: Any) -> AsyncIterator[ApiClient]:
     server = ApiServer()
     await server.start()
-    async with api_client(server.url) as client, running_kubelets(server, tmp_path, node_shapes(1)):
+    async with api_client(server.url) as client, running_kubelets(server, tmp_path, simulated_nodes(1)):
         yield client
     await server.stop()
 

@@ -11,7 +11,7 @@ import pytest
 from builders.e2e.local_cluster import running_kubelets
 from builders.kube.client import PODS, ApiClient, api_client
 from muster.localcluster.apiserver import ApiServer
-from muster.localcluster.kubelets import node_shapes
+from muster.localcluster.kubelets import simulated_nodes
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 
@@ -67,7 +67,7 @@ async def server() -> AsyncIterator[ApiServer]:
 
 @pytest.fixture
 async def kubectl(server: ApiServer, tmp_path: Path) -> AsyncIterator[Kubectl]:
-    async with running_kubelets(server, tmp_path, node_shapes(2, racks=2)):
+    async with running_kubelets(server, tmp_path, simulated_nodes(2, racks=2)):
         yield Kubectl(tmp_path)
 
 

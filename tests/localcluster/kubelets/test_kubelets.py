@@ -9,9 +9,9 @@ import pytest
 from builders.e2e.local_cluster import running_kubelets
 from builders.kube.client import NODES, PODS, ApiClient, Reply, api_client, pod
 from muster.localcluster.apiserver import ApiServer, Timing
-from muster.localcluster.kubelets import node_shapes
+from muster.localcluster.kubelets import simulated_nodes
 
-SHAPES = node_shapes(2, racks=2, cpu="2", memory="4Gi", pods=10, gpus=1)
+SHAPES = simulated_nodes(2, racks=2, cpu="2", memory="4Gi", pods=10, gpus=1)
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 

@@ -87,7 +87,7 @@ class Stack:
         """Process name -> gRPC address, for all replicas of all services."""
         self.metrics_addresses = {name: f"127.0.0.1:{free_port()}" for name in self.addresses if options.metrics}
         """Process name -> address that serves /metrics."""
-        self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _numbered(ETCD, options.etcd_members)}
+        self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _process_names(ETCD, options.etcd_members)}
         self.etcd_address = ",".join(self.etcd_addresses.values())
         """Addresses of all members, comma-separated."""
         self.kubeconfig = (options.kubeconfig or self.directory / "kubeconfig").absolute()
@@ -110,7 +110,7 @@ class Stack:
 
     def replicas_of(self, service: str) -> list[str]:
         """Process names of a service: "binding", "binding-2", ..."""
-        return _numbered(service, self.options.replicas.get(service, 1))
+        return _process_names(service, self.options.replicas.get(service, 1))
 
     async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
         """Start the named processes, or all, unless they run, and wait until they are ready.
@@ -300,7 +300,7 @@ class Stack:
         self._probes[name] = probe
 
 
-def _numbered(name: str, count: int) -> list[str]:
+def _process_names(name: str, count: int) -> list[str]:
     return [name, *(f"{name}-{number}" for number in range(2, count + 1))]
 
 

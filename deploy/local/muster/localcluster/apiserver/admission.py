@@ -1,7 +1,7 @@
-"""Writes that webhooks are asked about: tried without effect, shown to the webhooks, then carried out.
+"""Admission webhooks: a write is tried as a dry run, sent to the webhooks, then executed.
 
-Only the last of these steps changes anything, and it does so at once, after all webhooks have let the object in. If the
-object changed while they were asked, they are asked about the new one.
+Only the last step changes the store, atomically, after all webhooks have allowed the object. If the object changed in
+the meantime, the webhooks are called again with the new version.
 """
 
 from copy import deepcopy
@@ -10,14 +10,14 @@ from typing import Final
 
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.routing import NOWHERE, Call
 from muster.localcluster.apiserver.status import conflict
 from muster.localcluster.apiserver.store import Object, Record, key_of
-from muster.localcluster.apiserver.watching import Watch
+from muster.localcluster.apiserver.watch import Watch
 from muster.localcluster.apiserver.webhook_configurations import Request, may_concern
 from muster.localcluster.apiserver.webhooks import Webhooks
-from muster.localcluster.apiserver.writing import Moved, Writer
+from muster.localcluster.apiserver.write import RevisionConflict, Writer
 
 _TRIES: Final = 5
 _OPERATIONS: Final = {"POST": "CREATE", "PUT": "UPDATE", "PATCH": "UPDATE", "DELETE": "DELETE"}
@@ -25,7 +25,7 @@ _OPTIONS: Final = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE
 
 
 class Admission:
-    """What stands between a request and the API."""
+    """Admission of requests to the API."""
 
     def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter) -> None:
         self._cluster, self._writer, self._deleter = cluster, writer, deleter
@@ -35,7 +35,7 @@ class Admission:
         await self._webhooks.close()
 
     async def answer(self, api: Api, call: Call) -> Answer | Watch:
-        """As `Api.answer`, once the webhooks have agreed. Raises StatusError."""
+        """Like `Api.answer`, after admission. Raises StatusError."""
         if not self.concerns(call):
             return api.answer(call)
         if call.method == "DELETE":
@@ -46,20 +46,20 @@ class Admission:
             await self._ask_about_write(call)
             try:
                 return api.answer(call)
-            except Moved:
+            except RevisionConflict:
                 continue
         name = call.target.name or ""
         raise conflict(call.target.kind.plural, call.target.kind.group, name, "it changes too often to be admitted")
 
     async def create(self, call: Call, obj: Object) -> Record:
-        """Create an object as a controller inside the API server does. Raises StatusError."""
+        """Create an object for a controller inside the API server. Raises StatusError."""
         if self.concerns(call):
             trial = replace(call, trial=True)
             await self._ask(call, "CREATE", self._writer.create_object(trial, deepcopy(obj)), None)
         return self._writer.create_object(call, obj)
 
     def concerns(self, call: Call) -> bool:
-        """Some webhook may want to be asked about the call."""
+        """Whether a webhook may have to be called."""
         target = call.target
         operation = _OPERATIONS.get(call.method)
         if operation is None or target.subresource not in ("", "status"):
@@ -104,7 +104,7 @@ class Admission:
         call.warnings += await self._webhooks.ask(request)
 
     def _shown(self, call: Call, record: Record | None) -> Object | None:
-        """In the version that the client speaks."""
+        """The object in the client's version."""
         if record is None:
             return None
         convert = call.target.kind.from_stored

@@ -1,4 +1,4 @@
-"""Every request for resources, from verb to answer; knows nothing of sockets."""
+"""Executes resource requests, independent of HTTP."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -6,15 +6,15 @@ from typing import Final
 
 from muster.localcluster.apiserver.binding import bind
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.content_negotiation import ObjectForm, representation
+from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.eviction import evict
-from muster.localcluster.apiserver.reading import Reader
-from muster.localcluster.apiserver.representation import AsIs, representation
+from muster.localcluster.apiserver.read import Reader
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import StatusError, method_not_allowed, success
 from muster.localcluster.apiserver.store import Record
-from muster.localcluster.apiserver.watching import Watch, Watches
-from muster.localcluster.apiserver.writing import Writer
+from muster.localcluster.apiserver.watch import Watch, Watches
+from muster.localcluster.apiserver.write import Writer
 
 _VERBS_OF_OBJECTS: Final = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _VERBS_OF_COLLECTIONS: Final = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
@@ -22,7 +22,7 @@ _VERBS_OF_COLLECTIONS: Final = {"GET": "list", "POST": "create", "DELETE": "dele
 
 @dataclass(slots=True)
 class Answer:
-    """A whole answer."""
+    """Complete response."""
 
     status: int
     body: bytes
@@ -30,7 +30,7 @@ class Answer:
 
 
 class Api:
-    """Answers calls out of one cluster."""
+    """Resource API of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -49,7 +49,7 @@ class Api:
         }
 
     def answer(self, call: Call) -> Answer | Watch:
-        """Carry out the call. Raises StatusError."""
+        """Execute the call. Raises StatusError."""
         target = call.target
         if target.subresource not in ("", "status"):
             return self._of_subresource(call)
@@ -112,5 +112,5 @@ class Api:
     def _shown(self, call: Call, status: int, record: Record) -> Answer:
         kind = call.target.kind
         plain = "as=" not in call.accept
-        form = AsIs(kind) if plain else representation(kind, call.accept, call.query.get("includeObject", ""))
+        form = ObjectForm(kind) if plain else representation(kind, call.accept, call.query.get("includeObject", ""))
         return Answer(status, form.one(record), call.warnings)

@@ -1,4 +1,4 @@
-"""The binding subresource: a scheduler's word that a pod goes to a node. The hottest path of this server."""
+"""The pods/binding subresource, the hottest path of this server."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.metadata import MOST_ANNOTATION_BYTES
+from muster.localcluster.apiserver.metadata import MAX_ANNOTATION_BYTES
 from muster.localcluster.apiserver.status import StatusError, bad_request, conflict, invalid, too_long
 from muster.localcluster.apiserver.store import Object, Record
 
@@ -37,9 +37,9 @@ _decode: Final = msgspec.json.Decoder(_Binding).decode
 
 
 def bind(cluster: Cluster, namespace: str, name: str | None, body: bytes, *, dry_run: bool) -> None:
-    """Put the pod on the node, with the binding's labels and annotations. `name` None: the binding has it.
+    """Bind the pod to the node, with the binding's labels and annotations. `name` None: take it from the binding.
 
-    Raises StatusError 400, 404, 409, 422, 500 with the words and reasons of the real server.
+    Raises StatusError 400, 404, 409, 422, 500 with the texts and reasons of kube-apiserver.
     """
     try:
         binding = _decode(body)
@@ -93,14 +93,14 @@ def _check_bindable(record: Record, name: str, wanted: _Metadata) -> None:
 
 
 def _bound(pod: Object, node: str, wanted: _Metadata) -> Object:
-    """The pod on the node; shares with the old one what does not change."""
+    """The bound pod; shares unchanged parts with the previous version."""
     metadata = pod["metadata"].copy()
     if wanted.labels:
         metadata["labels"] = {**(metadata.get("labels") or {}), **wanted.labels}
     if wanted.annotations:
         annotations = metadata["annotations"] = {**(metadata.get("annotations") or {}), **wanted.annotations}
-        if sum(len(key) + len(value) for key, value in annotations.items()) > MOST_ANNOTATION_BYTES:
-            problem = too_long("metadata.annotations", MOST_ANNOTATION_BYTES)
+        if sum(len(key) + len(value) for key, value in annotations.items()) > MAX_ANNOTATION_BYTES:
+            problem = too_long("metadata.annotations", MAX_ANNOTATION_BYTES)
             raise invalid("Pod", "", metadata["name"], [problem])
     status = dict(pod.get("status") or {})
     conditions = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]

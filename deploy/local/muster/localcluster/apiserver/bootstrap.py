@@ -1,4 +1,4 @@
-"""What a cluster has from its first moment: namespaces, the system's priority classes and roles."""
+"""Initial objects of a cluster: namespaces, system priority classes, default roles."""
 
 import uuid
 
@@ -12,7 +12,7 @@ _PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical":
 
 
 def bootstrap(cluster: Cluster) -> None:
-    """Create what is missing."""
+    """Create missing objects."""
     for name in _NAMESPACES:
         namespace = _new("v1", "Namespace", name)
         namespace["metadata"]["labels"] = {"kubernetes.io/metadata.name": name}

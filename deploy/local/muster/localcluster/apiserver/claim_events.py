@@ -1,4 +1,4 @@
-"""What is told about claims that have no volume yet, by the volume controller and by who makes volumes."""
+"""Events about unbound PersistentVolumeClaims, by the volume controller and the provisioner."""
 
 import uuid
 from dataclasses import dataclass
@@ -11,8 +11,8 @@ CONTROLLER: Final = "persistentvolume-controller"
 
 
 @dataclass(frozen=True)
-class Told:
-    """An event but for what it is about."""
+class ClaimEvent:
+    """Type, reason, message and source of an event."""
 
     type: str
     reason: str
@@ -20,21 +20,21 @@ class Told:
     component: str
 
 
-def waits_for_consumer() -> Told:
-    """Nobody has selected a node, or whoever makes volumes took the selection back."""
-    return Told("Normal", "WaitForFirstConsumer", "the first pod that uses it has no node yet", CONTROLLER)
+def waits_for_consumer() -> ClaimEvent:
+    """No node is selected, or the provisioner has rejected the selected one."""
+    return ClaimEvent("Normal", "WaitForFirstConsumer", "the first pod that uses it has no node yet", CONTROLLER)
 
 
-def waits_for_provisioner(provisioner: str) -> Told:
-    """It is somebody else's turn to make the volume."""
+def waits_for_provisioner(provisioner: str) -> ClaimEvent:
+    """The provisioner has to create the volume."""
     message = f"a volume is to be made by the provisioner {provisioner!r}, or by hand"
-    return Told("Normal", "ExternalProvisioning", message, CONTROLLER)
+    return ClaimEvent("Normal", "ExternalProvisioning", message, CONTROLLER)
 
 
-def tell(store: Store, claim: Record, told: Told) -> None:
-    """Write it as a new event."""
+def record_event(store: Store, claim: Record, event: ClaimEvent) -> None:
+    """Store a new event about the claim."""
     metadata, now = claim.metadata, now_text()
-    event: Object = {
+    body: Object = {
         "kind": "Event",
         "apiVersion": "v1",
         "metadata": {
@@ -50,12 +50,12 @@ def tell(store: Store, claim: Record, told: Told) -> None:
             "name": metadata["name"],
             "uid": metadata["uid"],
         },
-        "type": told.type,
-        "reason": told.reason,
-        "message": told.message,
-        "source": {"component": told.component},
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message,
+        "source": {"component": event.component},
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,
     }
-    store.put("events", f"{metadata['namespace']}/{event['metadata']['name']}", event)
+    store.put("events", f"{metadata['namespace']}/{body['metadata']['name']}", body)

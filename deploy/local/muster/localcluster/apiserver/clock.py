@@ -1,21 +1,21 @@
-"""Times as the API writes them, and durations as kubectl shows them."""
+"""Timestamps of the API, and durations in kubectl's format."""
 
 import time
 from datetime import UTC, datetime
 
 
 def now_text() -> str:
-    """Now, to the second: "2026-11-21T08:00:00Z"."""
+    """Current time to the second: "2026-11-21T08:00:00Z"."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def later_text(seconds: float) -> str:
-    """The time that many seconds from now."""
+    """Time `seconds` from now."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + seconds))
 
 
 def parse_time(text: object) -> float | None:
-    """Seconds since 1970 of a time in RFC 3339; None if it is none."""
+    """Seconds since 1970 of an RFC 3339 time; None if it is invalid."""
     if not isinstance(text, str) or not text:
         return None
     try:
@@ -26,13 +26,13 @@ def parse_time(text: object) -> float | None:
 
 
 def age(text: object, now_seconds: float) -> str:
-    """How long ago that was, as kubectl shows it: "5s", "3m2s", "4d"."""
+    """Age in kubectl's format: "5s", "3m2s", "4d"."""
     since = parse_time(text)
     return "<unknown>" if since is None else duration(now_seconds - since)
 
 
 def duration(seconds: float) -> str:
-    """A duration in at most two units, coarser as it grows."""
+    """Duration in at most two units, coarser for longer ones."""
     whole = max(0, int(seconds))
     minutes, hours, days = whole // 60, whole // 3600, whole // 86400
     if whole < 120:

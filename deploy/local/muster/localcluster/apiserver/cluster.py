@@ -1,4 +1,4 @@
-"""The state that all parts of the API server share, and how they reach an object in it."""
+"""Shared state of the API server: store, kinds, timing."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long things take; tests shorten some."""
+    """Intervals and timeouts; tests shorten some."""
 
     bookmark_seconds: float = 30.0
-    """Between bookmarks of a watch that asked for them."""
+    """Interval of watch bookmarks."""
     watch_seconds: float = 1800.0
-    """How long a watch lasts that names no time."""
+    """Minimum duration of a watch without timeoutSeconds."""
     event_ttl_seconds: float = 3600.0
-    """How long events are kept."""
+    """Time to live of events."""
     node_grace_seconds: float = 40.0
-    """A node whose lease was not renewed for so long is unreachable."""
+    """Age of a node's lease after which the node is unreachable."""
     orphaned_pod_seconds: float = 5.0
-    """Pods of a node that is gone are removed after so long (a real cluster takes some minutes)."""
+    """Delay of the deletion of pods on a deleted node (some minutes in a real cluster)."""
 
 
-class Guard(Protocol):
-    """Looks at what is about to be stored: whether who writes it may go as far."""
+class WriteCheck(Protocol):
+    """Checks whether a user may store an object."""
 
     def check(self, call: "Call", new: Object, old: Object | None) -> None:
         """Raises StatusError 403."""
@@ -41,20 +41,20 @@ class Cluster:
         self.store = Store(history)
         self.kinds = kinds
         self.timing = timing
-        self.guard: Guard | None = None
-        """None: everybody may."""
+        self.guard: WriteCheck | None = None
+        """None: no check."""
         for kind in kinds:
             self.store.collection(kind.collection)  # their history begins here, not when somebody first asks
 
     def record(self, kind: Kind, namespace: str | None, name: str) -> Record:
-        """An object. Raises StatusError 404."""
+        """Look up an object. Raises StatusError 404."""
         record = self.store.get(kind.collection, key_of(namespace, name))
         if record is None:
             raise not_found(kind.plural, kind.group, name)
         return record
 
     def check_namespace(self, namespace: str, kind: Kind, name: str) -> None:
-        """An object of that kind and name is to be created there. Raises StatusError 404 or 403."""
+        """Check that an object may be created in the namespace. Raises StatusError 404 or 403."""
         record = self.store.get("namespaces", namespace)
         if record is None:
             raise not_found("namespaces", "", namespace)

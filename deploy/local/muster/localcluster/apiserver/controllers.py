@@ -1,23 +1,23 @@
-"""The controllers that a cluster cannot do without, inside the API server: they look at its changes directly."""
+"""Controllers inside the API server, which read its changes directly."""
 
 import asyncio
 from typing import Protocol
 
 from muster.localcluster.apiserver.admission import Admission
-from muster.localcluster.apiserver.budgets import BudgetKeeper
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.definitions import Definitions
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.definition_controller import Definitions
+from muster.localcluster.apiserver.delete import Deleter
+from muster.localcluster.apiserver.disruption_budgets import DisruptionController
 from muster.localcluster.apiserver.ephemeral_volumes import EphemeralVolumes
-from muster.localcluster.apiserver.garbage import GarbageCollector
-from muster.localcluster.apiserver.jobs import JobController
-from muster.localcluster.apiserver.namespaces import NamespaceCleaner
+from muster.localcluster.apiserver.expiry import ExpiryController
+from muster.localcluster.apiserver.garbage_collector import GarbageCollector
+from muster.localcluster.apiserver.job_controller import JobController
+from muster.localcluster.apiserver.namespace_controller import NamespaceCleaner
 from muster.localcluster.apiserver.node_lifecycle import NodeLifecycle
 from muster.localcluster.apiserver.pod_group_protection import PodGroupProtection
-from muster.localcluster.apiserver.quotas import QuotaKeeper
-from muster.localcluster.apiserver.sweeping import Sweeper
-from muster.localcluster.apiserver.volumes import VolumeController
-from muster.localcluster.apiserver.writing import Writer
+from muster.localcluster.apiserver.resource_quotas import ResourceQuotaController
+from muster.localcluster.apiserver.volume_controller import VolumeController
+from muster.localcluster.apiserver.write import Writer
 
 
 class _Controller(Protocol):
@@ -25,16 +25,16 @@ class _Controller(Protocol):
 
 
 class Controllers:
-    """All of them, started and stopped together."""
+    """All controllers, started and stopped together."""
 
     def __init__(self, cluster: Cluster, writer: Writer, deleter: Deleter, admission: Admission) -> None:
         garbage = GarbageCollector(cluster, deleter)
         namespaces = NamespaceCleaner(cluster, deleter)
         nodes = NodeLifecycle(cluster)
-        budgets, quotas = BudgetKeeper(cluster), QuotaKeeper(cluster)
+        budgets, quotas = DisruptionController(cluster), ResourceQuotaController(cluster)
         jobs, pod_groups = JobController(cluster, writer, admission, deleter), PodGroupProtection(cluster)
         ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
-        sweeper = Sweeper(cluster, deleter)
+        sweeper = ExpiryController(cluster, deleter)
         controllers = (garbage, namespaces, nodes, budgets, quotas, jobs, pod_groups, ephemeral, volumes)
         for listener in (Definitions(cluster), *controllers):
             cluster.store.listen(listener.note)

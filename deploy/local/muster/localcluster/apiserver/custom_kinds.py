@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions, and the kinds that they bring about."""
+"""CustomResourceDefinitions, and the kinds that they define."""
 
 from collections.abc import Iterable
 from typing import Any, Final
@@ -23,7 +23,7 @@ DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
 
 class DefinitionRules(Rules):
-    """What makes a CustomResourceDefinition whole; a valid one is established at once."""
+    """Defaults and validation of CustomResourceDefinitions; a valid one is established at once."""
 
     counts_generations = True
 
@@ -66,7 +66,7 @@ class DefinitionRules(Rules):
 
 
 class CustomRules(Rules):
-    """What a structural schema demands."""
+    """Validation by a structural schema."""
 
     counts_generations = True
     checks_status = True
@@ -85,7 +85,7 @@ class CustomRules(Rules):
 
 
 def kinds_of(definition: Object) -> list[Kind]:
-    """The kinds that a definition brings about, the version that is stored first."""
+    """Kinds of a definition, one per version, the storage version first."""
     spec = definition["spec"]
     versions = sorted(spec["versions"], key=lambda version: not version["storage"])
     stored = f"{spec['group']}/{versions[0]['name']}"

@@ -1,4 +1,4 @@
-"""Request bodies: JSON, YAML or protobuf into objects that are what the path says they are."""
+"""Decodes request bodies in JSON, YAML or protobuf, and checks that their kind matches the path."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ _YAML: Final = "application/yaml"
 
 
 def decode_body(body: bytes, content_type: str) -> Any:
-    """The JSON value of a body. Raises StatusError 400, 415."""
+    """Decode a body. Raises StatusError 400, 415."""
     media_type = content_type.partition(";")[0].strip()
     if media_type == _YAML:
         try:
@@ -47,7 +47,7 @@ def decode_object(kind: Kind, body: bytes, content_type: str) -> Object:
 
 
 def as_object(kind: Kind, value: Any) -> Object:
-    """The value as an object of the kind, with its `kind` and `apiVersion` first. Raises StatusError 400."""
+    """The value as an object of the kind, with `kind` and `apiVersion` first. Raises StatusError 400."""
     if not isinstance(value, dict):
         raise bad_request(f"the object provided is unrecognized (must be of type {kind.name}): it is no JSON object")
     name, api_version = value.pop("kind", None) or kind.name, value.pop("apiVersion", None) or kind.api_version

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, as clients ask before anything else."""
+"""Discovery documents of groups, versions and resources."""
 
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ VERSION: Final = {
 
 
 def discover(kinds: Kinds, path: str, host: str) -> bytes | None:
-    """The discovery document at a path; None if there is none. `host` is what the client called us."""
+    """The discovery document at a path; None if there is none. `host`: the Host header of the request."""
     parts = path.strip("/").split("/")
     document: Object | None = None
     match parts:

@@ -1,4 +1,4 @@
-"""What the ephemeral volume controller does: claims for pods that bring the template of one, which go with the pod."""
+"""Ephemeral volume controller: creates claims from the templates in pods, owned by the pods."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,16 +8,16 @@ import structlog
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.routing import Call, Target
 from muster.localcluster.apiserver.status import StatusError
-from muster.localcluster.apiserver.storage import CLAIMS
+from muster.localcluster.apiserver.storage_kinds import CLAIMS
 from muster.localcluster.apiserver.store import Change, Collection, Object
 from muster.localcluster.apiserver.work_queue import WorkQueue
-from muster.localcluster.apiserver.writing import Writer
+from muster.localcluster.apiserver.write import Writer
 
 _log: Final = structlog.get_logger(__name__)
 
 
 class EphemeralVolumes:
-    """Makes the claims; those that are gone with their pod are the garbage collector's to delete."""
+    """Creates the claims; the garbage collector deletes them with their pods."""
 
     def __init__(self, cluster: Cluster, writer: Writer) -> None:
         self._cluster, self._writer = cluster, writer
@@ -46,7 +46,7 @@ class EphemeralVolumes:
 
 
 def _templates(pod: Object) -> Iterable[tuple[str, Object]]:
-    """Names of ephemeral volumes, and what their claims are to be like."""
+    """Names of ephemeral volumes and their claim templates."""
     for volume in pod["spec"].get("volumes") or ():
         template = (volume.get("ephemeral") or {}).get("volumeClaimTemplate")
         if template is not None:

@@ -1,4 +1,4 @@
-"""Events: one store that two API groups show, each in its own words."""
+"""Events: one collection served by two API groups in different forms."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -23,7 +23,7 @@ _GROUP: Final = "events.k8s.io"
 
 
 class EventRules(Rules):
-    """Events belong to the namespace of what they are about."""
+    """Events must be in the namespace of their object."""
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         field = "regarding" if "regarding" in obj else "involvedObject"

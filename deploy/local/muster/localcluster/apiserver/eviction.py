@@ -1,17 +1,17 @@
-"""The eviction subresource: deletion of a pod that asks the disruption budgets first."""
+"""The pods/eviction subresource: deletion within the limits of disruption budgets."""
 
 from typing import Any, Final
 
-from muster.localcluster.apiserver.budgets import BUDGETS, covers, is_ready, with_condition
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.decoding import decode_body
-from muster.localcluster.apiserver.deleting import Deleter, check_preconditions
+from muster.localcluster.apiserver.delete import Deleter, check_preconditions
+from muster.localcluster.apiserver.disruption_budgets import BUDGETS, covers, is_ready, with_condition
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import StatusError, bad_request, forbidden
 from muster.localcluster.apiserver.store import Object, Record, in_namespace
 
-_MOST_DISRUPTED_PODS: Final = 2000  # evictions that were allowed and are not counted yet
+_MAX_DISRUPTED_PODS: Final = 2000  # allowed evictions that the budget's status does not count yet
 _UNCOUNTED_RETRY_SECONDS: Final = 10
 _REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
@@ -19,7 +19,7 @@ _REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption bud
 def evict(cluster: Cluster, deleter: Deleter, call: Call) -> None:
     """Delete the pod unless a budget forbids it. Raises StatusError 400, 403, 404, 409, 429, 500.
 
-    As in the real server, the budget is asked, and pays, before the preconditions are looked at.
+    As in kube-apiserver, the budget is charged before the preconditions are checked.
     """
     eviction = decode_body(call.body, call.content_type)
     name = call.target.name or ""
@@ -31,12 +31,12 @@ def evict(cluster: Cluster, deleter: Deleter, call: Call) -> None:
     record = cluster.record(pods, call.target.namespace, name)
     options = eviction.get("deleteOptions") or {}
     dry_run = call.dry_run or bool(options.get("dryRun"))
-    if _counts(record.object):
+    if _is_protected(record.object):
         _ask_budgets(cluster, record, dry_run=dry_run)
     check_preconditions(pods, record, options.get("preconditions") or {})
     if not dry_run and "deletionTimestamp" not in record.metadata:
         record = cluster.store.put("pods", record.key, _disrupted(record.object))
-    deleter.delete_record(pods, record, _without_version(options), dry_run=dry_run)
+    deleter.delete_record(pods, record, _without_resource_version(options), dry_run=dry_run)
 
 
 def _ask_budgets(cluster: Cluster, record: Record, *, dry_run: bool) -> None:
@@ -49,18 +49,18 @@ def _ask_budgets(cluster: Cluster, record: Record, *, dry_run: bool) -> None:
         return
     [budget] = asked
     status = budget.object.get("status") or {}
-    if not is_ready(record.object) and _spares_unready(budget.object):
+    if not is_ready(record.object) and _allows_unready(budget.object):
         return
     _check(budget, status)
     if not dry_run:
-        told = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
-        told["disruptedPods"] = {**(status.get("disruptedPods") or {}), record.metadata["name"]: now_text()}
-        changed = {**budget.object, "metadata": dict(budget.metadata), "status": with_condition(told, status)}
+        event = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+        event["disruptedPods"] = {**(status.get("disruptedPods") or {}), record.metadata["name"]: now_text()}
+        changed = {**budget.object, "metadata": dict(budget.metadata), "status": with_condition(event, status)}
         cluster.store.put(BUDGETS, budget.key, changed)
 
 
-def _spares_unready(budget: Object) -> bool:
-    """A pod that is not ready is no help to the budget: it may go."""
+def _allows_unready(budget: Object) -> bool:
+    """Whether an unready pod may be evicted without charging the budget."""
     status, policy = budget.get("status") or {}, (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy")
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
     return policy == "AlwaysAllow" or healthy >= desired > 0
@@ -73,12 +73,12 @@ def _check(budget: Record, status: Object) -> None:
         raise _refusal(
             f"The disruption budget {name} is still being processed by the server.", _UNCOUNTED_RETRY_SECONDS
         )
-    if len(status.get("disruptedPods") or ()) > _MOST_DISRUPTED_PODS:
+    if len(status.get("disruptedPods") or ()) > _MAX_DISRUPTED_PODS:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise forbidden("poddisruptionbudget", "policy", name, why)
     if status.get("disruptionsAllowed", 0) < 1:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
-        if has > needs:  # what was evicted last is not counted yet
+        if has > needs:  # the status does not count the last evictions yet
             raise _refusal(f"The disruption budget {name} does not allow evicting pods currently")
         raise _refusal(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
 
@@ -103,13 +103,13 @@ def _disrupted(pod: Object) -> Object:
     return {**pod, "metadata": dict(pod["metadata"]), "status": status}
 
 
-def _without_version(options: Object) -> Object:
-    """Preconditions hold for the pod as it was; the condition that it was given since is a new version."""
+def _without_resource_version(options: Object) -> Object:
+    """Delete options without resourceVersion, since the condition DisruptionTarget has made a new version."""
     preconditions = {key: value for key, value in (options.get("preconditions") or {}).items() if key == "uid"}
     return {**options, "preconditions": preconditions}
 
 
-def _counts(pod: Object) -> bool:
-    """Pods that have not started or have ended are nobody's loss."""
+def _is_protected(pod: Object) -> bool:
+    """Whether budgets protect the pod: it is running and not being deleted."""
     phase = (pod.get("status") or {}).get("phase")
     return phase not in ("Pending", "Succeeded", "Failed") and "deletionTimestamp" not in pod["metadata"]

@@ -1,4 +1,4 @@
-"""Faults on demand, for tests of clients: served under /muster-faults only when the server was started with them.
+"""Fault injection for tests of clients, served under /muster-faults if the server was started with it.
 
 POST   /muster-faults              add a fault; JSON: {"method": "POST", "path_prefix": "/api/v1/namespaces/a/pods",
                                    "path_suffix": "/binding", "count": 3, "status": 429, "reason": "...",
@@ -6,14 +6,13 @@ POST   /muster-faults              add a fault; JSON: {"method": "POST", "path_p
                                    "after": true}
                                    Empty method or prefix match all. The next `count` (default 1) matching requests
                                    are delayed, then answered with `status`; without `status` they are only delayed.
-                                   "after": the request is carried out first and its answer is thrown away, as if it
-                                   were lost on the way. Status 0 breaks the connection instead of answering.
-                                   Answers {"id": n}.
-GET    /muster-faults              faults that are left, each with its `count`, and open watches
+                                   "after": the request is executed and its response discarded, as if it were lost.
+                                   Status 0 closes the connection without a response. Returns {"id": n}.
+GET    /muster-faults              remaining faults with their `count`, and the number of open watches
 DELETE /muster-faults              remove all faults
-POST   /muster-faults/cut-watches  end all watches without a word; {"cut": n}
-POST   /muster-faults/compact      drop all history and all continue tokens: they get 410
-POST   /muster-faults/bookmarks    send a bookmark now on every watch that asked for them
+POST   /muster-faults/cut-watches  close all watches without an error; {"cut": n}
+POST   /muster-faults/compact      drop all history and continue tokens: they get 410
+POST   /muster-faults/bookmarks    send a bookmark on every watch that allows them
 """
 
 from collections.abc import Callable
@@ -36,7 +35,7 @@ _WORDS: Final = {
 
 
 class Fault(Struct):
-    """What happens to which requests, and how often."""
+    """Fault, the requests that it matches, and its remaining count."""
 
     id: int = 0
     method: str = ""
@@ -60,7 +59,7 @@ class Fault(Struct):
 
     @property
     def error(self) -> StatusError | None:
-        """The answer to give; None: the real one, or none at all."""
+        """The response to send; None: the real one, or none."""
         if not self.status:
             return None
         message = self.message or _WORDS.get(self.status, "fault injected")
@@ -68,8 +67,8 @@ class Fault(Struct):
 
 
 @dataclass(frozen=True)
-class Levers:
-    """What faults can do to the server as a whole."""
+class ServerFaults:
+    """Faults of the server as a whole."""
 
     cut_watches: Callable[[], int]
     compact: Callable[[], None]
@@ -78,15 +77,15 @@ class Levers:
 
 
 class Faults:
-    """Faults that wait for their requests."""
+    """Pending faults."""
 
-    def __init__(self, levers: Levers) -> None:
+    def __init__(self, levers: ServerFaults) -> None:
         self._levers = levers
         self._faults: list[Fault] = []
         self._last_id = 0
 
     def take(self, method: str, path: str) -> Fault | None:
-        """The fault that this request meets; it counts as used."""
+        """The fault for this request, if any; decrements its count."""
         for fault in self._faults:
             if fault.matches(method, path):
                 fault.count -= 1
@@ -96,7 +95,7 @@ class Faults:
         return None
 
     def serve(self, method: str, path: str, body: bytes) -> bytes:
-        """Answer a request for the endpoint itself. Raises StatusError 400, 404."""
+        """Handle a request to the endpoint itself. Raises StatusError 400, 404."""
         match method, path.removeprefix(PATH).strip("/"):
             case "POST", "":
                 return self._add(body)

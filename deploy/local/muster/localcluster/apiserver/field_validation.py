@@ -1,4 +1,4 @@
-"""The fieldValidation parameter: whether fields that a kind does not have are an error, a warning or nothing."""
+"""The fieldValidation parameter: unknown fields are an error, a warning or ignored."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,8 +16,8 @@ _LIST: Final = re.compile(r"^List\[(.+)\]$")
 _MAP: Final = re.compile(r"^Dict\[str, (.+)\]$")
 
 
-def report_unknown_fields(kind: Kind, obj: Object, call: Call) -> None:
-    """Fail (Strict) or warn (Warn) about fields that the kind does not have. Custom objects lose them in any case.
+def validate_fields(kind: Kind, obj: Object, call: Call) -> None:
+    """Fail (Strict) or warn (Warn) about unknown fields. They are pruned from custom objects in any case.
 
     Raises StatusError 400.
     """
@@ -25,8 +25,8 @@ def report_unknown_fields(kind: Kind, obj: Object, call: Call) -> None:
     if kind.schema is not None:
         unknown = list(prune(kind.schema, obj))
     elif wanted in ("Strict", "Warn"):
-        # Field names of built-in kinds come from the models of the Kubernetes client, which takes a moment to import:
-        # only people's clients ask for it.
+        # Field names of built-in kinds come from the models of the Kubernetes client, which is slow to import. Only
+        # kubectl sends the parameter.
         unknown = list(_unknown(_MODELS.get((kind.group, kind.name), f"V1{kind.name}"), obj, ""))
     else:
         return
@@ -60,7 +60,7 @@ def _unknown(type_name: str, value: Any, path: str) -> Iterator[str]:
 
 @cache
 def _fields(type_name: str) -> Mapping[str, str] | None:
-    """Types by field of a model; None: it is no model."""
+    """Field -> type of a model; None if it is no model."""
     from kubernetes import client
 
     model = getattr(client, type_name, None)

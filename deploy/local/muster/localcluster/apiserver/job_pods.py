@@ -1,15 +1,15 @@
-"""Pods as a Job's template wants them."""
+"""Pods from a Job's template."""
 
 from typing import Any, Final
 
 from muster.localcluster.apiserver.store import Object
 
 INDEX: Final = "batch.kubernetes.io/job-completion-index"
-"""Label and annotation of an indexed job's pods."""
+"""Label and annotation with the completion index of an indexed job's pods."""
 
 
 def pod_of(job: Object, index: int | None) -> Object:
-    """A pod for the job, for that completion index if it has one."""
+    """Pod of the job, with a completion index if the job is indexed."""
     metadata, template = job["metadata"], job["spec"]["template"]
     of_template = template.get("metadata") or {}
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": metadata["name"], "uid": metadata["uid"]}
@@ -28,7 +28,7 @@ def pod_of(job: Object, index: int | None) -> Object:
 
 
 def _copied(value: Any) -> Any:
-    """A copy of a JSON tree: what is stored may not be changed."""
+    """Copy of a JSON tree, since stored objects must not be modified."""
     if isinstance(value, dict):
         return {name: _copied(member) for name, member in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value

@@ -1,4 +1,4 @@
-"""What a kind is to the API server, and which kinds are served at the moment."""
+"""Definition of a kind for the API server, and the registry of served kinds."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -14,37 +14,37 @@ ALL_VERBS: Final = ("create", "delete", "deletecollection", "get", "list", "patc
 
 
 class Rules:
-    """What a kind demands of its objects. This base demands what holds for all of them."""
+    """Defaults and validation of a kind; this base class holds for all kinds."""
 
     counts_generations = False
-    """metadata.generation rises when something other than metadata and status changes."""
+    """Changes outside of metadata and status increment metadata.generation."""
     keeps_status_apart = True
-    """Ordinary writes leave status alone, writes to the status subresource leave the rest alone."""
+    """Whether there is a status subresource: then other writes do not change status, and its writes nothing else."""
     checks_status = False
-    """`default` and `validate` are asked about writes of status, too."""
+    """Whether `default` and `validate` also apply to writes of status."""
     takes_status_of_new = False
-    """Whoever creates an object may give it a status."""
+    """Whether a create request may include the status."""
     empty_status: ClassVar[Object | None] = None
-    """Status of a new object, instead of the one its creator sent; None: none."""
+    """Initial status, in place of the one in the request; None: none."""
 
     def default(self, obj: Object) -> None:
-        """Fill in what the creator left out. The object belongs to the caller and may be changed."""
+        """Set defaults, in place."""
 
     def admit(self, cluster: "Cluster", obj: Object) -> None:
-        """Look at what else there is: refuse the object with a StatusError, or complete it."""
+        """Check or complete the object with the help of other objects. Raises StatusError."""
 
     def validate(self, obj: Object) -> Iterable[Cause]:
-        """What is wrong with a new or changed object."""
+        """Problems of a new or changed object."""
         return ()
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
-        """What is wrong with the change, apart from what `validate` finds."""
+        """Problems of the change, in addition to those of `validate`."""
         return ()
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table as kubectl shows it. Priority 1: only with -o wide."""
+    """Column of kubectl's table. Priority 1: only with -o wide."""
 
     name: str
     type: str = "string"
@@ -66,12 +66,12 @@ NAME_COLUMN: Final = Column("Name", format="name", description="Name of the obje
 AGE_COLUMN: Final = Column("Age", description="Time since the object was created.")
 
 Cells = Callable[[Object, float], list[Any]]
-"""The cells of an object's row, given the time in seconds since 1970."""
+"""(object, current time in seconds since 1970) -> cells of its row."""
 
 
 @dataclass(frozen=True)
 class TableForm:
-    """How objects of a kind look in a table."""
+    """Table format of a kind."""
 
     columns: tuple[Column, ...]
     cells: Cells
@@ -79,7 +79,7 @@ class TableForm:
 
 @dataclass(frozen=True)
 class Subresource:
-    """A subresource as discovery shows it. Empty group and version: those of the resource."""
+    """Subresource in discovery documents. Empty group and version: those of the resource."""
 
     name: str
     verbs: tuple[str, ...] = ("get", "patch", "update")
@@ -93,7 +93,7 @@ STATUS: Final = Subresource("status")
 
 @dataclass(frozen=True, eq=False)
 class Kind:
-    """A kind in one version of its group."""
+    """Kind in one version of its group."""
 
     group: str
     version: str
@@ -107,18 +107,18 @@ class Kind:
     rules: Rules = field(default_factory=Rules)
     table: TableForm | None = None
     selectable: tuple[str, ...] = ()
-    """Field labels that selectors may name, apart from metadata.name and metadata.namespace."""
+    """Field labels that selectors may use besides metadata.name and metadata.namespace."""
     singular: str = ""
     list_name: str = ""
     collection: str = ""
-    """Where its objects are stored; versions of a kind, and kinds with two homes, share one."""
+    """Collection of its objects; shared by all versions of a kind and by a kind in two groups."""
     to_stored: Callable[[Object], Object] | None = None
-    """Brings an object of this version into the form that is stored; None: it is that form."""
+    """Converts an object of this version to the stored form; None: this version is stored."""
     from_stored: Callable[[Object], Object] | None = None
     stored_field: Callable[[str], str] = str
-    """Path in the stored form of a field that a selector names."""
+    """Path of a selector's field in the stored form."""
     custom: bool = False
-    """Defined by a CustomResourceDefinition."""
+    """Whether a CustomResourceDefinition defines it."""
     schema: Object | None = None
     """Structural schema of a custom kind."""
 
@@ -136,7 +136,7 @@ class Kind:
 
     @property
     def qualified(self) -> str:
-        """Plural and group: "pods", "podgroups.scheduling.x-k8s.io"."""
+        """Plural with group: "pods", "podgroups.scheduling.x-k8s.io"."""
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
     def subresource(self, name: str) -> Subresource | None:
@@ -144,7 +144,7 @@ class Kind:
 
 
 class Kinds:
-    """The kinds that are served now."""
+    """Registry of served kinds."""
 
     def __init__(self, kinds: Iterable[Kind]) -> None:
         self._by_resource: dict[tuple[str, str, str], Kind] = {}
@@ -167,16 +167,16 @@ class Kinds:
         return self._by_resource.get((group, version, plural))
 
     def named(self, api_version: str, name: str) -> Kind | None:
-        """The kind that an object or a reference names."""
+        """Kind of an object or a reference."""
         return self._by_name.get((api_version, name))
 
     def storing(self, collection: str) -> Kind | None:
-        """The kind in whose form the objects of a collection are stored."""
+        """Kind in whose form a collection is stored."""
         kinds = self._by_resource.values()
         return next((kind for kind in kinds if kind.collection == collection and kind.to_stored is None), None)
 
     def groups(self) -> dict[str, list[str]]:
-        """Versions by group, the preferred one first."""
+        """Group -> versions, the preferred one first."""
         found: dict[str, list[str]] = {}
         for group, version, _ in self._by_resource:
             versions = found.setdefault(group, [])
@@ -185,5 +185,5 @@ class Kinds:
         return found
 
     def of(self, group: str, version: str) -> list[Kind]:
-        """The kinds of a group and version."""
+        """Kinds of a group and version."""
         return [kind for kind in self._by_resource.values() if (kind.group, kind.version) == (group, version)]

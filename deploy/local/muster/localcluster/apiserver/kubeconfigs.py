@@ -1,4 +1,4 @@
-"""How clients get to an API server: the kubeconfig that it writes, and the certificates by which it serves."""
+"""Kubeconfig files, and the certificate files of an HTTPS server."""
 
 import base64
 import os
@@ -14,12 +14,12 @@ _ONLY_FOR_OWNER: Final = 0o600
 
 
 class BadCertificates(ValueError):
-    """HTTPS cannot be served with these files; says why."""
+    """The files cannot be used for HTTPS; says why."""
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """Files (PEM) to serve HTTPS with: certificate, key, and who signed it, which clients are told to trust."""
+    """PEM files of an HTTPS server: certificate, key, and the authority for its clients."""
 
     certificate_file: Path
     key_file: Path
@@ -38,7 +38,7 @@ class Certificates:
 
 
 def write_kubeconfig(path: Path, server: str, token: str, authority: Path | None = None) -> None:
-    """Write a kubeconfig, whole or not at all, that only its owner may read: it holds the token, if there is one."""
+    """Write a kubeconfig atomically, readable by its owner only since it contains the token."""
     named: dict[str, Any] = {"name": _NAME}
     cluster = {"server": server}
     if authority is not None:

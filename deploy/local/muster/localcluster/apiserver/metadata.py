@@ -1,4 +1,4 @@
-"""What Kubernetes demands of names, labels and annotations."""
+"""Validation of names, labels and annotations."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.localcluster.apiserver.status import Cause, StatusError, bad_request, invalid_value, required, too_long
 from muster.localcluster.apiserver.store import Object
 
-MOST_ANNOTATION_BYTES: Final = 256 * 1024
+MAX_ANNOTATION_BYTES: Final = 256 * 1024
 
 _LABEL: Final = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN: Final = rf"{_LABEL}(\.{_LABEL})*"
@@ -39,7 +39,7 @@ _VALUE_WORDS: Final = (
 
 
 def label_problems(text: str) -> Iterator[str]:
-    """What is wrong with a DNS label (container name, namespace)."""
+    """Problems of a DNS label (container name, namespace)."""
     if len(text) > 63:
         yield "must be no more than 63 bytes"
     if not _is_label(text):
@@ -47,7 +47,7 @@ def label_problems(text: str) -> Iterator[str]:
 
 
 def subdomain_problems(text: str) -> Iterator[str]:
-    """What is wrong with a DNS subdomain (name of most objects)."""
+    """Problems of a DNS subdomain (name of most objects)."""
     if len(text) > 253:
         yield "must be no more than 253 bytes"
     if not _is_subdomain(text):
@@ -55,7 +55,7 @@ def subdomain_problems(text: str) -> Iterator[str]:
 
 
 def qualified_name_problems(key: str) -> Iterator[str]:
-    """What is wrong with the key of a label, an annotation or a resource."""
+    """Problems of a qualified name (label, annotation, resource)."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
         yield f"a qualified name {_NAME_PART_WORDS[len('name part ') :]} with an optional DNS subdomain prefix and '/'"
@@ -74,7 +74,7 @@ def qualified_name_problems(key: str) -> Iterator[str]:
 
 
 def value_problems(value: str) -> Iterator[str]:
-    """What is wrong with the value of a label."""
+    """Problems of a label value."""
     if len(value) > 63:
         yield "must be no more than 63 bytes"
     if not _is_value(value):
@@ -92,7 +92,7 @@ def labels_causes(labels: dict[str, str], field: str) -> Iterator[Cause]:
 def metadata_causes(
     metadata: Object, name_problems: Callable[[str], Iterable[str]] = subdomain_problems
 ) -> Iterator[Cause]:
-    """What is wrong with an object's metadata."""
+    """Problems of an object's metadata."""
     if generate := metadata.get("generateName"):
         for problem in name_problems(generate.rstrip("-.") or "a"):
             yield invalid_value("metadata.generateName", generate, problem)
@@ -108,8 +108,8 @@ def metadata_causes(
         for key in annotations:
             for problem in qualified_name_problems(key.lower()):
                 yield invalid_value("metadata.annotations", key, problem)
-        if _bytes(annotations) > MOST_ANNOTATION_BYTES:
-            yield too_long("metadata.annotations", MOST_ANNOTATION_BYTES)
+        if _bytes(annotations) > MAX_ANNOTATION_BYTES:
+            yield too_long("metadata.annotations", MAX_ANNOTATION_BYTES)
     owners = metadata.get("ownerReferences") or ()
     controllers = [f"{owner.get('kind')}/{owner.get('name')}" for owner in owners if owner.get("controller") is True]
     if len(controllers) > 1:
@@ -123,7 +123,7 @@ def metadata_causes(
 
 
 def check_metadata_types(metadata: Any, version: str, kind: str) -> None:
-    """Raise StatusError 400 unless labels and annotations are strings to strings and the like."""
+    """Check the JSON types of metadata. Raises StatusError 400."""
     if not isinstance(metadata, dict):
         raise mistyped(version, kind, metadata, "ObjectMeta.metadata", "v1.ObjectMeta")
     for name in ("name", "generateName", "namespace", "uid", "resourceVersion"):
@@ -141,7 +141,7 @@ def check_metadata_types(metadata: Any, version: str, kind: str) -> None:
             raise mistyped(version, kind, values, f"ObjectMeta.metadata.{name}", "map[string]string")
         for key, value in values.items():
             if value is None:
-                values[key] = ""  # as Go reads null into a string
+                values[key] = ""  # as Go decodes null into a string
             elif not isinstance(value, str):
                 raise mistyped(version, kind, value, f"ObjectMeta.metadata.{name}", "string")
     for name, of in (("ownerReferences", dict), ("finalizers", str)):
@@ -153,7 +153,7 @@ def check_metadata_types(metadata: Any, version: str, kind: str) -> None:
 
 
 def json_type(value: object) -> str:
-    """What JSON calls the type of a value."""
+    """JSON type of a value."""
     if isinstance(value, bool):
         return "bool"
     names = {str: "string", int: "number", float: "number", dict: "object", list: "array"}
@@ -161,7 +161,7 @@ def json_type(value: object) -> str:
 
 
 def mistyped(version: str, kind: str, value: object, field: str, wanted: str) -> StatusError:
-    """Refusal of a value of the wrong type; the field is that of a struct, as the real server says it."""
+    """Rejection of a value of the wrong type; the field is that of a struct, as the real server says it."""
     return bad_request(
         f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal {json_type(value)} '
         f"into Go struct field {field} of type {wanted}"
@@ -176,6 +176,6 @@ def _owner_causes(owner: Object, field: str) -> Iterator[Cause]:
 
 def _bytes(annotations: dict[str, str]) -> int:
     total = sum(map(len, annotations)) + sum(map(len, annotations.values()))
-    if 4 * total <= MOST_ANNOTATION_BYTES:
+    if 4 * total <= MAX_ANNOTATION_BYTES:
         return total
     return sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

@@ -1,4 +1,4 @@
-"""What the node lifecycle controller does: taints that follow from a node's state, and nodes that fell silent."""
+"""Node lifecycle controller: taints nodes by their conditions, and marks nodes with expired leases as unknown."""
 
 import asyncio
 import time
@@ -18,7 +18,7 @@ _OURS: Final = (_NOT_READY, _UNREACHABLE, _CORDONED)
 
 
 class NodeLifecycle:
-    """Keeps taints in step with conditions, and says so when a kubelet stopped renewing its lease."""
+    """Reconciles taints with conditions, and conditions with leases."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -58,16 +58,16 @@ class NodeLifecycle:
             await asyncio.sleep(grace / 8)
             now = time.time()
             for record in list(self._cluster.store.collection(_NODES).records.values()):
-                renewed = self._renewed(record)
+                renewed = self._last_renewal(record)
                 if renewed is not None and now - renewed > grace:
-                    self._call_silent(record)
+                    self._mark_unknown(record)
 
-    def _renewed(self, node: Record) -> float | None:
-        """When the node's lease was renewed; None: nobody ever held one."""
+    def _last_renewal(self, node: Record) -> float | None:
+        """Time of the last renewal of the node's lease; None if it has none."""
         lease = self._cluster.store.get(_LEASES, f"kube-node-lease/{node.metadata['name']}")
         return None if lease is None else parse_time((lease.object.get("spec") or {}).get("renewTime"))
 
-    def _call_silent(self, record: Record) -> None:
+    def _mark_unknown(self, record: Record) -> None:
         status = record.object.get("status") or {}
         conditions: list[Any] = status.get("conditions") or []
         if all(each.get("status") == "Unknown" for each in conditions):

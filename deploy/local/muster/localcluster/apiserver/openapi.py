@@ -1,9 +1,9 @@
-"""OpenAPI documents, as far as kubectl reads them: which resources take dryRun and fieldValidation.
+"""OpenAPI documents with the parts that kubectl reads: which resources support dryRun and fieldValidation.
 
-Types of built-in kinds are not described: clients then leave validation to the server, which does it. Strategic merge
-is left out of what a patch may be, so that `kubectl apply` uses what it knows of built-in kinds itself. Version 2 is
-written in the protobuf form that kubectl asks for (Document of gnostic's OpenAPIv2.proto), version 3 as JSON, with the
-schemas of custom kinds (for `kubectl explain`).
+They do not describe the types of built-in kinds: clients then leave validation to the server. They do not list
+strategic merge among the patch types, so that `kubectl apply` uses its own schemas of built-in kinds. Version 2 is in
+the protobuf form that kubectl requests (Document of gnostic's OpenAPIv2.proto), version 3 in JSON with the schemas of
+custom kinds (for `kubectl explain`).
 """
 
 from typing import Any, Final
@@ -14,7 +14,7 @@ from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.store import Object
 
 PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-"""Type of the answer. Clients ask for it with "@" instead of the dot before v1.0, which is no valid media type."""
+"""Media type of the response. Clients request it with "@" in place of the dot before v1.0, which is invalid."""
 
 _TITLE, _VERSION = "Kubernetes", "v1.33.0"
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
@@ -22,14 +22,14 @@ _PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json"
 
 
 def document_v2(kinds: Kinds) -> bytes:
-    """The swagger document in protobuf."""
+    """OpenAPI v2 document in protobuf."""
     paths = b"".join(_field(2, _field(1, _path(kind).encode()) + _field(2, _item_v2(kind))) for kind in _all(kinds))
     information = _field(1, _TITLE.encode()) + _field(2, _VERSION.encode())
     return _field(1, b"2.0") + _field(2, information) + _field(8, paths) + _field(9, b"")
 
 
 def document_v2_json(kinds: Kinds) -> bytes:
-    """The swagger document in JSON."""
+    """OpenAPI v2 document in JSON."""
     paths = {
         _path(kind): {
             "patch": {
@@ -46,19 +46,19 @@ def document_v2_json(kinds: Kinds) -> bytes:
 
 
 def index_v3(kinds: Kinds) -> bytes:
-    """Where the version 3 documents are, one per group and version."""
+    """Index of the OpenAPI v3 documents, one per group and version."""
     paths = {}
     for group, versions in kinds.groups().items():
         for version in versions:
             path = f"apis/{group}/{version}" if group else f"api/{version}"
-            # The address changes with the document: clients keep what they have read for ever.
+            # The URL has a hash of the document, since clients cache it forever.
             digest = f"{abs(hash(document_v3(kinds, group, version))):x}"
             paths[path] = {"serverRelativeURL": f"/openapi/v3/{path}?hash={digest}"}
     return msgspec.json.encode({"paths": paths})
 
 
 def document_v3(kinds: Kinds, group: str, version: str) -> bytes | None:
-    """The document of a group and version; None if there is none."""
+    """OpenAPI v3 document of a group and version; None if there is none."""
     served = kinds.of(group, version)
     if not served:
         return None
@@ -109,7 +109,7 @@ def _item_v3(kind: Kind) -> Object:
     return {"get": get, "patch": patch}
 
 
-# -- protobuf by hand: a handful of length-delimited fields, not worth a dependency
+# Encoding of a few length-delimited protobuf fields
 
 
 def _item_v2(kind: Kind) -> bytes:

@@ -1,4 +1,4 @@
-"""What the API server fills in for a pod's creator, where schedulers and users see it."""
+"""Defaults of pods that schedulers and users see."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -12,7 +12,7 @@ _NODE_PROBLEMS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unr
 
 
 def default_pod_spec(spec: Object, *, restarts: bool = True) -> None:
-    """Fill in a pod's spec, or the one of a pod template. `restarts`: its containers are restarted by default."""
+    """Set defaults of a pod spec or pod template. `restarts`: restartPolicy defaults to Always."""
     if restarts:
         spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -24,7 +24,7 @@ def default_pod_spec(spec: Object, *, restarts: bool = True) -> None:
 
 
 def default_pod(pod: Object) -> None:
-    """Fill in a pod."""
+    """Set defaults of a pod."""
     spec = pod["spec"]
     default_pod_spec(spec)
     for container in containers_of(spec):
@@ -35,7 +35,7 @@ def default_pod(pod: Object) -> None:
 
 
 def add_default_tolerations(spec: Object) -> None:
-    """Pods stay for five minutes on a node that is in trouble, unless they say something else."""
+    """Default tolerations: five minutes on nodes that are not ready or unreachable."""
     tolerations: list[Any] = spec.setdefault("tolerations", [])
     for key in _NODE_PROBLEMS:
         if not any(_tolerates(each, key) for each in tolerations):
@@ -45,7 +45,7 @@ def add_default_tolerations(spec: Object) -> None:
 
 
 def new_pod_status(spec: Object) -> Object:
-    """The status of a pod that was just created."""
+    """Status of a new pod."""
     status: Object = {"phase": "Pending", "qosClass": qos_class(spec)}
     if spec.get("schedulingGates"):
         status["conditions"] = [
@@ -62,7 +62,7 @@ def new_pod_status(spec: Object) -> Object:
 
 
 def qos_class(spec: Object) -> str:
-    """How well the pod is protected: Guaranteed, Burstable or BestEffort."""
+    """QoS class: Guaranteed, Burstable or BestEffort."""
     guaranteed, best_effort = True, True
     for container in containers_of(spec):
         resources = container.get("resources") or {}

@@ -1,9 +1,9 @@
-"""Keeps PodGroups of scheduling.k8s.io that are being deleted until all pods that name them are gone or have ended."""
+"""Removes the finalizer of terminating PodGroups of scheduling.k8s.io once all their pods have ended or are gone."""
 
 from typing import Final
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import drop_finalizer
+from muster.localcluster.apiserver.delete import drop_finalizer
 from muster.localcluster.apiserver.pod_groups import COLLECTION, PROTECTION
 from muster.localcluster.apiserver.store import Change, Collection, Record, in_namespace, key_of
 from muster.localcluster.apiserver.work_queue import WorkQueue
@@ -13,7 +13,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 
 
 class PodGroupProtection:
-    """Looks at a PodGroup that is being deleted whenever one of its pods changed."""
+    """Reconciles a terminating PodGroup whenever one of its pods changes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class PodGroupProtection:
 
 
 def _group_of(pod: Record) -> str:
-    """Key of the PodGroup that it names; empty if it names none."""
+    """Key of the pod's PodGroup; empty if it has none."""
     name = (pod.object["spec"].get("schedulingGroup") or {}).get("podGroupName")
     return key_of(pod.metadata["namespace"], name) if name else ""
 

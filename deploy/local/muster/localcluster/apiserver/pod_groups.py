@@ -1,12 +1,12 @@
-"""PodGroup and Workload of scheduling.k8s.io, which real clusters serve behind feature gates, in all their versions.
+"""PodGroup and Workload of scheduling.k8s.io in all versions; real clusters serve them behind feature gates.
 
-PodGroups are stored as v1beta1; v1alpha3 is the same but for its name. v1alpha2 differs:
+PodGroups are stored as v1beta1, which equals v1alpha3. v1alpha2 differs:
 
     podGroupTemplateRef.workload: {workloadName, podGroupTemplateName}    workloadRef: {workloadName, templateName}
     disruptionMode: "Pod" or "PodGroup"                                   disruptionMode: {single: {}} or {all: {}}
     condition PodGroupScheduled                                           condition PodGroupInitiallyScheduled
 
-What a Workload has in its spec nobody here looks at.
+The spec of a Workload is not validated.
 """
 
 import copy
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 GROUP: Final = "scheduling.k8s.io"
 COLLECTION: Final = f"podgroups.{GROUP}"
 PROTECTION: Final = f"{GROUP}/podgroup-protection"
-"""Finalizer of every PodGroup: it does not go before its pods."""
+"""Finalizer of every PodGroup: it is removed after its pods."""
 _WORKLOADS: Final = f"workloads.{GROUP}"
 _STORED: Final = "v1beta1"
 _ALPHA2: Final = "v1alpha2"
@@ -35,7 +35,7 @@ _MODES: Final = {"Pod": "single", "PodGroup": "all"}
 _NAMES_OF_MODES: Final = {mode: name for name, mode in _MODES.items()}
 _CONDITIONS: Final = {"PodGroupScheduled": "PodGroupInitiallyScheduled"}
 _CONDITIONS_OF_ALPHA2: Final = {new: old for old, new in _CONDITIONS.items()}
-_MOST_PRIORITY: Final = 1_000_000_000
+_MAX_PRIORITY: Final = 1_000_000_000
 
 _TEXT: Final = {"type": "string", "minLength": 1, "maxLength": 253}
 _EMPTY: Final = {"type": "object"}
@@ -65,7 +65,7 @@ _COMMON: Final = {
     "schedulingConstraints": _fields(topology=_listed(1, _fields("key", key={"type": "string"}))),
     "resourceClaims": _listed(4, _CLAIM),
     "priorityClassName": _TEXT,
-    "priority": {"type": "integer", "format": "int32", "maximum": _MOST_PRIORITY},
+    "priority": {"type": "integer", "format": "int32", "maximum": _MAX_PRIORITY},
 }
 _ALPHA2_FIELDS: Final = {
     "podGroupTemplateRef": _fields(
@@ -94,7 +94,7 @@ _ANY: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def kinds() -> list[Kind]:
-    """All versions of both, the newest first."""
+    """All versions of both kinds, newest first."""
     return [
         *(_pod_group(version) for version in (_STORED, "v1alpha3", _ALPHA2)),
         *(_workload(version) for version in (_STORED, "v1alpha3", _ALPHA2)),
@@ -102,14 +102,14 @@ def kinds() -> list[Kind]:
 
 
 class PodGroupRules(CustomRules):
-    """What the API server makes of a PodGroup, and what it does not take."""
+    """Defaults and validation of PodGroups."""
 
     def __init__(self, schema: Object, *, minimum_may_change: bool) -> None:
         super().__init__(schema, has_status=True)
         self._minimum_may_change = minimum_may_change
 
     def admit(self, cluster: "Cluster", obj: Object) -> None:
-        """The priority class gives the priority, 0 without one; a Workload that it comes from must be there."""
+        """Set the priority from the priority class, 0 without one; check that the referenced Workload exists."""
         finalizers = obj["metadata"].get("finalizers") or []
         if PROTECTION not in finalizers:
             obj["metadata"]["finalizers"] = [*finalizers, PROTECTION]

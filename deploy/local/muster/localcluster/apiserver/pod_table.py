@@ -1,4 +1,4 @@
-"""Pods as kubectl shows them: which one word says how a pod is."""
+"""Table of pods in kubectl's format, with the STATUS column."""
 
 from typing import Any, Final
 
@@ -42,7 +42,7 @@ def _word(metadata: Object, spec: Object, status: Object) -> str:
 
 
 def _initialising(spec: Object, status: Object) -> str:
-    """How far the init containers are; empty when they are done."""
+    """Status of the init containers; empty when they are done."""
     statuses = status.get("initContainerStatuses") or []
     for index, each in enumerate(statuses):
         state = each.get("state") or {}

@@ -1,4 +1,4 @@
-"""What is wrong with a pod, in the words of the real server."""
+"""Validation of pods, with the texts of kube-apiserver."""
 
 from collections.abc import Iterator
 from typing import Any, Final
@@ -31,7 +31,7 @@ _CHANGEABLE: Final = (
 
 
 def pod_spec_causes(spec: Object, field: str = "spec") -> Iterator[Cause]:
-    """What is wrong with a pod's spec or that of a template."""
+    """Problems of a pod spec or pod template."""
     if not spec.get("containers"):
         yield required(f"{field}.containers")
     names: set[str] = set()
@@ -62,7 +62,7 @@ def pod_spec_causes(spec: Object, field: str = "spec") -> Iterator[Cause]:
 
 
 def pod_update_causes(new: Object, old: Object) -> Iterator[Cause]:
-    """What may not change in the spec of a pod that exists."""
+    """Problems of changes to the immutable parts of a pod's spec."""
     if new is old or new == old:
         return
     changed = {name for name in (*new, *old) if new.get(name) != old.get(name)}
@@ -83,7 +83,7 @@ def pod_update_causes(new: Object, old: Object) -> Iterator[Cause]:
             yield forbidden_value("spec.schedulingGates", "only deletion is allowed, but found new scheduling gates")
         changed.discard("schedulingGates")
     if old.get("schedulingGates"):
-        changed -= {"nodeSelector", "affinity"}  # may be narrowed while the pod is gated
+        changed -= {"nodeSelector", "affinity"}  # may be narrowed while the pod has scheduling gates
     if changed:
         yield forbidden_value("spec", f"{_CHANGEABLE}\n  changed: {', '.join(sorted(changed))}")
 

@@ -1,11 +1,11 @@
-"""Pods: the rules that make them what schedulers and kubelets expect."""
+"""Rules of pods and priority classes."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
 from muster.localcluster.apiserver.kinds import Rules
 from muster.localcluster.apiserver.pod_defaults import add_default_tolerations, default_pod, new_pod_status
-from muster.localcluster.apiserver.pod_shape import check_pod_types
+from muster.localcluster.apiserver.pod_types import check_pod_types
 from muster.localcluster.apiserver.pod_validation import pod_spec_causes, pod_update_causes
 from muster.localcluster.apiserver.status import Cause, forbidden
 from muster.localcluster.apiserver.store import Object
@@ -17,7 +17,7 @@ PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"
 
 
 class PodRules(Rules):
-    """What the API server makes of a pod, and what it does not take."""
+    """Defaults, priority admission and validation of pods."""
 
     counts_generations = True
 
@@ -39,7 +39,7 @@ class PodRules(Rules):
 
 
 class PriorityClassRules(Rules):
-    """Priority classes: one default at most, and no user's class among the system's."""
+    """Priority classes: at most one global default, and no user class with the system prefix or value."""
 
     counts_generations = True
     keeps_status_apart = False
@@ -60,7 +60,7 @@ class PriorityClassRules(Rules):
 
 
 def priority_class(cluster: "Cluster", name: str | None) -> Object | None:
-    """The class of that name, or the default one if it is empty: an object without fields if there is no default.
+    """The named class, or for an empty name the global default, or an empty object if there is none.
 
     None: there is no class of that name.
     """
@@ -72,7 +72,7 @@ def priority_class(cluster: "Cluster", name: str | None) -> Object | None:
 
 
 def _admit_priority(cluster: "Cluster", pod: str, spec: Object) -> None:
-    """Priority admission: the class gives priority and preemption policy."""
+    """Priority admission: set priority and preemption policy from the class."""
     name = spec.get("priorityClassName")
     chosen = priority_class(cluster, name)
     if chosen is None:

@@ -1,7 +1,7 @@
-"""Request bodies in Kubernetes' protobuf form, which newer kubectl sends when it makes objects from flags.
+"""Decodes request bodies in Kubernetes' protobuf form, which newer kubectl sends for objects created from flags.
 
-Only what `kubectl create KIND`, `kubectl auth` and `kubectl drain` send is known: the table says which fields of which
-messages. Answers are always JSON, which those clients read as well.
+Supports the messages and fields of the table, which `kubectl create KIND`, `kubectl auth` and `kubectl drain` send.
+Responses are always JSON, which those clients accept.
 """
 
 import base64
@@ -74,18 +74,18 @@ _FIELDS: Final[dict[str, str]] = {
     "Quantity": "1 string",
     "IntOrString": "1 type int, 2 intVal int, 3 strVal",
 }
-"""Fields by number. A word is a message or int, bool, bytes; none is a string; [] is a list, {} a map from strings.
+"""Fields by number. The type is a message, int, bool or bytes; default string; [] is a list, {} a map from strings.
 
 `Any` is a message that is passed over: the server makes its own.
 """
 
 
 class UnknownField(ValueError):
-    """A message has a field that is not in the table."""
+    """Field of a message that is not in the table."""
 
 
 def decode_protobuf(body: bytes) -> Object:
-    """The object of a request body. Raises ValueError."""
+    """Decode the object of a request body. Raises ValueError."""
     if not body.startswith(_MAGIC):
         raise ValueError("it does not start with the magic of Kubernetes' protobuf form")
     envelope = _message("Unknown", body[len(_MAGIC) :])

@@ -1,12 +1,12 @@
-"""A provisioner whose volumes exist in name only, for claims of classes that name "muster.dev/simulated".
+"""Simulated volume provisioner for storage classes with the provisioner "muster.dev/simulated".
 
 Parameters of such a storage class, all optional:
 
-    seconds        how long a volume takes
-    topologyKey    volumes can be used from nodes with the same value of this label as the node that was selected;
-                   kubernetes.io/hostname by default. Without a selected node they can be used from everywhere
-    refusedNodes   nodes, separated by commas, on which there is no room: the selection of one is taken back
-    failure        why no volume can be made at all; it is told, and what was selected stays
+    seconds        time to create a volume
+    topologyKey    volumes are accessible from nodes with the selected node's value of this label, by default
+                   kubernetes.io/hostname; without a selected node, from all nodes
+    refusedNodes   comma-separated nodes without storage: a selection of one is reset
+    failure        error for every volume; it is reported as an event, and the selection stays
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from muster.localcluster.apiserver.claim_events import Told, tell
+from muster.localcluster.apiserver.claim_events import ClaimEvent, record_event
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.storage import CLAIMS, DELAYED, VOLUMES
+from muster.localcluster.apiserver.storage_kinds import CLAIMS, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Object, Record
 
 PROVISIONER: Final = "muster.dev/simulated"
@@ -35,7 +35,7 @@ class _Progress(Enum):
 
 
 class _Refused(Exception):
-    """No volume can be made; `selects_anew`: but perhaps on another node."""
+    """The volume cannot be created; `selects_anew`: another node may work."""
 
     def __init__(self, why: str, *, selects_anew: bool) -> None:
         super().__init__(why)
@@ -43,22 +43,22 @@ class _Refused(Exception):
 
 
 class Provisioner:
-    """Makes volumes, each after its time."""
+    """Creates volumes, each after its delay."""
 
     def __init__(self, cluster: Cluster, look_again: Callable[[str], None]) -> None:
-        """`look_again` is called with the key of a claim for which something may be done now."""
+        """`look_again` is called with the key of a claim that should be reconciled."""
         self._store = cluster.store
         self._look_again = look_again
         self._tasks: dict[tuple[str, str], _Progress] = {}  # by claim uid and node
         self._timers: set[asyncio.TimerHandle] = set()
 
     def stop(self) -> None:
-        """Make no more."""
+        """Cancel all creations."""
         for timer in self._timers:
             timer.cancel()
 
     def serve(self, claim: Record, storage_class: Object) -> None:
-        """Make a volume for an unbound claim, if it is time."""
+        """Create the volume of an unbound claim when its delay is over."""
         if storage_class["provisioner"] != PROVISIONER:
             return
         annotations = claim.metadata.get("annotations") or {}
@@ -67,7 +67,7 @@ class Provisioner:
             return
         if annotations.get(_PROVISIONED_BY) != PROVISIONER:
             self._annotate(claim, {**annotations, _PROVISIONED_BY: PROVISIONER})
-            return  # and is called again, as that is a change
+            return  # called again after this change
         task = claim.metadata["uid"], node
         match self._tasks.get(task):
             case None:
@@ -91,7 +91,7 @@ class Provisioner:
         try:
             self._make(claim, task[1], storage_class)
         except _Refused as refused:
-            self._tell(claim, f'failed to provision volume with StorageClass "{_name(storage_class)}": {refused}')
+            self._report(claim, f'failed to provision volume with StorageClass "{_name(storage_class)}": {refused}')
             if not refused.selects_anew:
                 self._tasks[task] = _Progress.GIVEN_UP
                 return
@@ -100,7 +100,7 @@ class Provisioner:
         del self._tasks[task]
 
     def _make(self, claim: Record, node: str, storage_class: Object) -> None:
-        """The volume, for this claim alone. Raises _Refused."""
+        """Create the volume with a claimRef to this claim. Raises _Refused."""
         parameters, spec = _parameters(storage_class), claim.object["spec"]
         if "failure" in parameters:
             raise _Refused(parameters["failure"], selects_anew=False)
@@ -138,8 +138,8 @@ class Provisioner:
         requirement = {"key": key, "operator": "In", "values": [value]}
         return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
-    def _tell(self, claim: Record, message: str) -> None:
-        tell(self._store, claim, Told("Warning", "ProvisioningFailed", message, PROVISIONER))
+    def _report(self, claim: Record, message: str) -> None:
+        record_event(self._store, claim, ClaimEvent("Warning", "ProvisioningFailed", message, PROVISIONER))
 
     def _annotate(self, claim: Record, annotations: Object) -> None:
         metadata = {**claim.metadata, "annotations": annotations}

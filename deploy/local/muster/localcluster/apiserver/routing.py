@@ -1,4 +1,4 @@
-"""From a request's path to the kind, the object and the subresource that it is about."""
+"""Resolves request paths to kind, object and subresource."""
 
 from dataclasses import dataclass, field
 from typing import Final
@@ -9,18 +9,18 @@ from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import bad_request, no_such_resource
 
 NOWHERE: Final = -1
-"""In place of a revision: there is no such object."""
+"""In place of a revision: the object does not exist."""
 
 _OF_NAMESPACES = ("status", "finalize")
 
 
 class NoSuchPath(Exception):
-    """Nothing is served there; not even a Status object."""
+    """The path is not served; the response is no Status object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a request is about. No name: all objects, or those of a namespace."""
+    """Resolved path of a request. No name: all objects, or those of a namespace."""
 
     kind: Kind
     namespace: str | None = None
@@ -30,7 +30,7 @@ class Target:
 
 @dataclass(slots=True)
 class Call:
-    """A request for resources, without anything of HTTP that does not matter to it."""
+    """Resource request, independent of HTTP."""
 
     method: str
     target: Target
@@ -40,26 +40,25 @@ class Call:
     accept: str = ""
     user: User = OWNER
     warnings: list[str] = field(default_factory=list)
-    """What the client should be told beside the answer."""
+    """Warning headers of the response."""
     trial: bool = False
-    """Only to see what would be stored: nothing is, and nothing is charged."""
+    """Execute without storing the result or charging quotas."""
     uid: str = ""
-    """Uid that a new object is to have, as its trial had it; empty: any. The same holds for `name`, where the client
-    gave none."""
+    """Uid of a new object from its dry run; empty: generate one. The same holds for `name` if the client gave none."""
     name: str = ""
     at_revision: int = 0
-    """Change the object only if it is still at this revision; 0: at any; NOWHERE: only if there is none yet."""
+    """Change the object only at this revision; 0: at any; NOWHERE: only if it does not exist."""
 
     @property
     def dry_run(self) -> bool:
         return bool(self.query.get("dryRun"))
 
     def flag(self, name: str) -> bool:
-        """A boolean parameter of the query."""
+        """Boolean query parameter."""
         return self.query.get(name, "").lower() in ("true", "1", "t")
 
     def number(self, name: str) -> int | None:
-        """An integer parameter of the query; None if it is missing. Raises StatusError 400."""
+        """Integer query parameter; None if it is missing. Raises StatusError 400."""
         text = self.query.get(name, "")
         if not text:
             return None
@@ -71,7 +70,7 @@ class Call:
 
 
 def split_target(raw: str) -> tuple[str, dict[str, str]]:
-    """Path and query parameters of a request line; of a repeated parameter the first counts."""
+    """Path and query parameters of a request line; the first value of a repeated parameter."""
     path, mark, text = raw.partition("?")
     query: dict[str, str] = {}
     if mark:

@@ -1,6 +1,6 @@
-"""Structural schemas of custom kinds: defaults are filled in, unknown fields are cut, the rest is checked.
+"""Structural schemas of custom kinds: defaulting, pruning of unknown fields, validation.
 
-Not evaluated: CEL rules (x-kubernetes-validations), anyOf, oneOf, allOf, not, format.
+Not implemented: CEL rules (x-kubernetes-validations), anyOf, oneOf, allOf, not, format.
 """
 
 import copy
@@ -26,7 +26,7 @@ _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 
 
 def prune(schema: Object, value: Any, path: str = "", *, embedded: bool = True) -> Iterator[str]:
-    """Cut what the schema does not know, in place; yields the paths that were cut. `embedded`: it is a whole object."""
+    """Prune unknown fields, in place; yields their paths. `embedded`: the value is a whole object."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
         others = schema.get("additionalProperties")
@@ -48,7 +48,7 @@ def prune(schema: Object, value: Any, path: str = "", *, embedded: bool = True) 
 
 
 def fill_defaults(schema: Object, value: Any) -> None:
-    """Fill in defaults, in place."""
+    """Set defaults, in place."""
     if isinstance(value, dict):
         for name, inner in (schema.get("properties") or {}).items():
             if "default" in inner and (name not in value or (value[name] is None and not inner.get("nullable"))):
@@ -67,7 +67,7 @@ def fill_defaults(schema: Object, value: Any) -> None:
 
 
 def schema_causes(schema: Object, value: Any, path: str = "") -> Iterator[Cause]:
-    """What is wrong with a value, in the words of the real server."""
+    """Problems of a value, with the texts of kube-apiserver."""
     if value is None and schema.get("nullable"):
         return
     if not _has_type(schema, value):

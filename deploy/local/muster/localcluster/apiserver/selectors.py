@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once per request, then asked of many objects."""
+"""Label and field selectors: parsed once per request, then matched with many objects."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ _ALWAYS_SELECTABLE: Final = ("metadata.name", "metadata.namespace")
 
 @dataclass(frozen=True)
 class LabelRequirement:
-    """One requirement on labels: "in", "notin", "exists" or "absent"."""
+    """Requirement on a label: "in", "notin", "exists" or "absent"."""
 
     key: str
     operator: str
@@ -39,7 +39,7 @@ class LabelRequirement:
 
 @dataclass(frozen=True)
 class FieldRequirement:
-    """One field equals a value, or does not."""
+    """Requirement that a field equals a value, or does not."""
 
     path: tuple[str, ...]
     value: str
@@ -56,7 +56,7 @@ class FieldRequirement:
 
 @dataclass(frozen=True)
 class Selection:
-    """Which objects a list, a watch or a deletion of many is about."""
+    """Objects that a list, watch or deletecollection selects."""
 
     namespace: str | None = None
     labels: tuple[LabelRequirement, ...] = ()
@@ -78,12 +78,12 @@ class Selection:
 
 
 def parse_labels(text: str) -> tuple[LabelRequirement, ...]:
-    """A label selector as kubectl writes it. Raises StatusError 400."""
+    """Parse a label selector in kubectl's syntax. Raises StatusError 400."""
     return tuple(_label_requirement(part) for part in _split_outside_parentheses(text) if part.strip())
 
 
 def parse_fields(text: str, selectable: tuple[str, ...], rename: Callable[[str], str]) -> tuple[FieldRequirement, ...]:
-    """A field selector; `rename` turns a field label into the path of the stored object. Raises StatusError 400."""
+    """Parse a field selector; `rename` maps a field label to a path in the stored object. Raises StatusError 400."""
     requirements = []
     for part in text.split(","):
         if not part:

@@ -1,4 +1,4 @@
-"""The embedded API server: HTTP on one side, the API on the other."""
+"""HTTP server of the embedded API server."""
 
 import asyncio
 import contextlib
@@ -12,24 +12,24 @@ from aiohttp import web
 
 from muster.localcluster.apiserver import openapi
 from muster.localcluster.apiserver.access.access import Access
-from muster.localcluster.apiserver.access.record import PATH as ACCESS_PATH
+from muster.localcluster.apiserver.access.audit import PATH as ACCESS_PATH
 from muster.localcluster.apiserver.access.users import User
 from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.bootstrap import bootstrap
-from muster.localcluster.apiserver.builtin import builtin_kinds
+from muster.localcluster.apiserver.builtin_kinds import builtin_kinds
 from muster.localcluster.apiserver.cluster import Cluster, Timing
 from muster.localcluster.apiserver.controllers import Controllers
 from muster.localcluster.apiserver.discovery import discover
 from muster.localcluster.apiserver.faults import PATH as FAULTS_PATH
-from muster.localcluster.apiserver.faults import Fault, Faults, Levers
+from muster.localcluster.apiserver.faults import Fault, Faults, ServerFaults
 from muster.localcluster.apiserver.kinds import Kinds
 from muster.localcluster.apiserver.kubeconfigs import Certificates, write_kubeconfig
 from muster.localcluster.apiserver.routing import Call, NoSuchPath, find_target, split_target
 from muster.localcluster.apiserver.status import StatusError, no_such_resource
-from muster.localcluster.apiserver.watching import Watch
+from muster.localcluster.apiserver.watch import Watch
 
-_MOST_BODY_BYTES: Final = 3 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 3 * 1024 * 1024
 _JSON: Final = {"Content-Type": "application/json", "Cache-Control": "no-cache, private"}
 _TEXT: Final = {"Content-Type": "text/plain; charset=utf-8"}
 _HEALTH_PATHS: Final = ("/healthz", "/readyz", "/livez", "/ping")
@@ -39,10 +39,10 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class ApiServer:
-    """A Kubernetes API server in this process, with all state in memory.
+    """Kubernetes API server in this process, with all state in memory.
 
-    `history` is how many changes of a resource a watch may be behind. `allow_faults` serves /muster-faults. `tokens`
-    are known beside that of whoever starts it; without `certificates` it speaks plain HTTP.
+    `history`: number of changes per resource that a watch can resume from. `allow_faults`: serve /muster-faults.
+    `tokens`: users by token, besides the administrator's. Without `certificates` it serves plain HTTP.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ApiServer:
         self._faults = Faults(self._levers()) if allow_faults else None
         self._runner: web.ServerRunner | None = None
         self.url = ""
-        """Where it listens, once started."""
+        """URL, after the start."""
 
     async def start(self) -> str:
         """Listen; returns the URL. Raises BadCertificates."""
@@ -90,7 +90,7 @@ class ApiServer:
         return self.url
 
     async def stop(self) -> None:
-        """End all watches and close."""
+        """Close all watches and the listening socket."""
         self._api.watches.cut()
         await self._controllers.stop()
         await self._admission.close()
@@ -99,17 +99,17 @@ class ApiServer:
             self._runner = None
 
     def write_kubeconfig(self, path: Path) -> None:
-        """Write a kubeconfig that leads here, for whoever starts it."""
+        """Write the administrator's kubeconfig."""
         authority = None if self._certificates is None else self._certificates.authority_file
         write_kubeconfig(path, self.url, self.access.authenticator.owners_token, authority)
 
-    def _levers(self) -> Levers:
+    def _levers(self) -> ServerFaults:
         def compact() -> None:
             self._cluster.store.compact()
             self._api.reader.forget_pages()
 
         watches = self._api.watches
-        return Levers(watches.cut, compact, watches.send_bookmarks, lambda: len(watches))
+        return ServerFaults(watches.cut, compact, watches.send_bookmarks, lambda: len(watches))
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         path, query = split_target(request.raw_path)
@@ -156,7 +156,7 @@ class ApiServer:
         return self._of_server(request, path)
 
     def _of_server(self, request: web.BaseRequest, path: str) -> web.Response:
-        """What is not about resources."""
+        """Handle a non-resource URL."""
         kinds = self._cluster.kinds
         if path == ACCESS_PATH:
             return self._serve_access(request.method)
@@ -185,7 +185,7 @@ class ApiServer:
         response = web.StreamResponse(headers=_JSON)
         response.enable_chunked_encoding()
         chunks = watch.chunks()
-        with contextlib.suppress(ConnectionError):  # the watcher left
+        with contextlib.suppress(ConnectionError):  # the client has disconnected
             await response.prepare(request)
             async with contextlib.aclosing(chunks):
                 async for chunk in chunks:
@@ -216,14 +216,14 @@ class ApiServer:
 
 def _request(message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
     loop = asyncio.get_running_loop()
-    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MOST_BODY_BYTES)
+    return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=_MAX_BODY_BYTES)
 
 
 async def _body(request: web.BaseRequest) -> bytes:
     try:
         return await request.read()
     except web.HTTPRequestEntityTooLarge:
-        raise StatusError(413, f"Request entity too large: limit is {_MOST_BODY_BYTES}") from None
+        raise StatusError(413, f"Request entity too large: limit is {_MAX_BODY_BYTES}") from None
 
 
 def _whole(answer: Answer) -> web.Response:
@@ -242,7 +242,7 @@ def _failure(error: StatusError) -> web.Response:
 
 
 def _break(request: web.BaseRequest) -> None:
-    """End the connection as a network does that fails."""
+    """Abort the connection, as a network failure does."""
     if request.transport is not None:
         request.transport.abort()
 

@@ -1,4 +1,4 @@
-"""Failures as Kubernetes tells them: a Status object with reason, code and causes, which is what clients look at."""
+"""Errors of the API: Status objects with code, reason and causes."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -26,7 +26,7 @@ _REASONS: Final = {
 
 
 class Cause(Struct, frozen=True):
-    """One thing that is wrong with one field."""
+    """Problem of one field."""
 
     reason: str
     message: str
@@ -34,7 +34,7 @@ class Cause(Struct, frozen=True):
 
 
 class StatusError(Exception):
-    """A request that fails; becomes a Status object and an HTTP status."""
+    """Failed request, with its Status object and HTTP status."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class StatusError(Exception):
 
 
 def success(code: int = 200, details: Mapping[str, Any] | None = None) -> bytes:
-    """The Status object of a request that worked and has nothing else to return, as JSON."""
+    """Status object of a successful request without another result, as JSON."""
     status: dict[str, Any] = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details:
         status["details"] = details
@@ -91,7 +91,7 @@ def bad_request(message: str) -> StatusError:
 
 
 def not_found(resource: str, group: str, name: str) -> StatusError:
-    """`resource` is the plural without the group."""
+    """`resource`: plural without the group."""
     return StatusError(
         404, f'{_qualified(resource, group)} "{name}" not found', details=_details(name, group, resource)
     )
@@ -122,9 +122,9 @@ def forbidden(resource: str, group: str, name: str, why: str, *, causes: Sequenc
 
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
-    """422 with all that is wrong."""
-    told = list(dict.fromkeys(_told(cause) for cause in causes))
-    listed = told[0] if len(told) == 1 else f"[{', '.join(told)}]"
+    """422 with all problems."""
+    event = list(dict.fromkeys(_told(cause) for cause in causes))
+    listed = event[0] if len(event) == 1 else f"[{', '.join(event)}]"
     details = _details(name, group, kind) | {"causes": [msgspec.to_builtins(cause) for cause in causes]}
     return StatusError(422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details)
 

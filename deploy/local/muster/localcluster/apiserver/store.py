@@ -1,7 +1,7 @@
-"""Everything the API server knows, in memory: objects by collection, one rising revision, and a window of history.
+"""In-memory store: objects by collection, one increasing revision, and a window of history.
 
-Objects are JSON trees that are never changed once stored: whoever changes one makes a new tree, which may share parts
-with the old one. An object is encoded at most once per version; lists and all watchers share the bytes.
+Stored objects are immutable JSON trees: a change is a new tree, which may share parts with the previous one. An object
+is encoded at most once per version; lists and all watches share the bytes.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 Object = dict[str, Any]
-"""A Kubernetes object as decoded JSON; `kind` and `apiVersion` are its first keys."""
+"""Kubernetes object as decoded JSON; `kind` and `apiVersion` are its first keys."""
 
 ChangeType = Literal["ADDED", "MODIFIED", "DELETED"]
 
@@ -20,14 +20,14 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 class HistoryGone(Exception):
-    """The wanted revision is older than the window of history."""
+    """The revision is older than the window of history."""
 
     def __init__(self, revision: int, oldest: int) -> None:
         super().__init__(f"too old resource version: {revision} ({oldest})")
 
 
 class Record:
-    """One version of one object."""
+    """One version of an object."""
 
     __slots__ = ("_encoded", "key", "object", "revision")
 
@@ -48,7 +48,7 @@ class Record:
 
 
 class Change:
-    """What happened to one object at one revision; after a deletion `record` has its last state."""
+    """Change of an object at a revision; after a deletion `record` has its last state."""
 
     __slots__ = ("_line", "before", "record", "type")
 
@@ -58,33 +58,33 @@ class Change:
 
     @property
     def line(self) -> bytes:
-        """The change as a line of a watch."""
+        """The change as a watch event."""
         if self._line is None:
             self._line = event_line(self.type, self.record.encoded)
         return self._line
 
 
 def event_line(change_type: str, encoded: bytes) -> bytes:
-    """A line of a watch."""
+    """Watch event as a line of JSON."""
     return b'{"type":"%b","object":%b}\n' % (change_type.encode(), encoded)
 
 
 class Collection:
-    """All objects of one resource, and their last changes."""
+    """All objects of a resource, and their latest changes."""
 
     def __init__(self, name: str, window: int) -> None:
         self.name = name
         self.records: dict[str, Record] = {}
         self.changes: list[Change] = []
         self.forgotten = 0
-        """Changes up to this revision are not in `changes` any more."""
+        """Changes up to this revision have been dropped from `changes`."""
         self.closed = False
-        """It is not served any more; watches end."""
+        """Whether the resource is no longer served; its watches end."""
         self._window = window
         self._waiting: set[asyncio.Event] = set()
 
     def since(self, revision: int) -> list[Change]:
-        """Changes after a revision, the oldest first. Raises HistoryGone."""
+        """Changes after a revision, oldest first. Raises HistoryGone."""
         if revision < self.forgotten:
             raise HistoryGone(revision, self.forgotten)
         changes = self.changes
@@ -93,7 +93,7 @@ class Collection:
         return changes[bisect_right(changes, revision, key=_revision_of) :]
 
     def watch(self, wake: asyncio.Event) -> None:
-        """Set the event at every change from now on."""
+        """Set the event at every later change."""
         self._waiting.add(wake)
 
     def unwatch(self, wake: asyncio.Event) -> None:
@@ -104,12 +104,12 @@ class Collection:
             wake.set()
 
     def close(self) -> None:
-        """End all watches: the resource is gone."""
+        """End all watches, since the resource is no longer served."""
         self.closed = True
         self.wake_all()
 
     def forget(self, through: int) -> None:
-        """Drop the history up to and with a revision."""
+        """Drop the history up to and including a revision."""
         keep = bisect_right(self.changes, through, key=_revision_of)
         del self.changes[:keep]
         self.forgotten = max(self.forgotten, through)
@@ -117,7 +117,7 @@ class Collection:
     def add(self, change: Change) -> None:
         changes = self.changes
         changes.append(change)
-        if len(changes) > 2 * self._window:  # cut in halves: one cut per window, not one per change
+        if len(changes) > 2 * self._window:  # amortised: drop half of it once per window
             self.forgotten = changes[self._window - 1].record.revision
             del changes[: self._window]
         self.wake_all()
@@ -127,7 +127,7 @@ Listener = Callable[[Collection, Change], None]
 
 
 class Store:
-    """All collections under one revision. Not thread-safe: it belongs to one event loop."""
+    """All collections with one revision. Not thread-safe: used by one event loop."""
 
     def __init__(self, window: int) -> None:
         self.revision = 1
@@ -136,47 +136,47 @@ class Store:
         self._listeners: list[Listener] = []
 
     def collection(self, name: str) -> Collection:
-        """The collection of that name, made if there is none."""
+        """The collection, created if it does not exist."""
         found = self.collections.get(name)
         if found is None:
             found = self.collections[name] = Collection(name, self._window)
-            found.forgotten = self.revision - 1  # nothing of a dropped predecessor can be resumed
+            found.forgotten = self.revision - 1  # watches of a dropped predecessor cannot resume
         return found
 
     def drop_collection(self, name: str) -> None:
-        """Forget a resource; its watches end."""
+        """Drop a resource and end its watches."""
         if (gone := self.collections.pop(name, None)) is not None:
             self.revision += 1
             gone.close()
 
     def listen(self, listener: Listener) -> None:
-        """Call at every change, after it happened. Listeners may not change the store; they take notes."""
+        """Call a listener after every change. Listeners must not modify the store."""
         self._listeners.append(listener)
 
     def get(self, collection: str, key: str) -> Record | None:
         return self.collection(collection).records.get(key)
 
     def put(self, collection: str, key: str, obj: Object) -> Record:
-        """Store a new version of an object. Takes over `obj`, whose metadata must not be shared: it is stamped."""
+        """Store a new version of an object. Takes ownership of `obj`, and sets its resourceVersion."""
         at = self.collection(collection)
         before = at.records.get(key)
         record = self._stamped(key, obj)
         at.records[key] = record
-        self._tell(at, Change("MODIFIED" if before else "ADDED", record, before))
+        self._report_pending(at, Change("MODIFIED" if before else "ADDED", record, before))
         return record
 
     def remove(self, collection: str, key: str, last: Object | None = None) -> Record:
-        """Remove an object. `last` is its final state if that differs. Raises KeyError."""
+        """Remove an object. `last`: its final state, if it differs. Raises KeyError."""
         at = self.collection(collection)
         before = at.records.pop(key)
         final = dict(before.object if last is None else last)
         final["metadata"] = dict(final["metadata"])
         record = self._stamped(key, final)
-        self._tell(at, Change("DELETED", record, before))
+        self._report_pending(at, Change("DELETED", record, before))
         return record
 
     def compact(self) -> None:
-        """Drop all history: watches that are behind, and those that resume, get 410."""
+        """Drop all history: watches that lag or resume get 410."""
         self.revision += 1
         for collection in self.collections.values():
             collection.forget(self.revision - 1)
@@ -186,19 +186,19 @@ class Store:
         obj["metadata"]["resourceVersion"] = str(self.revision)
         return Record(key, obj, self.revision)
 
-    def _tell(self, at: Collection, change: Change) -> None:
+    def _report_pending(self, at: Collection, change: Change) -> None:
         at.add(change)
         for listener in self._listeners:
             listener(at, change)
 
 
 def key_of(namespace: str | None, name: str) -> str:
-    """Where an object is in its collection."""
+    """Key of an object in its collection."""
     return f"{namespace}/{name}" if namespace else name
 
 
 def in_namespace(records: Iterable[Record], namespace: str | None) -> list[Record]:
-    """Those of one namespace; None: all."""
+    """Records of a namespace; None: all."""
     if namespace is None:
         return list(records)
     prefix = f"{namespace}/"

@@ -25,10 +25,10 @@ _KEYS: Final = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
-"""Key by which elements of a list field are matched. Lists of other fields are replaced (tolerations, taints, ...)."""
+"""Merge key of list fields. Other lists are replaced (tolerations, taints, ...)."""
 
 _PRIMITIVE_SETS: Final = ("finalizers", "podCIDRs")
-"""Lists of strings that are united instead of replaced."""
+"""Lists of strings that are merged as sets."""
 
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
 _ORDER: Final = "$setElementOrder/"
@@ -38,7 +38,7 @@ _DIRECTIVE: Final = "$patch"
 
 
 def apply_strategic_merge(current: Object, patch: Object, inside: str = "") -> Object:
-    """`current` with the patch merged in. `inside` is the field that holds it. Raises StatusError 400."""
+    """`current` with the patch merged in. `inside`: the field that contains it. Raises StatusError 400."""
     directive = patch.get(_DIRECTIVE)
     if directive == "replace":
         return {name: value for name, value in patch.items() if name != _DIRECTIVE}
@@ -103,7 +103,7 @@ def _merged_by_key(field: str, key: str, former: list[Any], patch: list[Any], or
 
 
 def _interleaved(named: list[Any], others: list[Any], place: dict[Any, int]) -> list[Any]:
-    """What the patch names in its order, the rest in the server's; where both speak, the server's order decides."""
+    """Elements of the patch in its order, others in the server's order, which wins in case of conflict."""
     result: list[Any] = []
     waiting = list(others)
     for value in named:

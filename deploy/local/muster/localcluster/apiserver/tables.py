@@ -1,4 +1,4 @@
-"""Columns and cells of the other built-in kinds."""
+"""Tables of built-in kinds other than pods, in kubectl's format."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -13,7 +13,7 @@ _ROLE: Final = "node-role.kubernetes.io/"
 
 
 def _form(columns: str, cells: Cells) -> TableForm:
-    """Columns by name; ":i" makes one an integer, ":b" a boolean, "+" shows it only when wide."""
+    """Columns by name; suffix ":i" for integers, ":b" for booleans, "+" for -o wide only."""
     made = []
     for text in columns.split(","):
         name, _, mark = text.strip().partition(":")
@@ -271,4 +271,4 @@ TABLES: Final[Mapping[str, TableForm]] = {
     "replicasets.apps": _form(f"Name, Desired:i, Current:i, Ready:i, Age, {_OWNED}", _replicas),
     "statefulsets.apps": _form("Name, Ready, Age, +Containers, +Images", _stateful),
 }
-"""By collection. Kinds that are not here have a name and an age."""
+"""Collection -> table. Other kinds have a name and an age."""

@@ -1,7 +1,6 @@
-"""ValidatingWebhookConfigurations: what the API takes for one, and which requests its webhooks are asked about.
+"""ValidatingWebhookConfigurations: validation, and selection of the webhooks of a request.
 
-Not done: matchConditions, which are programs in CEL, and webhooks behind a Service, whose address only a real network
-knows: they are treated as webhooks that cannot be reached.
+Not implemented: matchConditions (CEL), and webhooks behind a Service, which are treated as unreachable.
 """
 
 import base64
@@ -35,7 +34,7 @@ _FEWEST_PARTS_OF_A_NAME: Final = 3
 
 
 class ConfigurationRules(Rules):
-    """What the API takes for a ValidatingWebhookConfiguration."""
+    """Validation of ValidatingWebhookConfigurations."""
 
     counts_generations = True
     keeps_status_apart = False
@@ -57,7 +56,7 @@ class ConfigurationRules(Rules):
 
 @dataclass(frozen=True)
 class Request:
-    """What a webhook may be asked about. `object` is None when something is deleted, `old` when it is created."""
+    """Subject of an AdmissionReview. `object` is None for deletions, `old` for creations."""
 
     operation: str
     kind: Kind
@@ -73,11 +72,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Webhook:
-    """One that is to be asked."""
+    """Webhook to call."""
 
     name: str
     url: str
-    """Empty: it is behind a Service."""
+    """URL; empty: behind a Service."""
     service: str
     ca_bundle: bytes
     timeout_seconds: int
@@ -85,16 +84,16 @@ class Webhook:
 
 
 def may_concern(cluster: Cluster, operation: str, kind: Kind, subresource: str) -> bool:
-    """Some webhook has a rule for that; whether it is asked depends on namespace and labels, too."""
+    """Whether any webhook has a matching rule; its selectors may still exclude the request."""
     return any(
         _has_rule(webhook, operation, kind, subresource)
         for webhook in _registered(cluster)
-        if kind.group != _GROUP  # or nobody could mend a configuration that refuses everything
+        if kind.group != _GROUP  # otherwise a configuration that rejects everything could not be repaired
     )
 
 
 def asked_about(cluster: Cluster, request: Request) -> list[Webhook]:
-    """The webhooks whose rules and selectors the request meets."""
+    """Webhooks whose rules and selectors match the request."""
     if request.kind.group == _GROUP:
         return []
     labels = _namespace_labels(cluster, request)
@@ -141,7 +140,7 @@ def _is_resource(pattern: str, plural: str, subresource: str) -> bool:
 
 
 def _namespace_labels(cluster: Cluster, request: Request) -> Mapping[str, str] | None:
-    """None: the selector is not about this object, which is in no namespace."""
+    """Labels for namespaceSelector; None for objects without a namespace, to which it does not apply."""
     if request.kind.collection == "namespaces":
         subject = request.object or request.old or {"metadata": {}}
         return subject["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""Calls out to validating admission webhooks, over HTTPS, and what their answers mean for a request."""
+"""Client of validating admission webhooks."""
 
 import asyncio
 import ssl
@@ -20,11 +20,11 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class CallFailed(Exception):
-    """A webhook gave no answer that could be used."""
+    """A webhook gave no usable response."""
 
 
 class Webhooks:
-    """Asks the webhooks of one cluster."""
+    """Calls the webhooks of one cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -32,15 +32,15 @@ class Webhooks:
         self._trust: dict[bytes, ssl.SSLContext] = {}
 
     async def close(self) -> None:
-        """Break off what is under way."""
+        """Cancel calls in flight."""
         if self._http is not None:
             await self._http.close()
             self._http = None
 
     async def ask(self, request: Request) -> list[str]:
-        """Ask all that want to be asked, at the same time; returns their warnings.
+        """Call all matching webhooks concurrently; returns their warnings.
 
-        Raises StatusError if one refuses, or cannot be asked and does not ignore that.
+        Raises StatusError if one denies the request, or fails with failurePolicy Fail.
         """
         webhooks = asked_about(self._cluster, request)
         answers = await asyncio.gather(*(self._ask(each, request) for each in webhooks), return_exceptions=True)
@@ -65,7 +65,7 @@ class Webhooks:
         return [str(warning) for warning in response.get("warnings") or ()]
 
     async def _call(self, webhook: Webhook, request: Request) -> Object:
-        """The response in the webhook's AdmissionReview. Raises CallFailed."""
+        """Response of the webhook's AdmissionReview. Raises CallFailed."""
         if not webhook.url:
             raise CallFailed(f"Service {webhook.service} has no address in the local cluster: give a url")
         url = f"{webhook.url}{'&' if '?' in webhook.url else '?'}timeout={webhook.timeout_seconds}s"
@@ -110,7 +110,7 @@ class Webhooks:
 
 
 def _told(error: Exception) -> str:
-    """What is wrong, without what only aiohttp knows."""
+    """Text of an error, without details of aiohttp."""
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
         why = (error.os_error.strerror or str(error.os_error)).lower()
         return f"dial tcp {error.host}:{error.port}: connect: {why}"

@@ -1,4 +1,4 @@
-"""Work that controllers have noted and do later: each item once, in order, a slice at a time."""
+"""Work queue of controllers: each item once, in order, in batches."""
 
 import asyncio
 from collections.abc import Callable, Hashable
@@ -8,13 +8,13 @@ import structlog
 
 Item = TypeVar("Item", bound=Hashable)
 
-_AT_ONCE: Final = 64  # items between turns of the event loop, so that requests do not wait for a sweep
+_BATCH_ITEMS: Final = 64  # items between turns of the event loop, so that requests are not delayed
 
 _log: Final = structlog.get_logger(__name__)
 
 
 class WorkQueue(Generic[Item]):
-    """Items that wait for `process`. An item that is added while it waits is done once."""
+    """Queue of items for `process`. An item that is already queued is not added again."""
 
     def __init__(self, process: Callable[[Item], None]) -> None:
         self._process = process
@@ -26,12 +26,12 @@ class WorkQueue(Generic[Item]):
         self._wake.set()
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Process items until cancelled."""
         while True:
             await self._wake.wait()
             self._wake.clear()
             while self._items:
-                for item in list(self._items)[:_AT_ONCE]:
+                for item in list(self._items)[:_BATCH_ITEMS]:
                     del self._items[item]
                     try:
                         self._process(item)

@@ -1,16 +1,16 @@
-"""Simulated kubelets: nodes that exist only in the API, and run what is bound to them as a real kubelet reports it.
+"""Simulated kubelets: they register nodes and report the status of pods as a real kubelet does, without containers.
 
-Start them with `python -m muster.localcluster.kubelets --kubeconfig FILE --nodes 20 --racks 4`, or in a process of your
-own with `Kubelets(session, node_shapes(20, racks=4))`. All nodes live in one process and share one watch.
+Start them with `python -m muster.localcluster.kubelets --kubeconfig FILE --nodes 20 --racks 4`, or in your own process
+with `Kubelets(session, simulated_nodes(20, racks=4))`. All nodes share one process and one watch.
 
-A pod is judged when it arrives, by a kubelet's own rules (`admission`); one that does not fit fails with OutOfcpu and
-the like, so a scheduler that oversubscribes shows. One that fits runs until the annotation muster.dev/run-seconds is
-over and ends with the status of muster.dev/exit-code (restartPolicy counts); without the annotation it runs for ever.
-Deleted pods stop at once. A node whose Node object is deleted is no more; its pods are left to the API server's
-controllers.
+A bound pod passes the admission of a real kubelet (`admission`): a pod that does not fit fails with OutOfcpu and the
+like, which reveals a scheduler that oversubscribes. An admitted pod runs for the seconds of the annotation
+muster.dev/run-seconds, by default forever, then ends with the exit code of muster.dev/exit-code and is restarted by its
+restartPolicy. A deleted pod stops at once. When a Node object is deleted, its kubelet stops; the API server's
+controllers delete its pods.
 """
 
-from muster.localcluster.kubelets.fleet import Kubelets
-from muster.localcluster.kubelets.shapes import NodeShape, node_shapes
+from muster.localcluster.kubelets.pod_lifecycle import Kubelets
+from muster.localcluster.kubelets.simulated_nodes import SimulatedNode, simulated_nodes
 
-__all__ = ["Kubelets", "NodeShape", "node_shapes"]
+__all__ = ["Kubelets", "SimulatedNode", "simulated_nodes"]

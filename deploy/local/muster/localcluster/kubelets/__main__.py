@@ -12,7 +12,7 @@ import yaml
 
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
-from muster.localcluster.kubelets import Kubelets, node_shapes
+from muster.localcluster.kubelets import Kubelets, simulated_nodes
 from muster.telemetry.logs import configure_logs
 
 
@@ -29,7 +29,7 @@ async def _run(options: argparse.Namespace) -> None:
             kubeconfig = Path(directory) / "kubeconfig"
             kubeconfig.write_text(_kubeconfig_of(options.server))
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
-    shapes = node_shapes(
+    nodes = simulated_nodes(
         options.nodes,
         racks=options.racks,
         cpu=options.cpu,
@@ -37,7 +37,7 @@ async def _run(options: argparse.Namespace) -> None:
         pods=options.pods,
         gpus=options.gpu,
     )
-    running = asyncio.ensure_future(Kubelets(session, shapes, renew_seconds=options.renew_seconds).run())
+    running = asyncio.ensure_future(Kubelets(session, nodes, renew_seconds=options.renew_seconds).run())
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, running.cancel)

@@ -1,6 +1,6 @@
-"""Whether a kubelet takes a pod that was bound to its node, by a kubelet's own rules and in its own words.
+"""Admission of bound pods, with the rules, reasons and messages of a real kubelet.
 
-A scheduler that oversubscribes a node shows here: the pod fails with OutOfcpu and the like.
+It reveals a scheduler that oversubscribes a node: the pod fails with OutOfcpu and the like.
 """
 
 from typing import Final
@@ -14,15 +14,15 @@ _ORDER: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 _NATIVE: Final = ("pods", "cpu", "memory", "ephemeral-storage")
 
 
-class Refusal(Struct, frozen=True):
-    """Why a pod was not taken."""
+class Rejection(Struct, frozen=True):
+    """Reason and message of a rejected pod."""
 
     reason: str
     message: str
 
 
-class NodeRoom:
-    """What one node offers, and what the pods that it runs take. Amounts: millicores, bytes, units."""
+class NodeCapacity:
+    """Allocatable of one node and requests of its running pods, in millicores, bytes, units."""
 
     def __init__(self, facts: NodeFacts) -> None:
         self.update(facts)
@@ -30,37 +30,37 @@ class NodeRoom:
         self._used: dict[str, int] = {}
 
     def update(self, facts: NodeFacts) -> None:
-        """The Node object changed."""
+        """Update the allocatable amounts, labels and taints from the Node object."""
         self._facts = facts
         self._allocatable = dict(facts.allocatable)
 
     def __contains__(self, uid: str) -> bool:
         return uid in self._taken
 
-    def admit(self, uid: str, pod_class: PodClass) -> Refusal | None:
-        """Take the pod, unless there is a reason not to."""
-        refusal = self._why_not(pod_class)
-        if refusal is None:
+    def admit(self, uid: str, pod_class: PodClass) -> Rejection | None:
+        """Admit the pod, or return the reason for rejecting it."""
+        rejection = self._why_not(pod_class)
+        if rejection is None:
             self.take(uid, pod_class)
-        return refusal
+        return rejection
 
     def take(self, uid: str, pod_class: PodClass) -> None:
-        """Take the pod without asking: it runs already."""
+        """Account for a pod without checks, since it runs already."""
         if uid not in self._taken:
             self._taken[uid] = pod_class.requests
             for name, amount in pod_class.requests:
                 self._used[name] = self._used.get(name, 0) + amount
 
     def release(self, uid: str) -> None:
-        """The pod has ended; one that was never taken is passed over."""
+        """Release the requests of a pod that has ended; has no effect if it was not admitted."""
         for name, amount in self._taken.pop(uid, ()):
             self._used[name] -= amount
 
-    def _why_not(self, pod_class: PodClass) -> Refusal | None:
+    def _why_not(self, pod_class: PodClass) -> Rejection | None:
         wanted = dict(pod_class.requests)
         for name in (*_ORDER, *(name for name in wanted if name not in _ORDER)):
-            if refusal := self._short_of(name, wanted.get(name, 0)):
-                return refusal
+            if rejection := self._short_of(name, wanted.get(name, 0)):
+                return rejection
         if not affinity_matches(pod_class, self._facts):
             return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
         for taint in self._facts.taints:
@@ -68,20 +68,20 @@ class NodeRoom:
                 return _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
         return None
 
-    def _short_of(self, name: str, wanted: int) -> Refusal | None:
+    def _short_of(self, name: str, wanted: int) -> Rejection | None:
         if not wanted:
             return None
         capacity = self._allocatable.get(name)
         if capacity is None:
             if name not in _NATIVE and not name.startswith("hugepages-"):
-                return None  # kubelets leave resources that their node does not know to others
+                return None  # kubelets ignore extended resources that their node does not have
             capacity = 0
         used = self._used.get(name, 0)
         if wanted <= capacity - used:
             return None
         short = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity}"
-        return Refusal(f"OutOf{name}", short)
+        return Rejection(f"OutOf{name}", short)
 
 
-def _failed(predicate: str, why: str) -> Refusal:
-    return Refusal(predicate, f"Predicate {predicate} failed: {why}")
+def _failed(predicate: str, why: str) -> Rejection:
+    return Rejection(predicate, f"Predicate {predicate} failed: {why}")

@@ -1,4 +1,4 @@
-"""Registers simulated nodes, and keeps telling the API server that they are alive."""
+"""Registration and heartbeats of simulated nodes."""
 
 import asyncio
 import time
@@ -8,8 +8,8 @@ from typing import Any, Final
 import msgspec
 
 from muster.kube.session import KubeSession
-from muster.localcluster.kubelets.calls import STRATEGIC_MERGE, Calls
-from muster.localcluster.kubelets.shapes import NodeShape, node_object, node_status
+from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
+from muster.localcluster.kubelets.simulated_nodes import SimulatedNode, node_object, node_status
 from muster.localcluster.kubelets.times import micro_text, now_text
 
 _NODES: Final = "/api/v1/nodes"
@@ -21,29 +21,29 @@ _REGISTERED_AT_ONCE: Final = 16
 
 
 class Heartbeats:
-    """Nodes come to be, and their leases are renewed as long as their Node objects exist."""
+    """Registers nodes, and renews their leases as long as their Node objects exist."""
 
-    def __init__(self, session: KubeSession, shapes: Sequence[NodeShape], renew_seconds: float) -> None:
+    def __init__(self, session: KubeSession, nodes: Sequence[SimulatedNode], renew_seconds: float) -> None:
         self._calls = Calls(session)
-        self._shapes = {shape.name: shape for shape in shapes}
+        self._nodes_by_name = {node.name: node for node in nodes}
         self._renew_seconds = renew_seconds
         self._uids: dict[str, str] = {}
 
     async def register(self) -> None:
-        """Create all nodes, or say that they are ready if they exist; then their leases."""
+        """Create all nodes and leases; report existing nodes as ready."""
         turns = asyncio.Semaphore(_REGISTERED_AT_ONCE)
 
-        async def one(shape: NodeShape) -> None:
+        async def one(node: SimulatedNode) -> None:
             async with turns:
-                await self._register(shape)
+                await self._register(node)
 
         async with asyncio.TaskGroup() as group:
-            for shape in self._shapes.values():
-                group.create_task(one(shape))
+            for node in self._nodes_by_name.values():
+                group.create_task(one(node))
 
     async def run(self, alive: Callable[[str], bool]) -> None:
-        """Renew leases for ever, each node at its own moment; `alive` says whether the Node object exists."""
-        names = list(self._shapes)
+        """Renew leases until cancelled, spread over the interval; `alive` tells whether a Node object exists."""
+        names = list(self._nodes_by_name)
         started = time.monotonic()
         for turn in range(1, 1 << 62):
             for index, name in enumerate(names):
@@ -53,28 +53,28 @@ class Heartbeats:
                 await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def report_ready(self, name: str) -> None:
-        """Say again that a node is well: somebody wrote that it is not."""
-        body = msgspec.json.encode({"status": node_status(self._shapes[name], now_text())})
+        """Report a node as ready again after its status was changed."""
+        body = msgspec.json.encode({"status": node_status(self._nodes_by_name[name], now_text())})
         await self._calls.make("PATCH", f"{_NODES}/{name}/status", body, STRATEGIC_MERGE)
 
-    async def _register(self, shape: NodeShape) -> None:
-        body = msgspec.json.encode(node_object(shape, now_text()))
+    async def _register(self, node: SimulatedNode) -> None:
+        body = msgspec.json.encode(node_object(node, now_text()))
         answer = await self._calls.make("POST", _NODES, body, _JSON)
         if answer.status == 409:
-            await self.report_ready(shape.name)
-            labels = {"metadata": {"labels": node_object(shape, now_text())["metadata"]["labels"]}}
+            await self.report_ready(node.name)
+            labels = {"metadata": {"labels": node_object(node, now_text())["metadata"]["labels"]}}
             answer = await self._calls.make(
-                "PATCH", f"{_NODES}/{shape.name}", msgspec.json.encode(labels), STRATEGIC_MERGE
+                "PATCH", f"{_NODES}/{node.name}", msgspec.json.encode(labels), STRATEGIC_MERGE
             )
         if answer.status >= 300:
-            raise RuntimeError(f"node {shape.name} was refused: {answer.body[:512].decode()}")
-        node = msgspec.json.decode(answer.body)
-        self._uids[shape.name] = node["metadata"]["uid"]
-        await self._clear_taint(shape.name, node["spec"].get("taints") or [])
-        await self._renew(shape.name)
+            raise RuntimeError(f"node {node.name} was refused: {answer.body[:512].decode()}")
+        created = msgspec.json.decode(answer.body)
+        self._uids[node.name] = created["metadata"]["uid"]
+        await self._clear_taint(node.name, created["spec"].get("taints") or [])
+        await self._renew(node.name)
 
     async def _clear_taint(self, name: str, taints: list[Any]) -> None:
-        """API servers taint new nodes until the node lifecycle controller finds them ready; there may be none."""
+        """Remove the not-ready taint of new nodes, since there may be no node lifecycle controller."""
         kept = [taint for taint in taints if taint.get("key") != _NOT_READY]
         if len(kept) < len(taints):
             body = msgspec.json.encode({"spec": {"taints": kept or None}})

@@ -1,21 +1,21 @@
-"""Times as kubelets write them."""
+"""Timestamps in the formats of kubelets."""
 
 import time
 from datetime import UTC, datetime
 
 
 def now_text() -> str:
-    """Now, to the second."""
+    """Current time to the second."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 
 def micro_text() -> str:
-    """Now, to the microsecond, as leases have it."""
+    """Current time to the microsecond, for leases."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def seconds_since(text: str | None) -> float:
-    """Seconds since a time in RFC 3339; 0 if it is none."""
+    """Seconds since an RFC 3339 time; 0 if it is invalid."""
     if not text:
         return 0.0
     try:

@@ -1,1 +1,1 @@
-"""Who asks, and what they may do: authentication by tokens, authorization by RBAC, and a record of what was asked."""
+"""Access control: authentication by tokens, authorization by RBAC, and an audit of requests."""

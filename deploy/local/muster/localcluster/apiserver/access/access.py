@@ -1,4 +1,4 @@
-"""The one gate that every request passes: who it is, whether that user may, and a note of it."""
+"""Access control of every request: authentication, authorization, audit."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,9 +7,9 @@ from typing import Final
 import structlog
 
 from muster.localcluster.apiserver.access.attributes import Asked, asked_by, refusal
+from muster.localcluster.apiserver.access.audit import AccessAudit
 from muster.localcluster.apiserver.access.authorizer import Authorizer
-from muster.localcluster.apiserver.access.guard import WriteGuard
-from muster.localcluster.apiserver.access.record import AccessRecord
+from muster.localcluster.apiserver.access.escalation import EscalationCheck
 from muster.localcluster.apiserver.access.reviews import Reviews
 from muster.localcluster.apiserver.access.tokens import Authenticator, Headers
 from muster.localcluster.apiserver.access.users import User
@@ -28,14 +28,14 @@ class Access:
     def __init__(self, cluster: Cluster, tokens: Mapping[str, User], *, secure: bool) -> None:
         self.authenticator = Authenticator(tokens, secure=secure)
         self.authorizer = Authorizer(cluster.store)
-        self.record = AccessRecord()
+        self.record = AccessAudit()
         self.reviews = Reviews(cluster, self.authenticator, self.authorizer)
-        cluster.guard = WriteGuard(self.authorizer, self._may, cluster.kinds)
+        cluster.guard = EscalationCheck(self.authorizer, self._may, cluster.kinds)
         cluster.store.listen(self._note)
         self._logged: dict[tuple[str, str, str], float] = {}
 
     def admit(self, headers: Headers, method: str, path: str, query: dict[str, str]) -> User:
-        """Who it is, if that user may do this. Raises StatusError 401, 403."""
+        """The user, if it is authorized. Raises StatusError 401, 403."""
         user = self.authenticator.user(headers, self._may)
         if user.unbounded:
             return user

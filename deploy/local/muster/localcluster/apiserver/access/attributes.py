@@ -1,4 +1,4 @@
-"""What a request asks for, as RBAC sees it: by its path alone, whether or not there is such a thing."""
+"""Authorization attributes of a request, from its path alone, whether or not the object exists."""
 
 from typing import Final
 
@@ -15,7 +15,7 @@ _NAME_FIELD: Final = "metadata.name"
 
 
 class Asked(Struct, frozen=True):
-    """A verb, and on what. `path` only for what is no resource; `resource` has its subresource: "pods/binding"."""
+    """Verb and resource, with its subresource as in "pods/binding". `path` only for non-resource URLs."""
 
     verb: str
     group: str = ""
@@ -26,7 +26,7 @@ class Asked(Struct, frozen=True):
 
 
 def asked_by(method: str, path: str, query: dict[str, str]) -> Asked:
-    """What a request asks for."""
+    """Attributes of a request."""
     group, parts = _split(path)
     if not parts:
         return Asked(method.lower(), path=path)
@@ -50,7 +50,7 @@ def asked_by(method: str, path: str, query: dict[str, str]) -> Asked:
 
 
 def refusal(user: str, asked: Asked) -> StatusError:
-    """403, in Kubernetes' words."""
+    """403 with the text of kube-apiserver."""
     if asked.path:
         return StatusError(403, f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"', details={})
     plural = asked.resource.partition("/")[0]
@@ -65,13 +65,13 @@ def refusal(user: str, asked: Asked) -> StatusError:
 
 
 def cannot(user: str, asked: Asked) -> str:
-    """That somebody may not do something with a resource."""
+    """Text of a denial for a resource."""
     where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
     return f'User "{user}" cannot {asked.verb} resource "{asked.resource}" in API group "{asked.group}" {where}'
 
 
 def _split(path: str) -> tuple[str, list[str]]:
-    """The API group, and what follows its version; nothing if the path is not about resources."""
+    """API group and the path after its version; no path for non-resource URLs."""
     parts = path.strip("/").split("/")
     if parts[0] == "api" and len(parts) > 2:
         return "", parts[2:]
@@ -81,7 +81,7 @@ def _split(path: str) -> tuple[str, list[str]]:
 
 
 def _selected_name(selector: str) -> str:
-    """The one name that a field selector lets through; empty: it may be several."""
+    """The name that a field selector requires; empty if it requires none."""
     for term in selector.split(","):
         field, equal, value = term.partition("=")
         if equal and field == _NAME_FIELD:

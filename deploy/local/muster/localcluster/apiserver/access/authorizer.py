@@ -1,4 +1,4 @@
-"""Says who may do what, by the roles and bindings in the store."""
+"""RBAC authorizer: evaluates the roles and bindings in the store."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -17,10 +17,10 @@ ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS = f"rolebindings.{GROUP}", f"clusterrolebin
 
 _COLLECTIONS: Final = (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 _ANY: Final = "*"
-_MOST_KNOWN: Final = 50_000
+_MAX_KNOWN: Final = 50_000
 
 Names = frozenset[str] | None
-"""Of the objects that a right is about; None: all."""
+"""Names of the objects that a rule allows; None: all."""
 _NONE: Final[frozenset[str]] = frozenset()
 _UNKNOWN: Final = frozenset({""})
 
@@ -35,7 +35,7 @@ class Rule(Struct, rename="camel", frozen=True):
     non_resource_urls: tuple[str, ...] = msgspec.field(default=(), name="nonResourceURLs")
 
     def names(self, verb: str, group: str, resource: str) -> Names:
-        """The objects of a resource with which it lets one do so; empty: none."""
+        """Names of the objects for which it allows the verb; empty: none."""
         if (
             (_ANY in self.verbs or verb in self.verbs)
             and (_ANY in self.api_groups or group in self.api_groups)
@@ -45,7 +45,7 @@ class Rule(Struct, rename="camel", frozen=True):
         return _NONE
 
     def has_path(self, verb: str, path: str) -> bool:
-        """It lets one do so with what is no resource."""
+        """Whether it allows the verb on a non-resource URL."""
         if _ANY not in self.verbs and verb not in self.verbs:
             return False
         return any(
@@ -54,18 +54,18 @@ class Rule(Struct, rename="camel", frozen=True):
 
 
 class Grants(Struct, frozen=True):
-    """All rules for a user: those for everything, and those for one namespace each."""
+    """All rules of a user: cluster-wide ones, and those of each namespace."""
 
     everywhere: tuple[Rule, ...]
     of_namespaces: Mapping[str, tuple[Rule, ...]]
 
     def of(self, namespace: str) -> tuple[Rule, ...]:
-        """Those that count in a namespace; "": in none."""
+        """Rules that apply in a namespace; "": cluster-wide ones only."""
         return self.everywhere + self.of_namespaces.get(namespace, ()) if namespace else self.everywhere
 
 
 class Authorizer:
-    """Answers from what it has worked out before, until a role or a binding changes."""
+    """Authorizer with a cache that is invalidated when a role or a binding changes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -81,23 +81,23 @@ class Authorizer:
         key = (user, asked.verb, asked.group, asked.resource, asked.namespace)
         names = self._known.get(key, _UNKNOWN)
         if names is _UNKNOWN:
-            if len(self._known) >= _MOST_KNOWN:
+            if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             rules = self.grants(user).of(asked.namespace)
             names = self._known[key] = allowed_names(rules, asked.verb, asked.group, asked.resource)
         return names is None or (bool(asked.name) and asked.name in names)
 
     def grants(self, user: User) -> Grants:
-        """All that the user may do by roles."""
+        """All rules of the user."""
         found = self._grants.get(user)
         if found is None:
-            if len(self._grants) >= _MOST_KNOWN:
+            if len(self._grants) >= _MAX_KNOWN:
                 self._grants.clear()
             found = self._grants[user] = self._collect(user)
         return found
 
     def rules_of(self, reference: Object, namespace: str) -> tuple[Rule, ...]:
-        """Those of the role that a binding names; none if there is no such role."""
+        """Rules of the role that a binding references; empty if it does not exist."""
         name = str(reference.get("name", ""))
         if reference.get("kind") == "Role":
             found = self._store.get(ROLES, f"{namespace}/{name}")
@@ -108,7 +108,7 @@ class Authorizer:
         return rules_in(found.object) + self._aggregated(found.object)
 
     def _aggregated(self, role: Object) -> tuple[Rule, ...]:
-        """What other ClusterRoles lend to one that asks for them by their labels."""
+        """Rules that an aggregated ClusterRole takes from others by their labels."""
         wanted = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
         selectors = [label_selector(each) or () for each in wanted]
         lent: list[Rule] = []
@@ -138,7 +138,7 @@ class Authorizer:
 
 
 def allowed_names(rules: Iterable[Rule], verb: str, group: str, resource: str) -> Names:
-    """With which objects of a resource the rules let one do so; empty: with none."""
+    """Names of the objects for which the rules allow the verb; empty: none."""
     found: frozenset[str] = _NONE
     for rule in rules:
         names = rule.names(verb, group, resource)
@@ -149,7 +149,7 @@ def allowed_names(rules: Iterable[Rule], verb: str, group: str, resource: str) -
 
 
 def rules_in(role: Object) -> tuple[Rule, ...]:
-    """The rules of a Role or ClusterRole."""
+    """Rules of a Role or ClusterRole."""
     return tuple(msgspec.convert(each, Rule) for each in role.get("rules") or ())
 
 

@@ -1,4 +1,4 @@
-"""The roles that every cluster has: for those who may do all, for anybody who has a name, for nodes, for people."""
+"""Default roles of every cluster: for administrators, authenticated users, nodes, and users of a namespace."""
 
 from typing import Any, Final
 
@@ -7,7 +7,7 @@ from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, U
 from muster.localcluster.apiserver.store import Object
 
 NODES: Final = "system:nodes"
-"""The group of kubelets."""
+"""Group of kubelets."""
 
 _READ: Final = ["get", "list", "watch"]
 _WRITE: Final = ["create", "delete", "deletecollection", "patch", "update"]
@@ -69,7 +69,7 @@ _BOUND: Final = {
 
 
 def default_roles() -> list[Object]:
-    """ClusterRoles and ClusterRoleBindings, without metadata of the system's making."""
+    """Default ClusterRoles and ClusterRoleBindings, without system metadata."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
     made: list[Object] = []
     for name, rules in _ROLES.items():

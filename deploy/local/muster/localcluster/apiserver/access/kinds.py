@@ -1,4 +1,4 @@
-"""The kinds by which rights are given and asked about."""
+"""RBAC kinds and kinds of access reviews."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
@@ -24,7 +24,7 @@ _SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 
 
 class _RoleRules(Rules):
-    """Roles: rules that say something."""
+    """Roles: every rule must be complete."""
 
     def __init__(self, *, of_cluster: bool) -> None:
         self._of_cluster = of_cluster
@@ -61,7 +61,7 @@ class _RoleRules(Rules):
 
 
 class _BindingRules(Rules):
-    """Bindings: a role, for good, and subjects."""
+    """Bindings: an immutable role reference, and subjects."""
 
     def __init__(self, *roles: str) -> None:
         self._roles = roles
@@ -107,7 +107,7 @@ def _subject_causes(subject: Object, field: str, *, namespaced: bool) -> Iterabl
 
 
 def access_kinds() -> list[Kind]:
-    """All of them."""
+    """All kinds of this module."""
     return [*_given(), *_asked()]
 
 

@@ -1,4 +1,4 @@
-"""Questions about access, which `kubectl auth` asks, and tokens of ServiceAccounts (`kubectl create token`)."""
+"""Access reviews (`kubectl auth`) and token requests of ServiceAccounts (`kubectl create token`)."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
@@ -22,7 +22,7 @@ _SHORTEST_SECONDS, _USUAL_SECONDS = 600, 3600
 
 
 class Reviews:
-    """Answers what is about access itself."""
+    """Handles access reviews and token requests."""
 
     def __init__(self, cluster: Cluster, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._cluster, self._authenticator, self._authorizer = cluster, authenticator, authorizer
@@ -34,7 +34,7 @@ class Reviews:
         }
 
     def concerns(self, call: Call) -> bool:
-        """The call is such a question."""
+        """Whether the call is an access review or token request."""
         kind = call.target.kind
         if call.target.subresource == "token":
             return kind.collection == _ACCOUNTS
@@ -96,7 +96,7 @@ class Reviews:
 
 
 def _asked(review: Object) -> Asked:
-    """What it asks about. Raises StatusError 400."""
+    """Attributes that the review is about. Raises StatusError 400."""
     spec = review.get("spec") or {}
     if isinstance(of_resource := spec.get("resourceAttributes"), dict):
         text = {key: str(value or "") for key, value in of_resource.items()}

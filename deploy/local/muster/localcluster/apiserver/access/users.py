@@ -1,4 +1,4 @@
-"""Who a request comes from."""
+"""Users and groups."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -12,7 +12,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 
 @dataclass(frozen=True, eq=False)
 class User:
-    """A person, or a program. Two with the same name may have different groups: each object is a user of its own."""
+    """User of the API. Compared by identity: two users with one name may have different groups."""
 
     name: str
     groups: tuple[str, ...] = ()
@@ -20,27 +20,27 @@ class User:
 
     @property
     def unbounded(self) -> bool:
-        """It may do everything, whatever roles say."""
+        """Whether the user bypasses authorization."""
         return MASTERS in self.groups
 
     def as_object(self) -> dict[str, object]:
-        """UserInfo, as reviews show it."""
+        """UserInfo of reviews."""
         shown: dict[str, object] = {"username": self.name, "groups": list(self.groups)}
         return {**shown, "uid": self.uid} if self.uid else shown
 
 
 OWNER: Final = User("muster-local", (MASTERS, AUTHENTICATED))
-"""Whoever started the cluster, and what it does by itself."""
+"""The administrator; also the identity of built-in controllers."""
 ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
-    """The user that a ServiceAccount is."""
+    """User of a ServiceAccount."""
     groups = (SERVICE_ACCOUNTS, f"{SERVICE_ACCOUNTS}:{namespace}", AUTHENTICATED)
     return User(f"{_ACCOUNT}{namespace}:{name}", groups, uid)
 
 
 def account_of(user: str) -> tuple[str, str] | None:
-    """Namespace and name of the ServiceAccount that a user is; None: it is none."""
+    """Namespace and name of a user's ServiceAccount; None if it has none."""
     namespace, colon, name = user.removeprefix(_ACCOUNT).partition(":")
     return (namespace, name) if user.startswith(_ACCOUNT) and colon and namespace and name else None

@@ -1,10 +1,10 @@
-"""Garbage collection: what becomes of dependents when their owner goes."""
+"""Garbage collector: deletes or orphans dependents of deleted owners."""
 
 from collections.abc import Iterable
 from typing import Any
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import FOREGROUND, ORPHAN, Deleter, drop_finalizer
+from muster.localcluster.apiserver.delete import FOREGROUND, ORPHAN, Deleter, drop_finalizer
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record, key_of
 from muster.localcluster.apiserver.work_queue import WorkQueue
@@ -13,7 +13,7 @@ _Place = tuple[str, str]  # collection, key
 
 
 class GarbageCollector:
-    """Deletes or frees dependents, and finishes owners that wait for them."""
+    """Deletes or orphans dependents, and completes foreground deletion of owners."""
 
     def __init__(self, cluster: Cluster, deleter: Deleter) -> None:
         self._cluster, self._deleter = cluster, deleter
@@ -66,7 +66,7 @@ class GarbageCollector:
     def _check_owners(self, kind: Kind, record: Record) -> None:
         owners: list[Any] = record.metadata["ownerReferences"]
         place = (kind.collection, record.key)
-        # An owner of a kind that is not served may be anything: it is not missing.
+        # An owner of a kind that is not served is not considered missing.
         solid = [each for each in owners if self._kind_of(each) is None or self._owner(each, place) is not None]
         if len(solid) == len(owners):
             return
@@ -109,7 +109,7 @@ class GarbageCollector:
         return self._cluster.kinds.named(owner.get("apiVersion", ""), owner.get("kind", ""))
 
     def _owner(self, owner: Object, place: _Place) -> tuple[Kind, Record] | None:
-        """The owner that a reference names, if it is still there."""
+        """The referenced owner, if it exists."""
         kind = self._kind_of(owner)
         if kind is None:
             return None

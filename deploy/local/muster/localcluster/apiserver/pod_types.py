@@ -1,11 +1,11 @@
-"""The types of the parts of a pod that others rely on; a body with other types is refused before anything else."""
+"""JSON types of a pod's fields; a request with other types is rejected before validation."""
 
 from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
-from muster.localcluster.apiserver.canonical import quantities
+from muster.localcluster.apiserver.quantity_format import quantities
 from muster.localcluster.apiserver.status import bad_request
 from muster.localcluster.apiserver.store import Object
 
@@ -113,7 +113,7 @@ _LISTS: Final = ("containers", "initContainers")
 
 
 def check_pod_types(pod: Object) -> None:
-    """Raise StatusError 400 if a part of the spec has another type than it must have; quantities are made canonical."""
+    """Check the types of the spec and make quantities canonical. Raises StatusError 400."""
     spec = pod.get("spec")
     if spec is None:
         spec = pod["spec"] = {}

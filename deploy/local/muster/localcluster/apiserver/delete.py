@@ -1,4 +1,4 @@
-"""delete: at once, with grace, or when all finalizers are gone; one object or many."""
+"""The verbs delete and deletecollection, with grace periods and finalizers."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from muster.localcluster.apiserver.clock import later_text, now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.decoding import decode_options
 from muster.localcluster.apiserver.kinds import Kind
-from muster.localcluster.apiserver.reading import selection_of
+from muster.localcluster.apiserver.read import selection_of
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import conflict, forbidden, invalid, not_supported
 from muster.localcluster.apiserver.store import Object, Record, Store
@@ -20,27 +20,27 @@ _DEFAULT_GRACE_SECONDS: Final = 30
 
 
 class Deleter:
-    """Answers delete and deletecollection."""
+    """Handles delete and deletecollection."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
 
     def delete(self, call: Call) -> tuple[Record, bool]:
-        """The object's last state, and whether it is gone. Raises StatusError 400, 403, 404, 409, 422."""
+        """The object's last state, and whether it was removed. Raises StatusError 400, 403, 404, 409, 422."""
         options = _options(call)
         target = call.target
         record = self._cluster.record(target.kind, target.namespace, target.name or "")
         return self.delete_record(target.kind, record, options, dry_run=call.dry_run)
 
     def delete_many(self, call: Call) -> list[Record]:
-        """All that the request selects. Raises as `delete`."""
+        """Delete all selected objects. Raises as `delete`."""
         options = _options(call)
         kind = call.target.kind
         selected = self.selected(call)
         return [self.delete_record(kind, record, options, dry_run=call.dry_run)[0] for record in selected]
 
     def selected(self, call: Call) -> list[Record]:
-        """What a request to delete many is about."""
+        """Selection of a deletecollection request."""
         selection = selection_of(call)
         records = list(self._cluster.store.collection(call.target.kind.collection).records.values())
         return [record for record in records if selection.matches(record.object)]
@@ -48,7 +48,7 @@ class Deleter:
     def delete_record(
         self, kind: Kind, record: Record, options: Object | None = None, *, dry_run: bool = False
     ) -> tuple[Record, bool]:
-        """Delete, or mark as to be deleted when grace or finalizers ask for it."""
+        """Remove the object, or set its deletionTimestamp if it has a grace period or finalizers."""
         options = options or {}
         metadata = record.metadata
         check_preconditions(kind, record, options.get("preconditions") or {})
@@ -82,7 +82,7 @@ class Deleter:
 
 
 def drop_finalizer(store: Store, collection: str, record: Record, finalizer: str) -> None:
-    """Take it off an object that is being deleted, which goes if that was all that held it."""
+    """Remove a finalizer from an object that is being deleted, and the object with its last finalizer."""
     metadata = dict(record.metadata)
     left = [each for each in metadata.pop("finalizers") if each != finalizer]
     if left:
@@ -95,7 +95,7 @@ def drop_finalizer(store: Store, collection: str, record: Record, finalizer: str
 
 
 def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:
-    """A copy that is being deleted."""
+    """Copy with a deletionTimestamp."""
     metadata = dict(obj["metadata"])
     first = "deletionTimestamp" not in metadata
     if first or grace is not None:
@@ -124,7 +124,7 @@ def _options(call: Call) -> Object:
 
 
 def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> None:
-    """Raises StatusError 409 unless the object is the one that the client means."""
+    """Check uid and resourceVersion. Raises StatusError 409."""
     wanted, uid = preconditions.get("uid"), record.metadata["uid"]
     if wanted is not None and wanted != uid:
         why = (
@@ -142,7 +142,7 @@ def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> No
 
 
 def _finalizers(present: list[str], options: Object) -> list[str]:
-    """The finalizers after the client has said what becomes of dependents."""
+    """Finalizers for the client's propagation policy."""
     policy = options.get("propagationPolicy")
     if options.get("orphanDependents") in (True, "true"):
         policy = "Orphan"
@@ -153,7 +153,7 @@ def _finalizers(present: list[str], options: Object) -> list[str]:
 
 
 def _grace_seconds(kind: Kind, obj: Object, options: Object) -> int:
-    """Only pods that run somewhere are given time."""
+    """Grace period; 0 for pods without a node."""
     if kind.collection != "pods":
         return 0
     spec, status = obj.get("spec") or {}, obj.get("status") or {}

@@ -1,4 +1,4 @@
-"""create, update and patch: what every write goes through, whatever the kind."""
+"""The verbs create, update and patch, for all kinds."""
 
 import secrets
 import uuid
@@ -9,11 +9,11 @@ import msgspec
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.decoding import as_object, decode_object
-from muster.localcluster.apiserver.field_validation import report_unknown_fields
+from muster.localcluster.apiserver.field_validation import validate_fields
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import label_problems, metadata_causes, subdomain_problems
 from muster.localcluster.apiserver.patch import APPLY, patched
-from muster.localcluster.apiserver.quotas import charge
+from muster.localcluster.apiserver.resource_quotas import charge
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import (
     already_exists,
@@ -25,7 +25,7 @@ from muster.localcluster.apiserver.status import (
 )
 from muster.localcluster.apiserver.store import Object, Record, key_of
 
-_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels: no words
+_SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, as in Kubernetes
 _SUFFIX_LENGTH: Final = 5
 _LONGEST_GENERATED_BASE: Final = 58
 _NAME_ATTEMPTS: Final = 8
@@ -33,12 +33,12 @@ _STALE: Final = "the object has been modified; please apply your changes to the 
 _FROM_OLD: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
 
 
-class Moved(Exception):
-    """The object is not at the revision any more at which the call is to change it."""
+class RevisionConflict(Exception):
+    """The object has changed since the revision that the call requires."""
 
 
 class Writer:
-    """Answers create, update and patch."""
+    """Handles create, update and patch."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class Writer:
         return self.create_object(call, decode_object(call.target.kind, call.body, call.content_type))
 
     def create_object(self, call: Call, obj: Object) -> Record:
-        """Create an object that was decoded already; it is taken over."""
+        """Create a decoded object; takes ownership of it."""
         cluster, kind, namespace = self._cluster, call.target.kind, call.target.namespace
         metadata = obj["metadata"]
         _place(kind, metadata, namespace)
@@ -57,7 +57,7 @@ class Writer:
         for name in ("resourceVersion", "selfLink", "managedFields", "deletionTimestamp", "deletionGracePeriodSeconds"):
             metadata.pop(name, None)
         rules = kind.rules
-        report_unknown_fields(kind, obj, call)
+        validate_fields(kind, obj, call)
         if rules.keeps_status_apart and not rules.takes_status_of_new and kind.subresource("status") is not None:
             obj.pop("status", None)
             if rules.empty_status is not None:
@@ -94,7 +94,7 @@ class Writer:
         return self._replace(call, new, record)
 
     def patch(self, call: Call) -> tuple[Record, bool]:
-        """The object, and whether it was created (apply may). Raises StatusError 400, 404, 409, 415, 422."""
+        """The object, and whether an apply created it. Raises StatusError 400, 404, 409, 415, 422."""
         kind, target = call.target.kind, call.target
         record = self._cluster.store.get(kind.collection, key_of(target.namespace, target.name or ""))
         if record is None and call.content_type.startswith(APPLY) and not target.subresource:
@@ -102,7 +102,7 @@ class Writer:
             applied["metadata"].setdefault("name", target.name)
             return self.create_object(call, applied), True
         record = self._current(call)
-        current = msgspec.json.decode(record.encoded)  # a copy: what is stored stays as it is
+        current = msgspec.json.decode(record.encoded)  # a copy, since stored objects are immutable
         if kind.from_stored is not None:
             current = kind.from_stored(current)
         new = as_object(kind, patched(kind, current, call.content_type, call.body))
@@ -112,7 +112,7 @@ class Writer:
         assert call.target.name is not None
         record = self._cluster.record(call.target.kind, call.target.namespace, call.target.name)
         if call.at_revision not in (0, record.revision):
-            raise Moved
+            raise RevisionConflict
         return record
 
     def _replace(self, call: Call, new: Object, record: Record) -> Record:
@@ -121,7 +121,7 @@ class Writer:
         metadata = new["metadata"]
         _place(kind, metadata, call.target.namespace)
         self._check_same(call, metadata, record)
-        report_unknown_fields(kind, new, call)
+        validate_fields(kind, new, call)
         _keep_system_fields(metadata, old["metadata"])
         if call.target.subresource == "status":
             new = _only_status(kind, new, old)
@@ -148,7 +148,7 @@ class Writer:
         return self._cluster.store.put(kind.collection, record.key, stored)
 
     def _check_same(self, call: Call, metadata: Object, record: Record) -> None:
-        """The client means this object, in this version."""
+        """Check uid and resourceVersion of the request."""
         kind, name = call.target.kind, call.target.name or ""
         if metadata.setdefault("name", name) != name:
             wrong = metadata["name"]
@@ -223,7 +223,7 @@ def _keep_system_fields(new: Object, old: Object) -> None:
 
 
 def _finished(metadata: Object) -> bool:
-    """It is being deleted and nothing holds it any more."""
+    """Whether it is being deleted and has no finalizers."""
     held = metadata.get("finalizers") or metadata.get("deletionGracePeriodSeconds")
     return "deletionTimestamp" in metadata and not held
 

@@ -1,7 +1,7 @@
-"""ResourceQuotas: what the API takes for one, what they let in, and the keeper of what is used.
+"""ResourceQuotas: validation, admission, and the controller of their status.
 
-Pods that have not ended are counted by what they ask for, all other objects by their number. A quota counts from when
-its status says what is used, as on a real server.
+Unfinished pods are charged by their requests, other objects by number. A quota is enforced once its status has `used`,
+as on kube-apiserver.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ from muster.kube.resource_quota import (
     shown_amount,
     shown_amounts,
 )
-from muster.localcluster.apiserver.canonical import canonical
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Kind, Rules
 from muster.localcluster.apiserver.pod_defaults import containers_of
+from muster.localcluster.apiserver.quantity_format import canonical
 from muster.localcluster.apiserver.status import Cause, forbidden, invalid_value, not_supported, required
 from muster.localcluster.apiserver.store import Change, Object, Record, in_namespace
 from muster.localcluster.apiserver.store import Collection as Stored
@@ -31,7 +31,7 @@ from muster.localcluster.apiserver.store import Collection as Stored
 QUOTAS: Final = "resourcequotas"
 
 _PODS: Final = "pods"
-_PAUSE_SECONDS: Final = 0.05  # pods end in bursts
+_PAUSE_SECONDS: Final = 0.05  # collects bursts of changes
 _SCOPES: Final = (
     *("Terminating", "NotTerminating", "BestEffort", "NotBestEffort"),
     *("PriorityClass", "CrossNamespacePodAffinity"),
@@ -43,15 +43,15 @@ _NUMBERED: Final = frozenset(
         *("secrets", "services"),
     }
 )
-"""Kinds whose number a quota may bound without "count/"."""
+"""Kinds whose number a quota may limit without "count/"."""
 _OF_CONTAINERS: Final = tuple(
     f"{prefix}{name}" for prefix in ("", "requests.", "limits.") for name in ("cpu", "memory")
 )
-"""What every container must say once a quota bounds it."""
+"""Resources that every container must specify if a quota limits them."""
 
 
 def _is_standard(name: str) -> bool:
-    """A resource that a quota bounds and that is nobody's own."""
+    """Whether a quota may limit the resource under this name, as no extended resource."""
     plain = name.removeprefix("requests.").removeprefix("limits.")
     if plain in ("cpu", "memory", "ephemeral-storage") or plain.startswith("hugepages-"):
         return True
@@ -59,7 +59,7 @@ def _is_standard(name: str) -> bool:
 
 
 class QuotaRules(Rules):
-    """What the API takes for a ResourceQuota."""
+    """Validation of ResourceQuotas."""
 
     def default(self, obj: Object) -> None:
         hard = obj.setdefault("spec", {}).get("hard") or {}
@@ -67,7 +67,7 @@ class QuotaRules(Rules):
             try:
                 hard[name] = canonical(amount if isinstance(amount, str) else str(amount))
             except ValueError:
-                continue  # `validate` tells
+                continue  # `validate` reports it
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         spec = obj["spec"]
@@ -95,7 +95,7 @@ class QuotaRules(Rules):
 
 
 def charge(cluster: Cluster, kind: Kind, record: Record, *, dry_run: bool) -> None:
-    """A new object is to be stored: it must be within the quotas of its namespace, and is charged to them.
+    """Check a new object against the quotas of its namespace, and charge it to them.
 
     Raises StatusError 403.
     """
@@ -134,7 +134,7 @@ def _check(kind: Kind, quota: Record, record: Record, hard: Nanos, used: Nanos, 
 
 
 def _check_containers(kind: Kind, quota: Record, hard: Nanos, pod: Object) -> None:
-    """What a quota bounds, every container must name, unless the pod as a whole does."""
+    """Check that every container, or the pod as a whole, specifies the resources that the quota limits."""
     of_pod = (pod["spec"].get("resources") or {}).get("requests")
     demanded = () if of_pod else sorted(name for name in hard if name in _OF_CONTAINERS)
     missing = []
@@ -152,15 +152,15 @@ def _check_containers(kind: Kind, quota: Record, hard: Nanos, pod: Object) -> No
         raise forbidden(kind.plural, kind.group, pod["metadata"].get("name", ""), why)
 
 
-class QuotaKeeper:
-    """Recounts the quotas of a namespace after something in it changed."""
+class ResourceQuotaController:
+    """Updates the quotas of a namespace after changes of its objects."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._stale: set[str] = set()
         self._wake = asyncio.Event()
         self._usages: dict[str, dict[str, tuple[int, PodUsage | None]]] = {}
-        """By namespace and key of a pod: its revision and what it uses, None if it has ended."""
+        """Namespace -> key of a pod -> its revision and usage, None if it has ended."""
 
     def note(self, collection: Stored, change: Change) -> None:
         quotas = self._cluster.store.collection(QUOTAS).records
@@ -220,7 +220,7 @@ def _usage_of_pod(record: Record) -> PodUsage:
 
 
 def _is_about(quota: ResourceQuota, usage: PodUsage | None) -> bool:
-    """Quotas with scopes are about pods only."""
+    """Whether the quota applies: those with scopes apply to pods only."""
     requirements = quota.requirements
     return not requirements if usage is None else usage.traits.meets(requirements)
 

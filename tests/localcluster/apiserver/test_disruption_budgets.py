@@ -8,10 +8,10 @@ import pytest
 from builders.kube.client import pod
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.bootstrap import bootstrap
-from muster.localcluster.apiserver.budgets import budget_status
-from muster.localcluster.apiserver.builtin import builtin_kinds
+from muster.localcluster.apiserver.builtin_kinds import builtin_kinds
 from muster.localcluster.apiserver.clock import later_text
 from muster.localcluster.apiserver.cluster import Cluster, Timing
+from muster.localcluster.apiserver.disruption_budgets import budget_status
 from muster.localcluster.apiserver.kinds import Kinds
 from muster.localcluster.apiserver.routing import Call, find_target
 from muster.localcluster.apiserver.status import StatusError

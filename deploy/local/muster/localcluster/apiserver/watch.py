@@ -1,7 +1,7 @@
-"""watch: what changes, as lines of a response that goes on until somebody ends it.
+"""The verb watch: streams of changes.
 
-A watch reads the history of its collection at its own pace and writes what has come together since the last time at
-once, so that a burst of changes costs one write. One that falls behind the window of history is told so and ended.
+A watch reads the history of its collection at its own pace and sends all changes since the last write at once, so that
+a burst of changes costs one write. A watch that falls behind the window of history ends with 410.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from typing import Any, Final
 import msgspec
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.reading import parse_revision, selection_of, too_large
-from muster.localcluster.apiserver.representation import AsIs, representation
+from muster.localcluster.apiserver.content_negotiation import ObjectForm, representation
+from muster.localcluster.apiserver.read import parse_revision, selection_of, too_large
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.selectors import Selection
 from muster.localcluster.apiserver.status import StatusError, expired, forbidden_value, invalid
 from muster.localcluster.apiserver.store import Change, Collection, HistoryGone, Record, event_line
 
-_MOST_AT_ONCE: Final = 2048  # changes per write: bounds what a write holds in memory
+_MAX_BATCH_CHANGES: Final = 2048  # changes per write: bounds what a write holds in memory
 
 
 class Watches:
-    """All watches that go on."""
+    """All open watches."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -34,11 +34,11 @@ class Watches:
         return len(self._open)
 
     def start(self, call: Call) -> "Watch":
-        """Raises StatusError for options that make no sense."""
+        """Open a watch. Raises StatusError for invalid options."""
         return Watch(self._cluster, call, self._open)
 
     def cut(self) -> int:
-        """End all watches without a word, as a connection that breaks. Returns how many there were."""
+        """Close all watches without an error, as a broken connection does. Returns their number."""
         watches = list(self._open)
         for watch in watches:
             watch.cut = True
@@ -46,7 +46,7 @@ class Watches:
         return len(watches)
 
     def send_bookmarks(self) -> None:
-        """Send a bookmark now on every watch that asked for bookmarks."""
+        """Send a bookmark on every watch that allows them."""
         for watch in self._open:
             watch.bookmark_due = True
             watch.wake.set()
@@ -73,7 +73,7 @@ class Watch:
         self.bookmark_due = False
 
     async def chunks(self) -> AsyncGenerator[bytes, None]:
-        """Lines as they come, many at once when there are many."""
+        """Chunks of one or more events."""
         collection = self._cluster.store.collection(self._kind.collection)
         collection.watch(self.wake)
         self._open.add(self)
@@ -88,7 +88,7 @@ class Watch:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._seconds
         next_bookmark = loop.time() + self._cluster.timing.bookmark_seconds
-        if self._revision == 0:  # "whatever there is now": all objects first
+        if self._revision == 0:  # start with the current objects
             self._revision = self._cluster.store.revision
             if present := self._present(collection):
                 yield present
@@ -99,12 +99,12 @@ class Watch:
                 yield error_line(expired(str(gone)))
                 return
             if changes:
-                yield b"".join(line for change in changes[:_MOST_AT_ONCE] if (line := self._line_of(change)))
-                self._revision = changes[min(len(changes), _MOST_AT_ONCE) - 1].record.revision
+                yield b"".join(line for change in changes[:_MAX_BATCH_CHANGES] if (line := self._line_of(change)))
+                self._revision = changes[min(len(changes), _MAX_BATCH_CHANGES) - 1].record.revision
                 continue
             if collection.closed:
                 return
-            # Nothing is left of this collection: the watch is as new as the whole store.
+            # The collection has no newer changes: the watch is as current as the whole store.
             self._revision = self._cluster.store.revision
             now = loop.time()
             if self._bookmarks and (self.bookmark_due or now >= next_bookmark):
@@ -128,8 +128,8 @@ class Watch:
         return event_line("BOOKMARK", msgspec.json.encode(mark))
 
     def _choose_line(self) -> Callable[[Change], bytes]:
-        """Shared lines where nobody asked for anything special."""
-        if not isinstance(self._form, AsIs) or self._kind.from_stored is not None:
+        """Shared encodings, unless the watch has a selector or another form."""
+        if not isinstance(self._form, ObjectForm) or self._kind.from_stored is not None:
             return self._own_line
         if self._selection.everything:
             return _shared_line
@@ -146,7 +146,7 @@ class Watch:
         return b"" if seen_as is None else event_line(seen_as, self._form.event(self._shown(change, seen_as)))
 
     def _shown(self, change: Change, seen_as: str) -> Record:
-        """An object that is not selected any more is shown as it was last selected, at the new revision."""
+        """An object that left the selection is sent as it last matched, with the new revision."""
         if seen_as != "DELETED" or change.type == "DELETED" or change.before is None:
             return change.record
         last = dict(change.before.object)
@@ -155,7 +155,7 @@ class Watch:
 
 
 def error_line(error: StatusError) -> bytes:
-    """The line that tells a watch's client why it ends."""
+    """ERROR event that ends a watch."""
     return event_line("ERROR", error.encoded())
 
 
@@ -164,7 +164,7 @@ def _shared_line(change: Change) -> bytes:
 
 
 def _seen_as(selection: Selection, change: Change) -> str | None:
-    """What a change is to a watch that selects: objects enter and leave it by changing."""
+    """Event type of a change for a watch with a selector, which objects enter and leave."""
     if change.type == "ADDED":
         return "ADDED" if selection.matches(change.record.object) else None
     before = change.before
@@ -177,7 +177,7 @@ def _seen_as(selection: Selection, change: Change) -> str | None:
 
 
 def _refuse_initial_events(call: Call) -> None:
-    """Streaming lists are not served; clients fall back to list and watch when told so in these words."""
+    """Error for streaming lists, which are not served; with this text clients fall back to list and watch."""
     causes: list[Any] = []
     if "sendInitialEvents" in call.query:
         why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"

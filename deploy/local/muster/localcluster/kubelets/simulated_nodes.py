@@ -1,4 +1,4 @@
-"""Simulated nodes: what they offer, and how that looks as a Node object."""
+"""Simulated nodes and their Node objects."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -10,8 +10,8 @@ _GPU: Final = "nvidia.com/gpu"
 _ZONE: Final = "local"
 
 
-class NodeShape(Struct, frozen=True):
-    """One simulated node. Quantities as Kubernetes writes them."""
+class SimulatedNode(Struct, frozen=True):
+    """Simulated node, with quantities in Kubernetes' format."""
 
     name: str
     address: str
@@ -20,16 +20,16 @@ class NodeShape(Struct, frozen=True):
     pods: int = 110
     labels: Mapping[str, str] = {}
     extended: Mapping[str, str] = {}
-    """Further resources, e.g. {"nvidia.com/gpu": "8"}."""
+    """Extended resources, e.g. {"nvidia.com/gpu": "8"}."""
 
 
-def node_shapes(
+def simulated_nodes(
     count: int, *, racks: int = 1, cpu: str = "8", memory: str = "32Gi", pods: int = 110, gpus: int = 0
-) -> list[NodeShape]:
+) -> list[SimulatedNode]:
     """Equal nodes named node-00, node-01, ... spread evenly over racks rack-0, rack-1, ... in order."""
     width = max(2, len(str(count - 1)))
     return [
-        NodeShape(
+        SimulatedNode(
             name=f"node-{index:0{width}}",
             address=f"10.0.{index // 250}.{index % 250 + 1}",
             cpu=cpu,
@@ -42,36 +42,36 @@ def node_shapes(
     ]
 
 
-def node_object(shape: NodeShape, now: str) -> dict[str, Any]:
-    """The Node object with which a kubelet registers."""
+def node_object(node: SimulatedNode, now: str) -> dict[str, Any]:
+    """Node object for registration."""
     labels = {
-        "kubernetes.io/hostname": shape.name,
+        "kubernetes.io/hostname": node.name,
         "kubernetes.io/os": "linux",
         "kubernetes.io/arch": "amd64",
-        "beta.kubernetes.io/os": "linux",  # without these, the controllers of a real cluster write them a moment later
+        "beta.kubernetes.io/os": "linux",  # otherwise the controllers of a real cluster add them later
         "beta.kubernetes.io/arch": "amd64",
         "topology.kubernetes.io/zone": _ZONE,
-        **shape.labels,
+        **node.labels,
     }
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": shape.name, "labels": labels},
+        "metadata": {"name": node.name, "labels": labels},
         "spec": {},
-        "status": node_status(shape, now),
+        "status": node_status(node, now),
     }
 
 
-def node_status(shape: NodeShape, now: str) -> dict[str, Any]:
-    """The status of a node that is well."""
+def node_status(node: SimulatedNode, now: str) -> dict[str, Any]:
+    """Status of a ready node."""
     offered = {
-        "cpu": shape.cpu,
-        "memory": shape.memory,
-        "pods": str(shape.pods),
+        "cpu": node.cpu,
+        "memory": node.memory,
+        "pods": str(node.pods),
         "ephemeral-storage": "100Gi",
-        **shape.extended,
+        **node.extended,
     }
-    addresses = [{"type": "InternalIP", "address": shape.address}, {"type": "Hostname", "address": shape.name}]
+    addresses = [{"type": "InternalIP", "address": node.address}, {"type": "Hostname", "address": node.name}]
     return {
         "capacity": offered,
         "allocatable": offered,
@@ -83,9 +83,9 @@ def node_status(shape: NodeShape, now: str) -> dict[str, Any]:
         ],
         "addresses": addresses,
         "nodeInfo": {
-            "machineID": shape.name,
-            "systemUUID": shape.name,
-            "bootID": shape.name,
+            "machineID": node.name,
+            "systemUUID": node.name,
+            "bootID": node.name,
             "kernelVersion": "simulated",
             "osImage": "simulated",
             "containerRuntimeVersion": "simulated://1",

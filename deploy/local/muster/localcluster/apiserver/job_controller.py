@@ -1,8 +1,8 @@
-"""The job controller: pods for batch/v1 Jobs, indexed or not, until enough have succeeded or too many failed.
+"""Job controller: creates pods for batch/v1 Jobs, indexed or not, until enough have succeeded or too many failed.
 
-Failed pods are replaced at once, and pods that were deleted are no failures; a real one waits longer after each of
-both. A pod that is refused, by a quota or a webhook, is tried again after a pause that grows,
-and the job gets an event. Not done: activeDeadlineSeconds, podFailurePolicy, successPolicy, ttl, and limits per index.
+Failed pods are replaced without backoff, and deleted pods do not count as failures, unlike in kube-controller-manager.
+A pod that a quota or a webhook rejects is retried with backoff, and the job gets an event. Not implemented:
+activeDeadlineSeconds, podFailurePolicy, successPolicy, ttlSecondsAfterFinished, limits per index.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ import structlog
 from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.job_pods import INDEX, pod_of
 from muster.localcluster.apiserver.routing import Call, Target
 from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record
 from muster.localcluster.apiserver.work_queue import WorkQueue
-from muster.localcluster.apiserver.writing import Writer
+from muster.localcluster.apiserver.write import Writer
 
 _JOBS: Final = "jobs.batch"
 _FIRST_PAUSE_SECONDS: Final = 0.5
@@ -31,21 +31,21 @@ _log: Final = structlog.get_logger(__name__)
 
 @dataclass
 class _Progress:
-    """What is known of a job's pods; ended ones count also after they were deleted."""
+    """Pods of a job; finished ones count even after their deletion."""
 
     pods: set[str] = field(default_factory=set)  # keys
     succeeded: dict[str, int | None] = field(default_factory=dict)  # uid -> completion index
     failed: set[str] = field(default_factory=set)  # uids
     creating: bool = False
-    """Webhooks are being asked about pods of it."""
+    """Webhook calls for its pods are in flight."""
     refusals: int = 0
-    """In a row."""
+    """Consecutive rejections."""
     waits: bool = False
-    """Before more pods are tried."""
+    """Whether it backs off before the next attempt to create pods."""
 
 
 class JobController:
-    """Brings every job's pods and status in step with its spec."""
+    """Reconciles every job's pods and status with its spec."""
 
     def __init__(self, cluster: Cluster, writer: Writer, admission: Admission, deleter: Deleter) -> None:
         self._cluster, self._writer, self._deleter = cluster, writer, deleter
@@ -91,10 +91,10 @@ class JobController:
             status.setdefault("startTime", now_text())
             status.pop("conditions", None)
             active = self._proceed(job, status, progress, active)
-        self._tell(record, status, progress, active)
+        self._report_pending(record, status, progress, active)
 
     def _proceed(self, job: Object, status: Object, progress: _Progress, active: list[Record]) -> list[Record]:
-        """Create or delete pods, or find that the job has ended. Returns the pods that are active then."""
+        """Create or delete pods, or finish the job. Returns the active pods."""
         spec = job["spec"]
         done, completions = _completed(spec, progress), spec.get("completions")
         if len(progress.failed) > spec["backoffLimit"]:
@@ -147,7 +147,7 @@ class JobController:
     async def _create_admitted(
         self, job: Object, progress: _Progress, target: Target, indexes: list[int | None]
     ) -> None:
-        """Create pods that webhooks are asked about first; then the job is looked at again."""
+        """Create pods through admission webhooks, then reconcile the job again."""
         key = f"{target.namespace}/{job['metadata']['name']}"
         try:
             for index in indexes:
@@ -200,7 +200,7 @@ class JobController:
             if "deletionTimestamp" not in record.metadata:
                 self._deleter.delete_record(kind, record)
 
-    def _tell(self, record: Record, status: Object, progress: _Progress, active: list[Record]) -> None:
+    def _report_pending(self, record: Record, status: Object, progress: _Progress, active: list[Record]) -> None:
         status |= {
             "active": len(active),
             "ready": sum(_is_ready(each) for each in active),
@@ -271,7 +271,7 @@ def _with_condition(status: Object, name: str, reason: str, message: str) -> lis
 
 
 def _ranges(numbers: set[int]) -> str:
-    """Numbers as the status of a job shows them: "0-2,4"."""
+    """Indexes in the format of a job's status: "0-2,4"."""
     parts: list[list[int]] = []
     for number in sorted(numbers):
         if parts and parts[-1][-1] == number - 1:

@@ -1,4 +1,4 @@
-"""Volumes, claims and storage classes: what the API server fills in, and what it does not take."""
+"""Rules of PersistentVolumes, PersistentVolumeClaims and StorageClasses."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
@@ -23,7 +23,7 @@ _RECLAIM: Final = ("Delete", "Recycle", "Retain")
 
 
 class StorageClassRules(Rules):
-    """Storage classes: what is not said is Immediate, and volumes go with their claims."""
+    """Storage classes: volumeBindingMode defaults to Immediate, reclaimPolicy to Delete."""
 
     keeps_status_apart = False
 
@@ -46,7 +46,7 @@ class StorageClassRules(Rules):
 
 
 class ClaimRules(Rules):
-    """Claims: pending at first, of the default class if they name none; what they ask for stays."""
+    """Claims: pending at first, with the default class if they name none; the spec is immutable."""
 
     empty_status: ClassVar = {"phase": "Pending"}
 
@@ -78,7 +78,7 @@ class ClaimRules(Rules):
 
 
 class VolumeRules(Rules):
-    """Volumes: kept when their claim goes, unless they say otherwise."""
+    """Volumes: persistentVolumeReclaimPolicy defaults to Retain."""
 
     empty_status: ClassVar = {"phase": "Pending"}
 

@@ -1,9 +1,9 @@
-"""What a write needs besides the right to its verb: nobody gives away, or blocks, more than what is theirs.
+"""Privilege escalation checks: what a write needs besides the right to its verb.
 
-* Roles and bindings give only what their writer may do itself, unless it may `escalate` or `bind` them.
-* An owner reference that holds up its owner's deletion needs the right to update the owner's finalizers. On a real API
-  server the plugin OwnerReferencesPermissionEnforcement asks for that, which some distributions turn on.
-* An apply that creates needs the right to create.
+* Roles and bindings may grant only the rights of their writer, unless it may `escalate` or `bind` them.
+* An owner reference that blocks its owner's deletion needs the right to update the owner's finalizers, as with the
+  admission plugin OwnerReferencesPermissionEnforcement, which some distributions enable.
+* An apply that creates an object needs the right to create.
 """
 
 from collections.abc import Iterable, Iterator
@@ -21,11 +21,11 @@ _BINDINGS: Final = ("rolebindings", "clusterrolebindings")
 _BLOCKS: Final = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on"
 
 
-class WriteGuard:
-    """Looks at what is about to be stored."""
+class EscalationCheck:
+    """Checks an object before it is stored."""
 
     def __init__(self, authorizer: Authorizer, may: May, kinds: Kinds) -> None:
-        """`may` is asked what is a right of its own."""
+        """`may` authorizes rights of their own, such as `escalate`."""
         self._authorizer, self._may, self._kinds = authorizer, may, kinds
 
     def check(self, call: Call, new: Object, old: Object | None) -> None:
@@ -74,7 +74,7 @@ class WriteGuard:
             return
         own = self._authorizer.grants(user).of(namespace)
         if missing := [rule for rule in given if not _covered(rule, own)]:
-            listed = "\n".join(_in_words(rule) for rule in missing)
+            listed = "\n".join(_rule_text(rule) for rule in missing)
             who = f'user "{user.name}" (groups={_quoted(user.groups)})'
             raise _forbidden(call, new, f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}")
 
@@ -99,7 +99,7 @@ def _covered(rule: Rule, own: Iterable[Rule]) -> bool:
     return True
 
 
-def _in_words(rule: Rule) -> str:
+def _rule_text(rule: Rule) -> str:
     parts = (
         ("APIGroups", rule.api_groups),
         ("Resources", rule.resources),

@@ -1,7 +1,7 @@
-"""Disruption budgets: what the API takes for one, what it allows at the moment, and the keeper of its status.
+"""PodDisruptionBudgets: validation, allowed disruptions, and the controller of their status.
 
-A real controller asks the owners of the pods how many there should be; here a budget counts the pods that there are and
-that have not ended. No other owners than Jobs make pods in this cluster.
+The expected number of pods is that of existing, unfinished pods; kube-controller-manager takes it from their owners. In
+this cluster only Jobs create pods.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from muster.localcluster.apiserver.store import Collection as Stored
 
 BUDGETS: Final = "poddisruptionbudgets.policy"
 
-_PAUSE_SECONDS: Final = 0.1  # pods change in bursts
-_DISRUPTED_SECONDS: Final = 120.0  # a pod that was to be evicted and is still there counts as healthy again
+_PAUSE_SECONDS: Final = 0.1  # collects bursts of changes
+_DISRUPTED_SECONDS: Final = 120.0  # then an evicted pod that still exists counts as healthy again
 
 _is_percent: Final = re.compile("[0-9]+%").fullmatch
 _PERCENT_WORDS: Final = (
@@ -35,7 +35,7 @@ _PERCENT_WORDS: Final = (
 
 
 class BudgetRules(Rules):
-    """What the API takes for a disruption budget."""
+    """Validation of PodDisruptionBudgets."""
 
     counts_generations = True
     empty_status: ClassVar = {"disruptionsAllowed": 0, "currentHealthy": 0, "desiredHealthy": 0, "expectedPods": 0}
@@ -62,7 +62,7 @@ class BudgetRules(Rules):
 
 
 def covers(budget: Object, pod: Object) -> bool:
-    """The budget is about the pod."""
+    """Whether the budget selects the pod."""
     selector = label_selector((budget.get("spec") or {}).get("selector"))
     labels = pod["metadata"].get("labels") or {}
     return selector is not None and all(requirement.matches(labels) for requirement in selector)
@@ -74,8 +74,9 @@ def is_ready(pod: Object) -> bool:
 
 
 def budget_status(budget: Object, pods: list[Record], gone: Collection[str] = ()) -> Object:
-    """How many of the budget's pods are healthy, must be, and may go. `pods`: all of its namespace; `gone`: names of
-    those that were seen to go, even if others have their names by now.
+    """Current, desired and expected pods and allowed disruptions.
+
+    `pods`: all pods of the namespace; `gone`: names of pods whose deletion was seen, even if new pods have the names.
     """
     covered = [pod.object for pod in pods if covers(budget, pod.object)]
     former = budget.get("status") or {}
@@ -102,7 +103,7 @@ def budget_status(budget: Object, pods: list[Record], gone: Collection[str] = ()
 
 
 def with_condition(status: Object, former: Object) -> Object:
-    """The status with the condition that says in a word what `disruptionsAllowed` says."""
+    """The status with the condition DisruptionAllowed."""
     allowed = status["disruptionsAllowed"] > 0
     condition = {
         "type": "DisruptionAllowed",
@@ -121,16 +122,16 @@ def with_condition(status: Object, former: Object) -> Object:
     return {**status, "conditions": [*others, condition]}
 
 
-class BudgetKeeper:
-    """Recounts the budgets of a namespace after its pods changed."""
+class DisruptionController:
+    """Updates the budgets of a namespace after changes of its pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._stale: set[str] = set()
         self._gone: defaultdict[str, set[str]] = defaultdict(set)
-        """Names of pods that have gone since the last count, by namespace."""
+        """Namespace -> names of pods that were deleted since the last update."""
         self._due: dict[str, float] = {}
-        """When a namespace's pods that were to be evicted count again, in seconds since 1970."""
+        """Namespace -> time at which disrupted pods count again, in seconds since 1970."""
         self._wake = asyncio.Event()
 
     def note(self, collection: Stored, change: Change) -> None:
@@ -170,7 +171,7 @@ class BudgetKeeper:
 
 
 def _still_disrupted(disrupted: Object, pods: Iterable[Object]) -> Object:
-    """Pods that were to be evicted, and may still go."""
+    """Entries of disruptedPods that are still valid."""
     present = {pod["metadata"]["name"] for pod in pods if "deletionTimestamp" not in pod["metadata"]}
     since = time.time() - _DISRUPTED_SECONDS
     return {pod: when for pod, when in disrupted.items() if pod in present and (parse_time(when) or 0.0) > since}

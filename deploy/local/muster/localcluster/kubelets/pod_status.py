@@ -1,17 +1,17 @@
-"""What kubelets write into the status of pods."""
+"""Status patches and events of pods, as kubelets write them."""
 
 from typing import Any
 
 import msgspec
 
-from muster.localcluster.kubelets.admission import Refusal
-from muster.localcluster.kubelets.wire import RunPod
+from muster.localcluster.kubelets.admission import Rejection
+from muster.localcluster.kubelets.pod_types import RunPod
 
 Status = dict[str, Any]
 
 
 def running(pod: RunPod, address: str, node_address: str, now: str, restarts: int = 0) -> bytes:
-    """All containers were started: one patch says it all."""
+    """Patch for a pod whose containers run."""
     state = {"running": {"startedAt": now}}
     status: Status = {
         "phase": "Running",
@@ -32,7 +32,7 @@ def running(pod: RunPod, address: str, node_address: str, now: str, restarts: in
 
 
 def ended(pod: RunPod, exit_code: int, started: str, now: str, restarts: int) -> bytes:
-    """All containers have ended and are not started again."""
+    """Patch for a pod whose containers have ended for good."""
     state = _terminated(exit_code, started, now)
     reason = "PodFailed" if exit_code else "PodCompleted"
     status: Status = {
@@ -44,7 +44,7 @@ def ended(pod: RunPod, exit_code: int, started: str, now: str, restarts: int) ->
 
 
 def backing_off(pod: RunPod, exit_code: int, started: str, now: str, restarts: int) -> bytes:
-    """The containers have ended and wait to be started again."""
+    """Patch for a pod whose containers wait for a restart."""
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}
     last = _terminated(exit_code, started, now)
     containers = [_container(each.name, each.image, waiting, restarts) for each in pod.spec.containers or ()]
@@ -57,14 +57,14 @@ def backing_off(pod: RunPod, exit_code: int, started: str, now: str, restarts: i
     return _patch(pod, status)
 
 
-def rejected(pod: RunPod, refusal: Refusal, now: str) -> bytes:
-    """The kubelet did not take the pod."""
-    message = f"Pod was rejected: {refusal.message}"
-    return _patch(pod, {"phase": "Failed", "reason": refusal.reason, "message": message, "startTime": now})
+def rejected(pod: RunPod, rejection: Rejection, now: str) -> bytes:
+    """Patch for a pod that was rejected at admission."""
+    message = f"Pod was rejected: {rejection.message}"
+    return _patch(pod, {"phase": "Failed", "reason": rejection.reason, "message": message, "startTime": now})
 
 
-def rejection_event(pod: RunPod, refusal: Refusal, node: str, now: str) -> bytes:
-    """The event that goes with it."""
+def rejection_event(pod: RunPod, rejection: Rejection, node: str, now: str) -> bytes:
+    """Event for a rejected pod."""
     metadata = pod.metadata
     about = {"kind": "Pod", "apiVersion": "v1", "namespace": metadata.namespace, "name": metadata.name}
     event = {
@@ -72,8 +72,8 @@ def rejection_event(pod: RunPod, refusal: Refusal, node: str, now: str) -> bytes
         "kind": "Event",
         "metadata": {"generateName": f"{metadata.name[:50].rstrip('.-')}.", "namespace": metadata.namespace},
         "involvedObject": about | {"uid": metadata.uid},
-        "reason": refusal.reason,
-        "message": refusal.message,
+        "reason": rejection.reason,
+        "message": rejection.message,
         "source": {"component": "kubelet", "host": node},
         "firstTimestamp": now,
         "lastTimestamp": now,
@@ -84,7 +84,7 @@ def rejection_event(pod: RunPod, refusal: Refusal, node: str, now: str) -> bytes
 
 
 def _patch(pod: RunPod, status: Status) -> bytes:
-    # With the uid, a pod of the same name that came later is left alone.
+    # The uid keeps the patch from a later pod of the same name.
     return msgspec.json.encode({"metadata": {"uid": pod.metadata.uid}, "status": status})
 
 

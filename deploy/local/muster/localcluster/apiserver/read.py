@@ -1,4 +1,4 @@
-"""get and list: one object, or many as they were at one revision, in pages if asked."""
+"""The verbs get and list, with pages that are consistent at one revision."""
 
 import base64
 from collections import OrderedDict
@@ -7,7 +7,7 @@ from typing import Any, Final
 import msgspec
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.representation import representation
+from muster.localcluster.apiserver.content_negotiation import representation
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.selectors import Selection, parse_fields, parse_labels
 from muster.localcluster.apiserver.status import Cause, StatusError, bad_request, expired, forbidden_value, invalid
@@ -26,7 +26,7 @@ _PageKey = tuple[str, int, Selection]  # collection, revision, what was selected
 
 
 class _Position(msgspec.Struct):
-    """Where a paged list goes on."""
+    """Continue token of a paged list."""
 
     v: str
     rv: int
@@ -34,7 +34,7 @@ class _Position(msgspec.Struct):
 
 
 def selection_of(call: Call) -> Selection:
-    """What the selectors of a request select. Raises StatusError 400."""
+    """Selection of a request's label and field selectors. Raises StatusError 400."""
     kind, query = call.target.kind, call.query
     fields = parse_fields(query.get("fieldSelector", ""), kind.selectable, kind.stored_field)
     if call.target.name is not None:
@@ -43,15 +43,15 @@ def selection_of(call: Call) -> Selection:
 
 
 class Reader:
-    """Answers get and list."""
+    """Handles get and list."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._paged: OrderedDict[_PageKey, tuple[Record, ...]] = OrderedDict()
-        """Lists that are read in pages, as they were at first; what is pushed out is expired."""
+        """Snapshots of paged lists; a token whose snapshot was evicted is expired."""
 
     def forget_pages(self) -> None:
-        """All continue tokens expire, as after a compaction."""
+        """Expire all continue tokens, as a compaction does."""
         self._paged.clear()
 
     def get(self, call: Call) -> bytes:
@@ -118,7 +118,7 @@ class Reader:
 
 
 def parse_revision(text: str) -> int:
-    """A resource version; 0 if there is none. Raises StatusError 400."""
+    """Parse a resource version; 0 if there is none. Raises StatusError 400."""
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
@@ -128,7 +128,7 @@ def parse_revision(text: str) -> int:
 
 
 def too_large(wanted: int, current: int) -> StatusError:
-    """The client has seen more than we have: it talked to another server before."""
+    """504 for a resource version of the future, which the client has from another server."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return StatusError(504, message, details={"causes": [cause]}, retry_after_seconds=1)

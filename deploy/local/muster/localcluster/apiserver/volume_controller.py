@@ -1,16 +1,21 @@
-"""What the volume controller does: claims and volumes find each other, and volumes go when their claims do.
+"""Volume controller: binds claims and volumes, and reclaims volumes of deleted claims.
 
-A claim that waits for its first consumer is never given a volume that was there before: whoever chooses the consumer's
-node has to reserve such a volume for the claim itself.
+A claim with WaitForFirstConsumer is not bound to an existing volume: the scheduler that selects the consumer's node has
+to reserve the volume for the claim.
 """
 
 from typing import Any, Final
 
 from muster.gangs.quantity import BadQuantity, parse_quantity
-from muster.localcluster.apiserver.claim_events import Told, tell, waits_for_consumer, waits_for_provisioner
+from muster.localcluster.apiserver.claim_events import (
+    ClaimEvent,
+    record_event,
+    waits_for_consumer,
+    waits_for_provisioner,
+)
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.provisioner import SELECTED_NODE, Provisioner
-from muster.localcluster.apiserver.storage import CLAIMS, CLASSES, DELAYED, VOLUMES
+from muster.localcluster.apiserver.storage_kinds import CLAIMS, CLASSES, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record
 from muster.localcluster.apiserver.work_queue import WorkQueue
 
@@ -20,13 +25,13 @@ _NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 
 class VolumeController:
-    """Keeps claims and volumes in step."""
+    """Reconciles claims and volumes."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._store = cluster.store
         self._provisioner = Provisioner(cluster, self._look_at)
-        self._told: dict[str, Told] = {}
-        """What claims without a volume wait for, by uid."""
+        self._told: dict[str, ClaimEvent] = {}
+        """Uid of an unbound claim -> last event about it."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
 
     async def run(self) -> None:
@@ -76,28 +81,28 @@ class VolumeController:
         name = claim.object["spec"].get("volumeName")
         if name:
             volume = self._store.get(VOLUMES, name)
-            if volume is not None and _may_have(volume.object, claim):
+            if volume is not None and _is_available_to(volume.object, claim):
                 self._bind(claim, volume)
             return
         volume = self._reserved_for(claim) or self._best_for(claim)
         if volume is not None:
             self._bind(claim, volume)
         elif (storage_class := self._class_of(claim)) is not None:
-            self._tell(claim, storage_class)
+            self._report_pending(claim, storage_class)
             self._provisioner.serve(claim, storage_class)
 
-    def _tell(self, claim: Record, storage_class: Object) -> None:
-        """What the claim waits for, if that is not what was told last and there is anything to wait for."""
+    def _report_pending(self, claim: Record, storage_class: Object) -> None:
+        """Store an event about a pending claim, unless it repeats the last one."""
         selected = (claim.metadata.get("annotations") or {}).get(SELECTED_NODE)
         if storage_class["volumeBindingMode"] == DELAYED and not selected:
-            told = waits_for_consumer()
+            event = waits_for_consumer()
         elif storage_class["provisioner"] != _NO_PROVISIONER:
-            told = waits_for_provisioner(storage_class["provisioner"])
+            event = waits_for_provisioner(storage_class["provisioner"])
         else:
             return
-        if self._told.get(claim.metadata["uid"]) != told:
-            self._told[claim.metadata["uid"]] = told
-            tell(self._store, claim, told)
+        if self._told.get(claim.metadata["uid"]) != event:
+            self._told[claim.metadata["uid"]] = event
+            record_event(self._store, claim, event)
 
     def _class_of(self, claim: Record) -> Object | None:
         record = self._store.get(CLASSES, claim.object["spec"].get("storageClassName") or "")
@@ -106,10 +111,12 @@ class VolumeController:
     def _reserved_for(self, claim: Record) -> Record | None:
         """A volume whose claimRef names the claim."""
         volumes = self._store.collection(VOLUMES).records.values()
-        return next((each for each in volumes if _reference(each.object) and _may_have(each.object, claim)), None)
+        return next(
+            (each for each in volumes if _reference(each.object) and _is_available_to(each.object, claim)), None
+        )
 
     def _best_for(self, claim: Record) -> Record | None:
-        """The smallest free volume that does."""
+        """The smallest available volume that satisfies the claim."""
         storage_class = self._class_of(claim)
         if storage_class is not None and storage_class["volumeBindingMode"] == DELAYED:
             return None
@@ -118,7 +125,7 @@ class VolumeController:
         return min(fitting, key=lambda each: (_bytes(each.object["spec"].get("capacity")), each.key), default=None)
 
     def _bind(self, claim: Record, volume: Record) -> None:
-        """Both name each other; then their status says so, in a write of its own as in real clusters."""
+        """Set the references in both directions, then both statuses in separate writes, as in real clusters."""
         ours = _reference(volume.object)
         reference = {
             "kind": "PersistentVolumeClaim",
@@ -167,12 +174,12 @@ def _is_bound(claim: Object) -> bool:
 
 
 def _reference(volume: Object) -> Object:
-    """The claim that a volume is for; empty: none."""
+    """Key of the claim that a volume references; empty: none."""
     return (volume.get("spec") or {}).get("claimRef") or {}
 
 
-def _may_have(volume: Object, claim: Record) -> bool:
-    """The volume is for nobody else."""
+def _is_available_to(volume: Object, claim: Record) -> bool:
+    """Whether the volume is reserved for no other claim."""
     reference, metadata = _reference(volume), claim.metadata
     if not reference:
         return True
@@ -191,7 +198,7 @@ def _does_for(volume: Object, claim: Object) -> bool:
 
 
 def _bytes(amounts: Any) -> int:
-    """What a volume has, or a claim asks for; 0 if that is no quantity."""
+    """Capacity of a volume or request of a claim; 0 if it is no quantity."""
     try:
         return parse_quantity(str((amounts or {}).get("storage", "0")))
     except BadQuantity:

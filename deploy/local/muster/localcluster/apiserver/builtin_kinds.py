@@ -1,33 +1,33 @@
-"""The kinds that are always served."""
+"""Built-in kinds."""
 
 from collections.abc import Iterable
 from typing import Final
 
 from muster.localcluster.apiserver import events, pod_groups
 from muster.localcluster.apiserver.access.kinds import access_kinds
-from muster.localcluster.apiserver.budgets import BudgetRules
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
+from muster.localcluster.apiserver.disruption_budgets import BudgetRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
 from muster.localcluster.apiserver.metadata import mistyped
 from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
-from muster.localcluster.apiserver.quotas import QuotaRules
+from muster.localcluster.apiserver.resource_quotas import QuotaRules
 from muster.localcluster.apiserver.status import Cause, forbidden_value, not_supported, required, too_long
-from muster.localcluster.apiserver.storage import ClaimRules, StorageClassRules, VolumeRules
+from muster.localcluster.apiserver.storage_kinds import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
 from muster.localcluster.apiserver.webhook_configurations import ConfigurationRules
 
-_MOST_DATA_BYTES: Final = 1024 * 1024
+_MAX_DATA_BYTES: Final = 1024 * 1024
 
 
 class _Stored(Rules):
-    """Kept as it comes; status, if any, apart."""
+    """No validation; status is separate from the rest."""
 
 
 class _Data(Rules):
-    """ConfigMaps and Secrets: strings, not too many, and for good if they say so."""
+    """ConfigMaps and Secrets: string data of limited size, unchangeable if `immutable`."""
 
     def default(self, obj: Object) -> None:
         for value in (obj.get("data") or {}).values():
@@ -36,8 +36,8 @@ class _Data(Rules):
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         values = [*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values()]
-        if sum(len(str(value)) for value in values) > _MOST_DATA_BYTES:
-            yield too_long("[]", _MOST_DATA_BYTES)
+        if sum(len(str(value)) for value in values) > _MAX_DATA_BYTES:
+            yield too_long("[]", _MAX_DATA_BYTES)
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
         if not old.get("immutable"):
@@ -48,7 +48,7 @@ class _Data(Rules):
 
 
 class _NamespaceRules(Rules):
-    """Namespaces know their own name as a label."""
+    """Namespaces have their name as a label."""
 
     def default(self, obj: Object) -> None:
         labels = obj["metadata"].setdefault("labels", {})
@@ -59,7 +59,7 @@ class _NamespaceRules(Rules):
 
 
 class _NodeRules(Rules):
-    """Nodes have a status from the start: whoever makes one may say what it offers."""
+    """Nodes: a create request may include the status."""
 
     takes_status_of_new = True
 
@@ -69,7 +69,7 @@ class _NodeRules(Rules):
 
 
 class _TemplateRules(Rules):
-    """Owners of pods: their template is filled in like a pod."""
+    """Controllers of pods: their template gets the defaults of a pod."""
 
     counts_generations = True
 
@@ -89,7 +89,7 @@ class _TemplateRules(Rules):
 
 
 class _JobRules(_TemplateRules):
-    """Jobs: what the job controller relies on."""
+    """Jobs: defaults and validation that the job controller relies on."""
 
     def __init__(self) -> None:
         super().__init__("parallelism", restarts=False)
@@ -143,12 +143,12 @@ _POD_FIELDS: Final = (
 
 
 def builtin_kinds() -> list[Kind]:
-    """All of them, in the order of discovery."""
+    """All built-in kinds, in the order of discovery."""
     return [*_core(), *_others()]
 
 
 def _kind(group: str, version: str, name: str, plural: str, rules: Rules, *more: str, **options: object) -> Kind:
-    """`more`: short names. The table is found by the collection."""
+    """`more`: short names. The table is looked up by collection."""
     qualified = f"{plural}.{group}" if group else plural
     table: TableForm | None = TABLES.get(qualified)
     return Kind(group, version, name, plural, short_names=more, rules=rules, **{"table": table, **options})  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Quantities in the form in which the real server gives them back: no fractions, the largest suffix that fits."""
+"""Canonical form of quantities, as kube-apiserver returns them: no fractions, the largest suffix that fits."""
 
 import re
 from functools import lru_cache
@@ -14,7 +14,7 @@ _REFUSED: Final = r"quantities must match the regular expression '^([+-]?[0-9.]+
 
 
 def quantities(amounts: Object) -> Object:
-    """All amounts of a resource list in canonical form. Raises ValueError with the words of the real server."""
+    """All quantities of a resource list in canonical form. Raises ValueError with the text of kube-apiserver."""
     return {name: canonical(amount if isinstance(amount, str) else _text(amount)) for name, amount in amounts.items()}
 
 

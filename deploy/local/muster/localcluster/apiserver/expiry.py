@@ -1,4 +1,4 @@
-"""What goes by time: events that are old, and pods of nodes that are gone."""
+"""Expiry of old events and of pods on deleted nodes."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.localcluster.apiserver.clock import now_text, parse_time
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.store import Record
 
 _EVENTS: Final = "events"
@@ -14,8 +14,8 @@ _PODS: Final = "pods"
 _SWEEPS_PER_TTL: Final = 60
 
 
-class Sweeper:
-    """Walks through events and pods now and then."""
+class ExpiryController:
+    """Deletes expired events and orphaned pods periodically."""
 
     def __init__(self, cluster: Cluster, deleter: Deleter) -> None:
         self._cluster, self._deleter = cluster, deleter

@@ -1,7 +1,7 @@
-"""Empties namespaces that are being deleted, and removes them once nothing is left."""
+"""Namespace controller: deletes the objects of terminating namespaces, then the namespaces."""
 
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.deleting import Deleter
+from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.store import Change, Collection
 from muster.localcluster.apiserver.work_queue import WorkQueue
 
@@ -9,7 +9,7 @@ _NAMESPACES = "namespaces"
 
 
 class NamespaceCleaner:
-    """Looks at a namespace that is being deleted whenever something in it went."""
+    """Reconciles a terminating namespace whenever one of its objects is removed."""
 
     def __init__(self, cluster: Cluster, deleter: Deleter) -> None:
         self._cluster, self._deleter = cluster, deleter

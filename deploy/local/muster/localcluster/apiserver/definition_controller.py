@@ -1,4 +1,4 @@
-"""Serves what CustomResourceDefinitions define, from the moment they are stored until they are deleted."""
+"""Serves the kinds of stored CustomResourceDefinitions."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from muster.localcluster.apiserver.store import Change, Collection
 
 
 class Definitions:
-    """Keeps the kinds that are served in step with the definitions that are stored."""
+    """Reconciles the served kinds with the stored definitions."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -27,10 +27,10 @@ class Definitions:
             kinds.add(kind)
 
     def _clean(self, resource: str) -> None:
-        """Remove all objects of a resource that is not defined any more; then its watches end."""
+        """Delete all objects of a resource whose definition was deleted, then end its watches."""
         store = self._cluster.store
         if resource in store.collection(DEFINITIONS).records:
-            return  # defined anew in the meantime
+            return  # defined again in the meantime
         if (collection := store.collections.get(resource)) is not None:
             for key in list(collection.records):
                 store.remove(resource, key)

@@ -1,4 +1,4 @@
-"""The forms in which objects leave: as they are, as rows of a table, or as metadata alone."""
+"""Content negotiation: responses as objects, as tables, or as metadata only."""
 
 import time
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _JSON_LIKE: Final = ("", "*/*", "application/json", "application/*", "applicatio
 
 
 class Representation(Protocol):
-    """How to write one object, a list, and the object of a watch event."""
+    """Encodes one object, a list, and the object of a watch event."""
 
     def one(self, record: Record) -> bytes: ...
 
@@ -26,7 +26,7 @@ class Representation(Protocol):
 
 
 def representation(kind: Kind, accept: str, include_object: str) -> Representation:
-    """What the Accept header asks for. Raises StatusError 406 when there is nothing we can write."""
+    """Form that the Accept header requests. Raises StatusError 406 if none is supported."""
     for offer in accept.split(","):
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         if media_type not in _JSON_LIKE:
@@ -34,17 +34,17 @@ def representation(kind: Kind, accept: str, include_object: str) -> Representati
         wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
         match wanted.get("as"):
             case None:
-                return AsIs(kind)
+                return ObjectForm(kind)
             case "Table":
-                return AsTable(kind, f"meta.k8s.io/{wanted.get('v', 'v1')}", include_object or "Metadata")
+                return TableOutput(kind, f"meta.k8s.io/{wanted.get('v', 'v1')}", include_object or "Metadata")
             case "PartialObjectMetadata" | "PartialObjectMetadataList":
-                return AsMetadata(f"meta.k8s.io/{wanted.get('v', 'v1')}")
+                return MetadataOutput(f"meta.k8s.io/{wanted.get('v', 'v1')}")
     only = "only the following media types are accepted: application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
     raise StatusError(406, only)
 
 
-class AsIs:
-    """Objects as they are stored, brought into the version that was asked for."""
+class ObjectForm:
+    """Objects, converted to the requested version."""
 
     def __init__(self, kind: Kind) -> None:
         self._kind = kind
@@ -66,8 +66,8 @@ class AsIs:
         return b'%b,"items":[%b]}\n' % (head, b",".join(items))
 
 
-class AsTable:
-    """Rows of a table, with what kubectl needs of each object."""
+class TableOutput:
+    """Rows of a table, with the metadata of each object."""
 
     def __init__(self, kind: Kind, version: str, include_object: str) -> None:
         self._kind, self._version, self._include = kind, version, include_object
@@ -85,7 +85,7 @@ class AsTable:
 
     def event(self, record: Record) -> bytes:
         encoded = _encode(self._table([record], {"resourceVersion": str(record.revision)}))
-        self._definitions = None  # a watch says what its columns are once
+        self._definitions = None  # a watch sends its columns once
         return encoded
 
     def _table(self, records: Iterable[Record], metadata: Object) -> Object:
@@ -107,7 +107,7 @@ class AsTable:
         return row
 
 
-class AsMetadata:
+class MetadataOutput:
     """Objects without spec and status."""
 
     def __init__(self, version: str) -> None:

@@ -1,4 +1,4 @@
-"""Pods as kubelets read them off the wire: what scheduling needs, and what running them needs."""
+"""Pod fields that kubelets read: those for scheduling and those for running."""
 
 from typing import Any, Final
 
@@ -9,20 +9,20 @@ from muster.kube.api_resources import ApiResource
 from muster.kube.objects import BadObject, Container, Encoded, ObjectMeta, Pod, PodSpec, PodStatus
 
 RUN_SECONDS: Final = "muster.dev/run-seconds"
-"""Annotation: the containers end after so many seconds. Without it they run for ever. Local cluster only."""
+"""Annotation: run time of the containers in seconds; default forever. Local cluster only."""
 
 EXIT_CODE: Final = "muster.dev/exit-code"
-"""Annotation: the status with which they end; 0 by default. Local cluster only."""
+"""Annotation: exit code of the containers; default 0. Local cluster only."""
 
 
 class RunContainer(Container, rename="camel", frozen=True, gc=False):
-    """A container, and what it runs."""
+    """Container with its image."""
 
     image: str = ""
 
 
 class RunSpec(PodSpec, rename="camel", frozen=True, gc=False):
-    """spec of a pod that is run."""
+    """Pod spec."""
 
     containers: list[RunContainer] | None = None  # type: ignore[assignment]  # nobody writes it
     init_containers: list[RunContainer] | None = None  # type: ignore[assignment]
@@ -31,20 +31,20 @@ class RunSpec(PodSpec, rename="camel", frozen=True, gc=False):
 
 
 class RunStatus(PodStatus, rename="camel", frozen=True, gc=False):
-    """status of a pod that is run."""
+    """Pod status."""
 
     start_time: str | None = None
 
 
 class RunPod(Pod, rename="camel", frozen=True, gc=False):
-    """A pod on a node."""
+    """Pod on a node."""
 
     spec: RunSpec = msgspec.field(default_factory=RunSpec)
     status: RunStatus = msgspec.field(default_factory=RunStatus)
 
     @property
     def path(self) -> str:
-        """Where the API serves it."""
+        """URL path of the pod."""
         return f"/api/v1/namespaces/{self.metadata.namespace}/pods/{self.metadata.name}"
 
     @property
@@ -53,7 +53,7 @@ class RunPod(Pod, rename="camel", frozen=True, gc=False):
 
     @property
     def run_seconds(self) -> float | None:
-        """How long its containers run; None: for ever, also when the annotation is no number."""
+        """Run time of the containers; None: forever, also if the annotation is invalid."""
         text = self.annotation(RUN_SECONDS)
         try:
             return None if text is None else max(0.0, float(text))
@@ -62,7 +62,7 @@ class RunPod(Pod, rename="camel", frozen=True, gc=False):
 
     @property
     def exit_code(self) -> int:
-        """The status with which its containers end."""
+        """Exit code of the containers."""
         text = self.annotation(EXIT_CODE)
         return int(text) if text is not None and text.isascii() and text.isdigit() else 0
 
@@ -71,7 +71,7 @@ class RunPod(Pod, rename="camel", frozen=True, gc=False):
 
 
 class DeleteOptions(Struct, rename="camel"):
-    """Body of the last deletion of a pod: nothing is left of it on the node."""
+    """Body of the final delete request for a pod."""
 
     preconditions: dict[str, str]
     grace_period_seconds: int = 0
@@ -81,7 +81,7 @@ _pod: Final = msgspec.json.Decoder(RunPod)
 
 
 def decode_run_pod(data: Encoded) -> RunPod:
-    """Read a pod. One that does not fit is nobody's. Raises BadObject if it is no object at all."""
+    """Decode a pod; an invalid one has only metadata, so no node. Raises BadObject if it is no object."""
     try:
         return _pod.decode(data)
     except msgspec.DecodeError:

@@ -1,6 +1,6 @@
-"""What each user asked for and whether it was allowed, counted: which rights are used, and which are missing.
+"""Audit of requests: counts by user, verb and resource whether they were allowed, to find unused and missing rights.
 
-GET /muster-access, for those who may, tells it as a list of Use; DELETE forgets it.
+GET /muster-access returns a list of Use to authorized users; DELETE clears it.
 """
 
 from typing import Final
@@ -13,12 +13,12 @@ from muster.localcluster.apiserver.access.users import User
 
 PATH: Final = "/muster-access"
 
-_MOST_KEPT: Final = 20_000
+_MAX_KEPT: Final = 20_000
 _ELSEWHERE: Final = "…"
 
 
 class Use(Struct, frozen=True, omit_defaults=True):
-    """How often a user asked for something. `path` only for what is no resource; `namespace` empty: of none, or all."""
+    """Number of requests of a user. `path` only for non-resource URLs; empty `namespace`: none, or all namespaces."""
 
     user: str
     verb: str
@@ -27,7 +27,7 @@ class Use(Struct, frozen=True, omit_defaults=True):
     namespace: str = ""
     path: str = ""
     name: str = ""
-    """Of the object; kept only of what was refused."""
+    """Name of the object; only of denied requests."""
     allowed: bool = True
     count: int = 0
 
@@ -35,45 +35,45 @@ class Use(Struct, frozen=True, omit_defaults=True):
 _Key = tuple[str, str, str, str, str]
 """User, verb, group, resource and namespace."""
 _RareKey = tuple[str, str, str, str, str, str, str, bool]
-"""The same with path and name, and whether it was allowed."""
+"""The same with path and name, and the decision."""
 
 
-class AccessRecord:
+class AccessAudit:
     """Counts by user, verb, resource and namespace."""
 
     def __init__(self) -> None:
-        self._counts: dict[_Key, int] = {}
+        self._is_protected: dict[_Key, int] = {}
         self._rare: dict[_RareKey, int] = {}
 
     def note(self, user: User, asked: Asked, *, allowed: bool) -> None:
-        """Somebody asked. Beyond a bound, where it was is not kept."""
+        """Count a request. Beyond a bound, its namespace is not kept."""
         if not allowed or asked.path:
             self._note_rare(user, asked, allowed=allowed)
             return
         key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace)
-        count = self._counts.get(key, 0)
-        if not count and len(self._counts) >= _MOST_KEPT:
+        count = self._is_protected.get(key, 0)
+        if not count and len(self._is_protected) >= _MAX_KEPT:
             key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE)
-            count = self._counts.get(key, 0)
-        self._counts[key] = count + 1
+            count = self._is_protected.get(key, 0)
+        self._is_protected[key] = count + 1
 
     def _note_rare(self, user: User, asked: Asked, *, allowed: bool) -> None:
         name = "" if allowed else asked.name
         key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace, asked.path, name, allowed)
-        if key not in self._rare and len(self._rare) >= _MOST_KEPT:
+        if key not in self._rare and len(self._rare) >= _MAX_KEPT:
             key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE, "", "", allowed)
         self._rare[key] = self._rare.get(key, 0) + 1
 
     def uses(self) -> list[Use]:
-        """All that was asked so far."""
-        frequent = [Use(*key, count=count) for key, count in self._counts.items()]
+        """All requests so far."""
+        frequent = [Use(*key, count=count) for key, count in self._is_protected.items()]
         return frequent + [Use(*key, count) for key, count in self._rare.items()]
 
     def encoded(self) -> bytes:
-        """The same as JSON."""
+        """`uses` as JSON."""
         return msgspec.json.encode(self.uses())
 
     def forget(self) -> None:
-        """Begin anew."""
-        self._counts.clear()
+        """Reset all counts."""
+        self._is_protected.clear()
         self._rare.clear()

@@ -1,4 +1,4 @@
-"""Calls to the API server that kubelets have to make, a bounded number at a time, until they are answered."""
+"""API calls of kubelets: bounded concurrency, retried until answered."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,13 +15,13 @@ _AT_ONCE: Final = 32
 _CALL_SECONDS: Final = 15.0
 _PAUSE_SECONDS: Final = (0.1, 5.0)
 _LASTING: Final = (404, 409, 422)
-"""Answers that say that the object is gone, or another one by now: nothing more is to be done."""
+"""Final answers: the object was deleted or replaced."""
 
 _log: Final = structlog.get_logger(__name__)
 
 
 class Calls:
-    """Makes calls in the order in which they were added, many at a time."""
+    """Queue of API calls."""
 
     def __init__(self, session: KubeSession) -> None:
         self._session = session
@@ -30,17 +30,17 @@ class Calls:
     def add(
         self, method: Method, path: str, body: bytes, content_type: str, done: Callable[[], None] | None = None
     ) -> None:
-        """Make the call when its turn comes; `done` is called after it succeeded."""
+        """Queue a call; `done` is called after it succeeded."""
         self._waiting.put_nowait((method, path, body, content_type, done))
 
     async def run(self) -> None:
-        """Work for ever."""
+        """Process items until cancelled."""
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
                 group.create_task(self._work())
 
     async def make(self, method: Method, path: str, body: bytes, content_type: str) -> Response:
-        """Make a call now, and again until the server answers with something that lasts."""
+        """Make a call now, and retry it until the answer is neither 429 nor 5xx."""
 
         async def once() -> Response:
             answer = await self._session.request(
@@ -52,10 +52,10 @@ class Calls:
 
         def note(attempt: int, error: BaseException, pause_seconds: float) -> None:
             say = _log.warning if attempt == 1 else _log.debug
-            say("call failed; tried again", path=path, error=str(error), attempt=attempt)
+            say("api_call_retried", path=path, error=str(error), attempt=attempt)
 
         try:
-            return await once()  # without the machinery of retries: it nearly always works
+            return await once()  # fast path without the retry helper
         except (KubeUnreachable, ApiStatusError) as error:
             note(1, error, 0.0)
         return await retry_forever(once, on=(KubeUnreachable, ApiStatusError), bounds=_PAUSE_SECONDS, before_wait=note)
@@ -68,4 +68,4 @@ class Calls:
                 if done is not None:
                     done()
             elif answer.status not in _LASTING:
-                _log.error("call refused", path=path, status=answer.status, answer=answer.body[:512].decode())
+                _log.error("api_call_rejected", path=path, status=answer.status, answer=answer.body[:512].decode())

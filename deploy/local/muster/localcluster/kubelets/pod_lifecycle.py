@@ -1,0 +1,259 @@
+"""Lifecycle of pods on simulated nodes: admission, running, end, deletion."""
+
+import asyncio
+import contextlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from muster.kube.api_resources import NODES
+from muster.kube.informer import Informer
+from muster.kube.node_facts import node_facts
+from muster.kube.object_changes import ObjectChanges, Removed
+from muster.kube.objects import Node
+from muster.kube.pod_class import read_class
+from muster.kube.session import KubeSession
+from muster.localcluster.kubelets import pod_status
+from muster.localcluster.kubelets.admission import NodeCapacity
+from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
+from muster.localcluster.kubelets.heartbeats import Heartbeats
+from muster.localcluster.kubelets.pod_types import PODS, DeleteOptions, RunPod
+from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
+from muster.localcluster.kubelets.times import now_text, seconds_since
+
+_JSON: Final = "application/json"
+_FIRST_BACKOFF_SECONDS: Final = 10.0
+_LONGEST_BACKOFF_SECONDS: Final = 300.0
+_KILLED: Final = 137
+"""Exit code of killed containers (SIGKILL)."""
+
+_log: Final = structlog.get_logger(__name__)
+
+
+class _RunningPod:
+    """Running pod."""
+
+    __slots__ = ("address", "pod", "restarts", "started", "timer")
+
+    def __init__(self, pod: RunPod, address: str) -> None:
+        self.pod, self.address = pod, address
+        self.restarts = 0
+        self.started = now_text()
+        self.timer: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        if self.timer is not None:
+            self.timer.cancel()
+
+
+class Kubelets:
+    """Kubelets of simulated nodes. `renew_seconds`: interval of lease renewals."""
+
+    def __init__(self, session: KubeSession, nodes: Sequence[SimulatedNode], *, renew_seconds: float = 10.0) -> None:
+        self._nodes_by_name = {node.name: node for node in nodes}
+        self._calls = Calls(session)
+        self._heartbeats = Heartbeats(session, nodes, renew_seconds)
+        self._pods = Informer(session, PODS, self._pods_changed)
+        self._nodes: Informer[Node] = Informer(session, NODES, self._nodes_changed)
+        self._capacities: dict[str, NodeCapacity] = {}
+        self._node_names: dict[str, str] = {}  # by uid
+        self._running: dict[str, _RunningPod] = {}  # by pod uid
+        self._finished: set[str] = set()  # uids of pods that were rejected, have ended or are being deleted
+        self._removed: set[str] = set()  # uids of pods whose final deletion was requested
+        self._first_list: list[Any] | None = []  # pods of the first list, until it is complete
+        self._addresses = 0
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def start(self) -> None:
+        """Register the nodes and start their kubelets."""
+        await self._heartbeats.register()
+        self._spawn(self._nodes.run())
+        await self._nodes.complete.wait()  # admission needs the nodes
+        self._spawn(self._calls.run())
+        self._spawn(self._pods.run())
+        self._spawn(self._heartbeats.run(lambda name: name in self._capacities))
+
+    async def stop(self) -> None:
+        """Stop at once; leave pods and nodes in the API unchanged."""
+        for running_pod in self._running.values():
+            running_pod.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def run(self) -> None:
+        """Start, and run until cancelled or a task fails."""
+        await self.start()
+        try:
+            await asyncio.gather(*self._tasks)
+        finally:
+            await self.stop()
+
+    def _nodes_changed(self, changes: ObjectChanges[Node]) -> None:
+        for item in changes.items:
+            if isinstance(item, Removed):
+                self._node_removed(self._node_names.pop(item.uid, ""))
+            elif item.metadata.name in self._nodes_by_name:
+                self._node_changed(item)
+
+    def _node_changed(self, node: Node) -> None:
+        name, facts = node.metadata.name, node_facts(node)
+        self._node_names[node.metadata.uid] = name
+        if (capacity := self._capacities.get(name)) is None:
+            self._capacities[name] = NodeCapacity(facts)
+        else:
+            capacity.update(facts)
+        if not facts.ready:
+            self._spawn(self._heartbeats.report_ready(name))
+
+    def _node_removed(self, name: str) -> None:
+        """Stop the kubelet of a deleted Node; the API server's controllers delete its pods."""
+        if self._capacities.pop(name, None) is None:
+            return
+        _log.info("node_removed", node=name)
+        for uid, running_pod in list(self._running.items()):
+            if running_pod.pod.spec.node_name == name:
+                running_pod.stop()
+                del self._running[uid]
+
+    def _pods_changed(self, changes: ObjectChanges[Any]) -> None:
+        if self._first_list is None:
+            for item in changes.items:
+                self._pod_changed(item)
+            return
+        # The first list is unordered: account for running pods before the admission of new ones.
+        self._first_list += changes.items
+        if changes.through:
+            listed, self._first_list = self._first_list, None
+            for pod in listed:
+                if pod.status.phase == "Running":
+                    self._adopt(pod)
+            for pod in listed:
+                self._pod_changed(pod)
+
+    def _pod_changed(self, item: Any) -> None:
+        if isinstance(item, Removed):
+            self._forget(item.uid)
+        else:
+            self._pod_seen(item)
+
+    def _pod_seen(self, pod: RunPod) -> None:
+        uid, capacity = pod.metadata.uid, self._capacities.get(pod.spec.node_name or "")
+        if capacity is None:
+            return
+        if pod.metadata.deletion_timestamp is not None:
+            self._remove(pod, capacity)
+        elif pod.ended:
+            self._release(uid)
+        elif uid in self._running or uid in self._finished:
+            return
+        else:
+            self._admit(pod, capacity)
+
+    def _admit(self, pod: RunPod, capacity: NodeCapacity) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name or ""
+        rejection = capacity.admit(uid, read_class(pod).pod_class)
+        if rejection is not None:
+            self._finished.add(uid)
+            _log.warning("pod_rejected", pod=pod.path, node=node, reason=rejection.reason, message=rejection.message)
+            self._write(pod, pod_status.rejected(pod, rejection, now_text()))
+            event = pod_status.rejection_event(pod, rejection, node, now_text())
+            self._calls.add("POST", f"/api/v1/namespaces/{pod.metadata.namespace}/events", event, _JSON)
+            return
+        running_pod = self._running[uid] = _RunningPod(pod, self._new_address())
+        self._start_containers(running_pod)
+
+    def _adopt(self, pod: RunPod) -> None:
+        """Adopt a pod that a previous process of these kubelets started."""
+        capacity = self._capacities.get(pod.spec.node_name or "")
+        if capacity is None or pod.metadata.deletion_timestamp is not None:
+            return
+        capacity.take(pod.metadata.uid, read_class(pod).pod_class)
+        running_pod = self._running[pod.metadata.uid] = _RunningPod(pod, self._new_address())
+        running_pod.started = pod.status.start_time or running_pod.started
+        self._schedule_end(running_pod, seconds_since(pod.status.start_time))
+
+    def _start_containers(self, running_pod: _RunningPod) -> None:
+        running_pod.started = now_text()
+        node = self._nodes_by_name[running_pod.pod.spec.node_name or ""]
+        address = node.address if running_pod.pod.spec.host_network else running_pod.address
+        body = pod_status.running(running_pod.pod, address, node.address, running_pod.started, running_pod.restarts)
+        self._write(running_pod.pod, body, lambda: self._schedule_end(running_pod, 0.0))
+
+    def _schedule_end(self, running_pod: _RunningPod, already_seconds: float) -> None:
+        seconds = running_pod.pod.run_seconds
+        if seconds is not None and running_pod.pod.metadata.uid in self._running:
+            loop = asyncio.get_running_loop()
+            running_pod.timer = loop.call_later(max(0.0, seconds - already_seconds), self._end, running_pod)
+
+    def _end(self, running_pod: _RunningPod) -> None:
+        """End the containers; restart them with backoff if the restartPolicy demands it."""
+        pod, code = running_pod.pod, running_pod.pod.exit_code
+        policy = pod.spec.restart_policy
+        if policy == "Always" or (policy == "OnFailure" and code):
+            pause = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(running_pod.restarts, 16), _LONGEST_BACKOFF_SECONDS)
+            running_pod.restarts += 1
+            self._write(pod, pod_status.backing_off(pod, code, running_pod.started, now_text(), running_pod.restarts))
+            running_pod.timer = asyncio.get_running_loop().call_later(pause, self._start_containers, running_pod)
+            return
+        self._finished.add(pod.metadata.uid)
+        self._release(pod.metadata.uid)
+        self._write(pod, pod_status.ended(pod, code, running_pod.started, now_text(), running_pod.restarts))
+
+    def _remove(self, pod: RunPod, capacity: NodeCapacity) -> None:
+        """Stop a deleted pod at once, regardless of its grace period.
+
+        The containers are first reported as killed, since Jobs wait for that.
+        """
+        uid = pod.metadata.uid
+        running_pod = self._running.get(uid)
+        self._release(uid)
+        capacity.release(uid)
+        if uid in self._removed:
+            return
+        self._finished.add(uid)
+        self._removed.add(uid)
+        if running_pod is None:
+            self._delete_finally(pod)
+        else:
+            killed = pod_status.ended(pod, _KILLED, running_pod.started, now_text(), running_pod.restarts)
+            self._write(pod, killed, lambda: self._delete_finally(pod))
+
+    def _delete_finally(self, pod: RunPod) -> None:
+        """Delete the pod for good: its containers have stopped."""
+        options = DeleteOptions({"uid": pod.metadata.uid})
+        self._calls.add("DELETE", pod.path, msgspec.json.encode(options), _JSON)
+
+    def _release(self, uid: str) -> None:
+        running_pod = self._running.pop(uid, None)
+        if running_pod is None:
+            return
+        running_pod.stop()
+        if (capacity := self._capacities.get(running_pod.pod.spec.node_name or "")) is not None:
+            capacity.release(uid)
+
+    def _forget(self, uid: str) -> None:
+        self._release(uid)
+        self._finished.discard(uid)
+        self._removed.discard(uid)
+
+    def _write(self, pod: RunPod, body: bytes, done: Any = None) -> None:
+        self._calls.add("PATCH", f"{pod.path}/status", body, STRATEGIC_MERGE, done)
+
+    def _new_address(self) -> str:
+        self._addresses += 1
+        number = self._addresses % (250 * 250 * 250)
+        return f"10.{100 + number // 62_500 % 100}.{number // 250 % 250}.{number % 250 + 1}"
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._task_done)
+
+    def _task_done(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        with contextlib.suppress(asyncio.CancelledError):
+            if (error := task.exception()) is not None:
+                _log.error("kubelet_task_failed", error=repr(error))
