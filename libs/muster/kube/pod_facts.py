@@ -71,7 +71,7 @@ class Priorities(Struct, frozen=True):
         return spec.priority is None and self.default_never_preempts
 
     @staticmethod
-    def apply_to(spec: PodSpec) -> bool:
+    def are_relevant_to(spec: PodSpec) -> bool:
         """Whether the pod depends on the classes, because admission did not set everything."""
         return spec.priority is None or (spec.preemption_policy is None and bool(spec.priority_class_name))
 

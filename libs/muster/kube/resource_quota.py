@@ -65,12 +65,12 @@ class ResourceQuota(Struct, rename="camel", frozen=True):
 
     @property
     def hard(self) -> Nanos:
-        """Its limits; malformed ones are skipped."""
+        """The limits; malformed ones are skipped."""
         return _parsed(self.spec.hard)
 
     @property
     def used(self) -> Nanos:
-        """The usage that the API server counted last."""
+        """Usage as last counted by the API server."""
         return _parsed(self.status.used)
 
     @property

@@ -1,1 +1,1 @@
-"""What operators see of a running service: logs and traces."""
+"""Logs, metrics and traces of a running service."""

@@ -87,7 +87,7 @@ class Target:
 
 @dataclass(frozen=True)
 class OtlpSettings:
-    """Where spans are sent and which traces are sampled."""
+    """Target of spans, sampling, and limits of the export."""
 
     target: Target
     sampler: str = "parentbased_always_on"

@@ -30,7 +30,7 @@ class ClaimWatch:
 
     @property
     def poll_seconds(self) -> float:
-        """How long to wait for an update before reading the claim directly."""
+        """Time to wait for an update before reading the claim directly."""
         return _POLL_SECONDS[self._listed]
 
     def subscribe(self, uid: str, callback: "Callback") -> Callable[[], None]:

@@ -82,7 +82,7 @@ def blocked_by_budget(response: Response) -> Retry | None:
 
 
 def retryable(response: Response) -> Retry | ServerUnavailable | None:
-    """How to retry after this answer; None: the answer is final."""
+    """The outcome of an answer that has to be retried; None: the answer is final."""
     status = response.status
     if status < 500 and status not in (408, 429):
         return None

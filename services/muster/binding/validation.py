@@ -46,7 +46,7 @@ def validate_evict(request: pb.EvictRequest) -> None:
 
 
 def condition_problem(condition: pb.PodCondition) -> str:
-    """What is wrong with a condition; empty if it is valid. The others of the request are written anyway."""
+    """The problem of a condition; empty if it is valid. The others of the request are written anyway."""
     where = f"condition {quoted(condition.type)} of pod {quoted(condition.namespace + '/' + condition.name)}"
     if not (_is_name(condition.namespace) and _is_name(condition.name)):
         return f"{where}: not a valid namespace/name"
@@ -60,7 +60,7 @@ def condition_problem(condition: pb.PodCondition) -> str:
 
 
 def annotations_problem(annotations: pb.PodAnnotations) -> str:
-    """What is wrong with the annotations and labels of a pod; empty if they are valid."""
+    """The problem of a pod's annotations and labels; empty if they are valid."""
     pod = annotations.pod
     where = f"{metadata_kind(annotations)} of {_named(pod)}"
     if not (_is_name(pod.namespace) and _is_name(pod.name)):
@@ -92,7 +92,7 @@ def metadata_kind(annotations: pb.PodAnnotations) -> str:
 
 
 def object_patch_problem(patch: pb.ObjectPatch) -> str:
-    """What is wrong with an object patch; empty if it is valid. The merge patch is checked once it is decoded."""
+    """The problem of an object patch; empty if it is valid. The merge patch is checked once it is decoded."""
     about = patch.object
     where = object_text(patch)
     if not (_is_name(about.namespace) and _is_name(about.name)):
@@ -133,7 +133,7 @@ def _conditions_problem(where: str, conditions: Sequence[pb.ObjectCondition]) ->
 
 
 def event_problem(event: pb.Event) -> str:
-    """What is wrong with an event; empty if it is valid."""
+    """The problem of an event; empty if it is valid."""
     about = event.regarding
     where = f"event {quoted(event.reason)} about {about.kind} {quoted(about.namespace + '/' + about.name)}"
     if not about.kind or not _is_name(about.name) or (about.namespace and not _is_name(about.namespace)):

@@ -197,7 +197,7 @@ class Pods:
         return True
 
     def _note_priority(self, uid: str, spec: PodSpec) -> None:
-        if self._priorities.apply_to(spec):
+        if self._priorities.are_relevant_to(spec):
             self._unresolved[uid] = PodSpec(
                 priority=spec.priority,
                 priority_class_name=spec.priority_class_name,

@@ -1,6 +1,6 @@
 """Provisions volumes on a real API server, like a storage driver's provisioner and the embedded server's own.
 
-The controllers of the cluster do their part: they tell claims their provisioner and bind them to what is made here.
+The controllers of the cluster do their part: they assign the provisioner to claims, and bind claims to these volumes.
 Of the parameters of a storage class it knows `seconds` and `refusedNodes`.
 """
 

@@ -25,14 +25,14 @@ def target(endpoint: str, protocol: Protocol, **more: str) -> Target:
 
 @both_protocols
 async def test_spans_are_forwarded_with_the_users_headers(protocol: Protocol) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     async with collecting(protocol) as (collector, endpoint):
-        forwarder = Forwarder(target(endpoint, protocol, OTEL_EXPORTER_OTLP_HEADERS="x-tenant=ml"), told.append)
+        forwarder = Forwarder(target(endpoint, protocol, OTEL_EXPORTER_OTLP_HEADERS="x-tenant=ml"), lines.append)
         forwarder.send(REQUEST)
         await forwarder.close()
     assert [span.name for span in collector.spans] == ["gang"]
     assert collector.headers[0]["x-tenant"] == "ml"
-    assert told == []
+    assert lines == []
 
 
 @both_protocols
@@ -53,12 +53,12 @@ async def test_mutual_tls_with_the_collector(protocol: Protocol, tmp_path: Path)
 
 @both_protocols
 async def test_unreachable_collector_is_logged_once(protocol: Protocol) -> None:
-    told: list[str] = []
+    lines: list[str] = []
     async with collecting(protocol) as (_, endpoint):
         pass
-    forwarder = Forwarder(target(endpoint, protocol, OTEL_EXPORTER_OTLP_TIMEOUT="2000"), told.append)
+    forwarder = Forwarder(target(endpoint, protocol, OTEL_EXPORTER_OTLP_TIMEOUT="2000"), lines.append)
     for _ in range(200):
         forwarder.send(REQUEST)
     await forwarder.close()
-    [line] = told
+    [line] = lines
     assert endpoint.removeprefix("http://") in line

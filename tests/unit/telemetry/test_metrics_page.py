@@ -16,9 +16,9 @@ def test_page_equals_the_declarations() -> None:
 
 
 def test_metric_names_are_unique() -> None:
-    told = re.findall(r"^\| `([a-z_]+)` \| (?:counter|gauge|histogram) ", PAGE.read_text(), re.MULTILINE)
+    names = re.findall(r"^\| `([a-z_]+)` \| (?:counter|gauge|histogram) ", PAGE.read_text(), re.MULTILINE)
 
-    assert len(told) == len(set(told)) == len(documented_metrics())
+    assert len(names) == len(set(names)) == len(documented_metrics())
 
 
 def test_names_end_with_unit_and_kind() -> None:
