@@ -1,4 +1,4 @@
-"""What users declare of gangs: pods with marks, and PodGroups."""
+"""Declarations of gangs as values: pods with marks, and PodGroups."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -20,12 +20,12 @@ def marked(
     namespace: str = "a",
     created_seconds: int = 100,
 ) -> MarkSet:
-    """A pod with these marks, the oldest that has them."""
+    """Returns a mark set of one pod."""
     return MarkSet(gang_marks(namespace, labels, annotations), PodAge(created_seconds, name, f"uid-of-{name}"))
 
 
 def koordinator_pod(name: str = "w-0", created_seconds: int = 100, /, **marks: str) -> MarkSet:
-    """A pod of Koordinator's gang a/A: min_available="3" is the annotation .../min-available."""
+    """Returns a pod of Koordinator's gang a/A: min_available="3" is the annotation .../min-available."""
     annotations = {KOORDINATOR + key.replace("_", "-"): value for key, value in {"name": "A", **marks}.items()}
     return marked(name, annotations=annotations, created_seconds=created_seconds)
 
@@ -33,26 +33,26 @@ def koordinator_pod(name: str = "w-0", created_seconds: int = 100, /, **marks: s
 def pod_group(
     kind: DefinitionKind, spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None
 ) -> Definition:
-    """The PodGroup a/A of one of the kinds."""
+    """Returns the PodGroup a/A of a kind."""
     return Definition(kind.api_version, kind.kind, "a", "A", "uid-of-A", 50, annotations or {}, {}, spec)
 
 
 def koordinator_group(spec: Mapping[str, Any], **annotations: str) -> Definition:
-    """Koordinator's PodGroup a/A; annotations as of koordinator_pod."""
+    """Returns Koordinator's PodGroup a/A; annotations as in koordinator_pod."""
     keyed = {KOORDINATOR + key.replace("_", "-"): value for key, value in annotations.items()}
     return pod_group(koordinator.DEFINITION, spec, keyed)
 
 
 def coscheduling_group(spec: Mapping[str, Any]) -> Definition:
-    """The coscheduling PodGroup a/A."""
+    """Returns the coscheduling PodGroup a/A."""
     return pod_group(coscheduling.DEFINITION, spec)
 
 
 def koordinator_gang(*pods: MarkSet, definition: Definition | None = None) -> GangFacts:
-    """What Koordinator's dialect makes of a/A."""
+    """Reads Koordinator's gang a/A."""
     return read_gang("koordinator/a/A", definition, pods)
 
 
 def said(gang: GangFacts) -> list[tuple[Severity, str]]:
-    """The gang's problems as pairs."""
+    """Returns the gang's problems as pairs."""
     return [(problem.severity, problem.message) for problem in gang.problems]

@@ -1,4 +1,4 @@
-"""The same gang in every dialect, as users would write it: objects for the API, and what the coordinator calls it."""
+"""The same gang in every dialect: manifests and the gang's id."""
 
 import json
 from collections.abc import Callable
@@ -12,16 +12,16 @@ _IMAGE: Final = "registry.k8s.io/pause:3.10"
 
 @dataclass(frozen=True)
 class Written:
-    """A gang as it is written. `objects` are in the order in which they are created."""
+    """The manifests of a gang, in the order of their creation, and its id."""
 
     id: str
     objects: tuple[JSON, ...]
     term: str
-    """What `muster explain` quotes of it, in part."""
+    """Part of the term that `muster explain` quotes."""
 
     @property
     def pods(self) -> tuple[JSON, ...]:
-        """Those that are written; none if a controller makes them."""
+        """The pod manifests; none if a controller creates the pods."""
         return tuple(each for each in self.objects if each["kind"] == "Pod")
 
 
@@ -52,7 +52,7 @@ def _object(api_version: str, kind: str, namespace: str, name: str, **content: A
 
 @dataclass(frozen=True)
 class _Gang:
-    """What is the same in all dialects. `where` is the pods' node selector."""
+    """The parts that are the same in all dialects. `where` is the pods' node selector."""
 
     namespace: str
     name: str
@@ -155,5 +155,5 @@ DIALECTS: Final = tuple(_DIALECTS)
 
 
 def written_in(dialect: str, namespace: str, name: str, size: int, where: dict[str, str]) -> Written:
-    """A gang of so many pods of 1 cpu, all of which must start together, on nodes with these labels."""
+    """Returns a gang of `size` pods of 1 cpu that must start together, on nodes with these labels."""
     return _DIALECTS[dialect](_Gang(namespace, name, size, where))

@@ -1,4 +1,4 @@
-"""QueueJobs as users write them, and as their controller sees them."""
+"""QueueJobs as manifests, and as their controller reads them."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,7 @@ PRIORITIES = Priorities({"high": 100, "low": 1})
 
 
 def template(*, cpu: str = "1", labels: Mapping[str, str] | None = None, **spec: Any) -> Object:
-    """A template of pods."""
+    """Returns a pod template."""
     container = {"name": "main", "image": "registry.k8s.io/pause:3.10", "resources": {"requests": {"cpu": cpu}}}
     content = {"containers": [container], "restartPolicy": "Never", "terminationGracePeriodSeconds": 0, **spec}
     return {"metadata": {"labels": dict(labels or {})}, "spec": content}
@@ -23,7 +23,7 @@ def template(*, cpu: str = "1", labels: Mapping[str, str] | None = None, **spec:
 def queue_job(
     name: str = "train", *tasks: tuple[int, Object], minimum: Any = None, namespace: str = "default", **more: Any
 ) -> Object:
-    """A QueueJob; each task is its replicas and its template. `scheduling` is the rest of its schedulingSpec."""
+    """Returns a QueueJob; each task is (replicas, template). `scheduling` is the rest of its schedulingSpec."""
     scheduling = dict(more.pop("scheduling", {}))
     if minimum is not None:
         scheduling["minAvailable"] = minimum
@@ -37,7 +37,7 @@ def queue_job(
 
 
 def read(written: Object, *, uid: str = "uid-job", status: Object | None = None, revision: int = 1) -> Job:
-    """The job as its controller reads it."""
+    """Reads the job as its controller does."""
     metadata = {"uid": uid, "resourceVersion": str(revision), **written["metadata"]}
     content = {**written, "metadata": metadata, **({"status": status} if status is not None else {})}
     return read_job(decode_queue_job(msgspec.json.encode(content)), PRIORITIES)

@@ -1,4 +1,4 @@
-"""Sakkara's groups: what users declare of them, and what has become of one, as values."""
+"""Sakkara's groups: declarations and progress as values."""
 
 import json
 from collections.abc import Mapping
@@ -15,23 +15,23 @@ LABEL = "sakkara.group."
 
 
 def config_map(data: Mapping[str, Any], name: str = "A", *, created_seconds: int = 50) -> Definition:
-    """The ConfigMap a/A with these data, which are written as JSON unless they are text."""
+    """Returns the ConfigMap a/A with these data, encoded as JSON unless they are strings."""
     written = {key: value if isinstance(value, str) else json.dumps(value) for key, value in data.items()}
     uid = f"uid-of-{name}"
     return Definition("v1", "ConfigMap", "a", name, uid, created_seconds, {}, {"sakkara.group": ""}, written)
 
 
 def member(name: str = "w-0", created_seconds: int = 100, /, **labels: str) -> MarkSet:
-    """A pod of group a/A: size="3" is the label sakkara.group.size; __ stands for a dot."""
+    """Returns a pod of group a/A: size="3" is the label sakkara.group.size; __ stands for a dot."""
     keyed = {LABEL + key.replace("__", "."): value for key, value in {"name": "A", **labels}.items()}
     return marked(name, labels=keyed, created_seconds=created_seconds)
 
 
 def group(*pods: MarkSet, **data: Any) -> GangFacts:
-    """What is made of a/A with a ConfigMap of these data; without any there is no ConfigMap."""
+    """Reads group a/A, with a ConfigMap if data are given."""
     return read_gang("sakkara/a/A", config_map(data) if data else None, pods)
 
 
 def progress(stage: Stage, *members: MemberProgress, **fields: Any) -> Progress:
-    """How far a/A with its ConfigMap is."""
+    """Returns progress of group a/A with its ConfigMap."""
     return Progress(group(size="2"), stage, members, **fields)

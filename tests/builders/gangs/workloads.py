@@ -1,4 +1,4 @@
-"""Gangs as users write them: pods and PodGroups for the API, in every dialect.
+"""Gangs as manifests: pods and PodGroups for the API, in the dialect of choice.
 
 gang("a").of(8).asking(cpu=1)                       # Koordinator annotations, all 8 must start together
 gang("a").of(5).needing(3).declared_by("coscheduling")
@@ -25,40 +25,40 @@ _DEFINITIONS = {
 _EVICTED_IS_NOT_FAILED: dict[str, Any] = {
     "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
 }
-"""Otherwise a real Job controller gives up after some of them."""
+"""Without it a real Job controller gives up after some evictions."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A gang (or one plain pod) to be created. Every method returns a changed copy."""
+    """A gang, or plain pods, to create. Every method returns a changed copy."""
 
     name: str
     dialect: Dialect = "annotations"
     namespace: str = "default"
     size: int = 1
     minimum: Any = None
-    """None: as many as there are pods. Anything else is written as it is, also what makes no sense."""
+    """None: the number of pods. Other values, also invalid ones, are written as they are."""
     requests: tuple[dict[str, str], ...] = ({"cpu": "1"},)
-    """Of pod i: element i modulo the length."""
+    """Requests of pod i: element i modulo the length."""
     annotations: dict[str, str] = field(default_factory=dict)
     labels: dict[str, str] = field(default_factory=dict)
     node_selector: dict[str, str] = field(default_factory=dict)
     selectors: dict[int, dict[str, str]] = field(default_factory=dict)
-    """Further node selectors of single pods."""
+    """Additional node selectors of single pods, by number."""
     priority: int | None = None
     preempts: bool = True
-    """Others may be evicted for it."""
+    """Whether the gang may preempt."""
     gates: tuple[str, ...] = ()
     storage_class: str = ""
-    """Every pod has a claim of this class; none if it is empty."""
+    """Storage class of one volume claim per pod; empty: no claims."""
     ephemeral: bool = False
-    """The claims are made for the pods, from a template, and go with them."""
+    """Whether the volumes are ephemeral."""
     spec: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the pods' spec."""
+    """Additional fields of the pods' spec."""
     declared: dict[str, Any] = field(default_factory=dict)
-    """Further fields of the spec of its definition."""
+    """Additional fields of the spec of its definition."""
     version: str = ""
-    """Of the API of its definition; empty: the newest that the API server has."""
+    """API version of its definition; empty: the newest one."""
 
     # -- what it is
 
@@ -69,15 +69,15 @@ class Workload:
         return replace(self, size=size)
 
     def needing(self, minimum: Any) -> Self:
-        """The minimum, as written by the user."""
+        """Sets the minimum, valid or not."""
         return replace(self, minimum=minimum)
 
     def asking(self, *, memory: str = "", **amounts: int | str) -> Self:
-        """What each pod asks; `gpu` is nvidia.com/gpu."""
+        """Sets the requests of each pod; `gpu` is nvidia.com/gpu."""
         return self.asking_each({**amounts, **({"memory": memory} if memory else {})})
 
     def asking_each(self, *requests: dict[str, Any]) -> Self:
-        """What the pods ask in turn: the first, the second, ... and from the beginning."""
+        """Sets the requests of the pods in turn, repeating from the start."""
         names = {"gpu": "nvidia.com/gpu"}
         written = tuple({names.get(name, name): str(amount) for name, amount in each.items()} for each in requests)
         return replace(self, requests=written)
@@ -89,71 +89,71 @@ class Workload:
         return replace(self, namespace=namespace)
 
     def annotated(self, **annotations: str) -> Self:
-        """Koordinator's annotations by their last part, with _ for -: mode="Strict", total_number="4"."""
+        """Adds Koordinator's annotations by their last part, with _ for -: mode="Strict", total_number="4"."""
         named = {_KOORDINATOR + key.replace("_", "-"): value for key, value in annotations.items()}
         return replace(self, annotations={**self.annotations, **named})
 
     def labelled(self, **labels: str) -> Self:
-        """Labels on its pods."""
+        """Adds labels to its pods."""
         return replace(self, labels={**self.labels, **labels})
 
     def marked(self, annotations: dict[str, str]) -> Self:
-        """Annotations by their full keys."""
+        """Adds annotations by their full keys."""
         return replace(self, annotations={**self.annotations, **annotations})
 
     def with_group(self, *gangs: str) -> Self:
-        """Starts together with these ("namespace/name")."""
+        """Adds a gang group of these gangs ("namespace/name")."""
         return self.annotated(groups=json.dumps(gangs))
 
     def with_priority(self, priority: int) -> Self:
         return replace(self, priority=priority)
 
     def harming_nobody(self) -> Self:
-        """preemptionPolicy Never, by its priority class."""
+        """Sets preemptionPolicy Never, by its priority class."""
         return replace(self, preempts=False)
 
     def gated(self, *gates: str) -> Self:
         return replace(self, gates=gates)
 
     def with_claims(self, storage_class: str) -> Self:
-        """Every pod uses a claim of its own for a volume of that class."""
+        """Gives every pod a claim of that storage class."""
         return replace(self, storage_class=storage_class)
 
     def with_scratch(self, storage_class: str) -> Self:
-        """Every pod brings an ephemeral volume of that class."""
+        """Gives every pod an ephemeral volume of that storage class."""
         return replace(self, storage_class=storage_class, ephemeral=True)
 
     def with_spec(self, **fields: Any) -> Self:
-        """Its pods have these fields in their spec."""
+        """Adds fields to the pods' spec."""
         return replace(self, spec={**self.spec, **fields})
 
     def declaring(self, **fields: Any) -> Self:
-        """Its PodGroup has these fields in its spec."""
+        """Adds fields to the PodGroup's spec."""
         return replace(self, declared={**self.declared, **fields})
 
     def of_version(self, version: str) -> Self:
-        """Of the PodGroup's API."""
+        """Sets the API version of the PodGroup."""
         return replace(self, version=version)
 
     def on_nodes(self, **labels: str) -> Self:
-        """All pods select nodes with these labels."""
+        """Adds a node selector to all pods."""
         return replace(self, node_selector={**self.node_selector, **labels})
 
     def pod_on_nodes(self, number: int, **labels: str) -> Self:
-        """One pod selects nodes with these labels."""
+        """Adds a node selector to one pod."""
         return replace(self, selectors={**self.selectors, number: labels})
 
     # -- what follows
 
     @property
     def id(self) -> str:
-        """The gang's id; for plain pods that of the first."""
+        """The gang's id; for plain pods that of the first pod."""
         dialect = "koordinator" if self.dialect == "annotations" else self.dialect
         return f"{dialect}/{self.namespace}/{self.pod_name(0) if dialect == 'plain' else self.name}"
 
     @property
     def group(self) -> tuple[str, ...]:
-        """Ids of the gangs that it declares as its group, if what it declares makes sense."""
+        """Ids of the gangs in its group; empty if the declaration is invalid."""
         try:
             names = json.loads(self.annotations.get(_KOORDINATOR + "groups", "[]"))
         except ValueError:
@@ -163,7 +163,7 @@ class Workload:
 
     @property
     def needed(self) -> int:
-        """Pods that must start together, if the minimum makes sense."""
+        """The number of pods that must start together; the size if the minimum is invalid."""
         return self.minimum if isinstance(self.minimum, int) and self.minimum > 0 else self.size
 
     @property
@@ -174,14 +174,14 @@ class Workload:
         return f"{self.name}-{number}"
 
     def pods(self, *numbers: int) -> list[dict[str, Any]]:
-        """Manifests of these pods, of all if none are named."""
+        """Returns manifests of these pods, or of all."""
         return [self._pod(number) for number in numbers or range(self.size)]
 
     def claim_name(self, number: int) -> str:
         return f"{self.pod_name(number)}-data"
 
     def claims(self, *numbers: int) -> list[dict[str, Any]]:
-        """Manifests of the claims of these pods, of all if none are named."""
+        """Returns manifests of the claims of these pods, or of all."""
         if not self.storage_class or self.ephemeral:
             return []
         return [
@@ -202,7 +202,7 @@ class Workload:
         }
 
     def definition(self) -> dict[str, Any] | None:
-        """The PodGroup; None if the dialect has none."""
+        """Returns the PodGroup; None if the dialect has none."""
         if self.dialect not in _DEFINITIONS:
             return None
         api_version, minimum = _DEFINITIONS[self.dialect], self.size if self.minimum is None else self.minimum
@@ -216,7 +216,7 @@ class Workload:
         }
 
     def job(self, name: str, pods: int) -> dict[str, Any]:
-        """A Job that makes so many of its pods."""
+        """Returns a Job that creates this many of its pods."""
         pod = self._pod(0)
         template = {"metadata": {key: pod["metadata"][key] for key in ("labels", "annotations")}, "spec": pod["spec"]}
         return {
@@ -282,10 +282,10 @@ class Workload:
 
 
 def gang(name: str) -> Workload:
-    """A gang that Koordinator's annotations declare."""
+    """Returns a gang declared by Koordinator's annotations."""
     return Workload(name)
 
 
 def plain(name: str) -> Workload:
-    """Pods without a mark, each for itself."""
+    """Returns plain pods without marks."""
     return Workload(name, dialect="plain")

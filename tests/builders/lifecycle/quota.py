@@ -1,4 +1,4 @@
-"""Namespaces with quotas, groups and pods for tests of what quota does, and a world in which replicas see them late."""
+"""Quota limits, groups and pods for unit tests of quota accounting."""
 
 from collections.abc import Iterable
 
@@ -49,8 +49,8 @@ def counted(uid: str, *, of: str = "", ended: str = "", revision: int = 1, **req
     return QuotaPod(uid, uid, usage(**requests), of, ended, revision)
 
 
-class Desk:
-    """Decisions one after the other on one observed, as one replica takes them."""
+class QuotaReplica:
+    """Sequential decisions of one replica about one namespace."""
 
     def __init__(self, seen: NamespaceUsage, ledger: Ledger | None = None) -> None:
         self.observed, self.ledger, self.now = seen, ledger or Ledger(), 1000.0
@@ -60,7 +60,7 @@ class Desk:
         return QuotaAccount(self.observed, self.ledger, self.now)
 
     def admit(self, name: str, of: QuotaGroup | None = None, **requests: float) -> bool:
-        """Let a pod in; whether it was."""
+        """Reviews a pod; returns whether it was admitted."""
         account = self.account
         shortage = account.admit(name, name, usage(**requests), of)
         self.ledger = account.ledger

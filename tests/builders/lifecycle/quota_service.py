@@ -1,4 +1,4 @@
-"""Replicas of lifecycle that guard quota, behind one address as a Service would be, registered with the API server."""
+"""Replicas of lifecycle that serve the quota webhook behind one address, registered with the API server."""
 
 import asyncio
 import base64
@@ -30,8 +30,8 @@ LEDGER = "/api/v1/namespaces/default/configmaps/muster-quota.default"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-class QuotaRig:
-    """An API server whose pods are asked about, and who answers."""
+class QuotaCluster:
+    """An API server with the quota webhook, and its replicas."""
 
     def __init__(self, rig: LifecycleCluster, directory: Path) -> None:
         self.rig, self.api = rig, rig.api
@@ -41,7 +41,7 @@ class QuotaRig:
 
     @asynccontextmanager
     async def guarded(self, replicas: int = 1, *, policy: str = "Fail", faulty: bool = False) -> AsyncIterator[None]:
-        """By so many replicas, as long as the context lasts."""
+        """Runs this many replicas behind the webhook within the context."""
         ports = [free_port() for _ in range(replicas)]
         async with AsyncExitStack() as stack:
             for index, port in enumerate(ports):
@@ -59,11 +59,11 @@ class QuotaRig:
             yield
 
     async def stop(self, replica: str) -> None:
-        """End one of them; those that are left are asked from then on."""
+        """Stops one replica; the remaining ones answer."""
         await self._replicas[replica].aclose()
 
     async def register(self, url: str, policy: str) -> None:
-        """Have the API server ask there."""
+        """Registers the webhook with the API server."""
         webhook: JSON = {
             "name": "quota.muster.dev",
             "clientConfig": {"url": url, "caBundle": self.ca_bundle},
@@ -80,7 +80,7 @@ class QuotaRig:
         return base64.b64encode(self.authority.certificate.read_bytes()).decode()
 
     async def ready(self, port: int) -> None:
-        """Wait until somebody listens there who has seen all there is."""
+        """Waits until a ready replica listens on the port."""
 
         async def answers() -> bool:
             return await https_status(f"https://127.0.0.1:{port}/ready") == 200
@@ -90,7 +90,7 @@ class QuotaRig:
     # -- users
 
     async def quota(self, name: str = "team", **hard: str) -> None:
-        """Make a quota and wait until it counts."""
+        """Creates a quota and waits until it is enforced."""
         await self.api.created(QUOTAS, {"metadata": {"name": name}, "spec": {"hard": hard}})
         await self.api.until(f"{QUOTAS}/{name}", lambda reply: "used" in (reply.body.get("status") or {}))
 
@@ -101,7 +101,7 @@ class QuotaRig:
         return created
 
     async def told(self, name: str, reason: str, *, path: str = POD_GROUPS) -> str:
-        """Wait until a group's condition has the reason; its message."""
+        """Waits until a group's condition has the reason; returns its message."""
         reply = await self.api.until(f"{path}/{name}", lambda reply: condition(reply).get("reason") == reason)
         return str(condition(reply)["message"])
 
@@ -109,13 +109,13 @@ class QuotaRig:
         return await self.api.post(PODS, quota_pod(name, of=of, **requests))
 
     async def statuses(self, names: Sequence[str], *, of: str = "", **requests: str) -> list[int]:
-        """Create pods all at once."""
+        """Creates pods concurrently; returns the HTTP statuses."""
         replies = await asyncio.gather(*(self.create(name, of=of, **requests) for name in names))
         return [reply.status for reply in replies]
 
 
 def quota_pod(name: str, *, of: str = "", **requests: str) -> JSON:
-    """A pod, of a kube-batch group if one is named."""
+    """Returns a pod, of a kube-batch group if one is named."""
     metadata: JSON = {"name": name}
     if of:
         metadata["annotations"] = {GROUP_NAME: of}
@@ -124,13 +124,13 @@ def quota_pod(name: str, *, of: str = "", **requests: str) -> JSON:
 
 
 def condition(reply: Reply) -> JSON:
-    """QuotaReserved of a PodGroup."""
+    """Returns the condition QuotaReserved of a PodGroup."""
     conditions = (reply.body.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == "QuotaReserved"), {})
 
 
 async def https_status(url: str) -> int:
-    """Of a GET, whoever signed the server's certificate; 0: there is no answer."""
+    """Returns the HTTP status of a GET without verifying the certificate; 0: no response."""
     try:
         async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
             return answer.status
@@ -140,7 +140,7 @@ async def https_status(url: str) -> int:
 
 @asynccontextmanager
 async def balancing(ports: Sequence[int]) -> AsyncIterator[int]:
-    """A port whose connections go to these in turn."""
+    """Balances connections over these ports; yields the balancer's port."""
     connections = 0
     tasks: set[asyncio.Task[None]] = set()
 

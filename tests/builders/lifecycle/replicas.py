@@ -40,15 +40,15 @@ class LifecycleCluster:
         self._through_faults = KubeSettings(kubeconfig=directory / "faulty")
 
     async def install(self, manifest: str) -> None:
-        """Create a CRD of deploy/crds, and wait until it is served."""
+        """Creates a CRD of deploy/crds and waits until it is served."""
         await self.create_crd(self.manifest(manifest))
 
     def manifest(self, name: str) -> Any:
-        """A CRD of deploy/crds."""
+        """Returns a CRD of deploy/crds."""
         return yaml.safe_load((_MANIFESTS / name).read_text())
 
     async def create_crd(self, crd: Any) -> None:
-        """Create it, and wait until it is served."""
+        """Creates a CRD and waits until it is served."""
         await self.api.created(CRDS, crd)
         path = f"/apis/{crd['spec']['group']}/{crd['spec']['versions'][0]['name']}/{crd['spec']['names']['plural']}"
         await self.api.until(path, lambda reply: reply.status == 200)
@@ -62,7 +62,7 @@ class LifecycleCluster:
         faulty: bool = False,
         **settings: Any,
     ) -> AsyncIterator[LifecycleService]:
-        """A replica, as long as the context lasts; a `faulty` one reaches the API server through `faults`."""
+        """Runs a replica within the context; a `faulty` one reaches the API server through `faults`."""
         kube = self._through_faults if faulty else self._direct
         session = await KubeSession.connect(kube)
         given = Settings(listen="127.0.0.1:0", instance=name, kube=kube, **{"lease_seconds": 2, **settings})

@@ -1,4 +1,4 @@
-"""An API server of its own for every test."""
+"""Fixtures: an API server for every test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""PodGroups of a real API server as their pods change."""
+"""Status and restarts of PodGroups on a real API server."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,7 +23,7 @@ GROUP_NAME: Object = {"annotations": {"scheduling.k8s.io/group-name": "train"}}
 
 @pytest.fixture
 async def api(rig: LifecycleCluster) -> AsyncIterator[ApiClient]:
-    """The API, with both kinds of PodGroups installed and a replica of lifecycle at work."""
+    """The API with both kinds of PodGroups and a running replica of lifecycle."""
     for manifest in ("scheduling.incubator.k8s.io_podgroups.yaml", "scheduling.x-k8s.io_podgroups.yaml"):
         await rig.install(manifest)
     await ground(rig.api)
@@ -32,7 +32,7 @@ async def api(rig: LifecycleCluster) -> AsyncIterator[ApiClient]:
 
 
 async def ground(api: ApiClient) -> None:
-    """A node, and something that owns pods, which does nothing for them."""
+    """A node, and an owner of pods that does not recreate them."""
     await api.created("/api/v1/nodes", node("node-1"))
     await api.created(OWNERS, {"metadata": {"name": "work"}})
 
@@ -45,7 +45,7 @@ async def group(api: ApiClient, path: str, **spec: Any) -> Object:
 async def pods(
     api: ApiClient, *names: str, owned: bool = True, scheduler: str = "muster", marks: Object = GROUP_NAME
 ) -> None:
-    """Create pods of the group train."""
+    """Creates pods of the group train."""
     owner = (await api.get(f"{OWNERS}/work")).body["metadata"]
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "work", "uid": owner["uid"], "controller": True}
     for name in names:
@@ -56,7 +56,7 @@ async def pods(
 
 
 async def become(api: ApiClient, phase: str, *names: str) -> None:
-    """The pods' kubelet says so; those without a node get one first."""
+    """Sets the pods' phase as the kubelet does, after binding pods without a node."""
     for name in names:
         if not (await api.get(f"{PODS}/{name}")).body["spec"].get("nodeName"):
             assert (await api.bind(name, "node-1")).status == 201
@@ -65,7 +65,7 @@ async def become(api: ApiClient, phase: str, *names: str) -> None:
 
 
 async def until_status(api: ApiClient, path: str, **fields: Any) -> Object:
-    """Wait until the status of the group has these fields; the whole group."""
+    """Waits until the group's status has these fields; returns the group."""
 
     def holds(reply: Any) -> bool:
         status = reply.body.get("status", {})

@@ -1,4 +1,4 @@
-"""QueueJobs of a real API server, whose pods run, fail and end as the tests want."""
+"""QueueJobs on a real API server; tests control the phases of the pods."""
 
 from collections.abc import AsyncIterator, Collection
 from typing import Any
@@ -22,7 +22,7 @@ Object = dict[str, Any]
 
 @pytest.fixture(params=["our CRD"])
 async def ground(rig: LifecycleCluster, request: pytest.FixtureRequest) -> LifecycleCluster:
-    """The API server with the kinds and a node, without a replica yet."""
+    """An API server with the kinds and a node, without a replica of lifecycle."""
     await rig.install("arbitrator.incubator.k8s.io_schedulingspecs.yaml")
     crd = rig.manifest("arbitrator.incubator.k8s.io_queuejobs.yaml")
     if request.param == "a CRD that knows no field of ours":
@@ -54,7 +54,7 @@ async def uids(api: ApiClient) -> dict[str, str]:
 
 
 async def until_pods(api: ApiClient, *names: str, but: Collection[str] = ()) -> dict[str, str]:
-    """Wait until there are pods of just these names, none of them with one of the uids; their uids."""
+    """Waits until exactly these pods exist with none of the given uids; returns their uids."""
 
     def holds(reply: Reply) -> bool:
         there = {each["metadata"]["name"]: each["metadata"]["uid"] for each in reply.body["items"]}
@@ -65,7 +65,7 @@ async def until_pods(api: ApiClient, *names: str, but: Collection[str] = ()) -> 
 
 
 async def become(api: ApiClient, phase: str, *names: str) -> None:
-    """The pods' kubelet says so; those without a node get one first."""
+    """Sets the pods' phase as the kubelet does, after binding pods without a node."""
     for name in names:
         if not (await api.get(f"{PODS}/{name}")).body["spec"].get("nodeName"):
             assert (await api.bind(name, "node-1")).status == 201
@@ -81,7 +81,7 @@ async def until_status(api: ApiClient, name: str = "train", **fields: Any) -> Ob
 
 
 def made(reply: Reply) -> Object:
-    """The condition that tells whether all pods could be made."""
+    """Returns the condition PodsCreated once it has the reason."""
     conditions = reply.body.get("status", {}).get("conditions") or [{}]
     return conditions[0]  # type: ignore[no-any-return]
 
@@ -101,7 +101,7 @@ NAMES = ("train-0-0", "train-0-1", "train-0-2", "train-0-3")
 
 
 async def running(api: ApiClient, minimum: int = 3) -> dict[str, str]:
-    """A job of four pods that run; their uids."""
+    """Creates a job of four running pods; returns their uids."""
     await api.created(JOBS, queue_job("train", (4, template()), minimum=minimum))
     before = await until_pods(api, *NAMES)
     await become(api, "Running", *NAMES)
@@ -184,7 +184,7 @@ async def test_on_a_foreign_crd_a_job_is_recreated_too(api: ApiClient) -> None:
 
 
 async def test_a_job_without_its_record_continues_with_its_pods(ground: LifecycleCluster) -> None:
-    """As when its manifest is put in its place, which has no annotations, or it is restored from a backup."""
+    """The record is lost when a manifest without annotations replaces the object, or in a restore."""
     api = ground.api
     async with ground.replica():
         before = await running(api)
@@ -259,7 +259,7 @@ async def test_a_pod_without_limits_that_a_quota_needs_does_not_block_others(
 
 
 async def quota(api: ApiClient, hard: dict[str, str]) -> None:
-    """A quota that counts."""
+    """Creates a quota and waits until it is enforced."""
     written = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "pods"}, "spec": {"hard": hard}}
     await api.created(QUOTAS, written)
     await api.until(f"{QUOTAS}/pods", lambda reply: bool(reply.body.get("status", {}).get("used")))
@@ -317,7 +317,7 @@ async def test_a_job_of_the_same_name_waits_for_the_former_ones_pods_to_go(api: 
 
 
 async def test_another_replica_continues_where_the_first_stopped(ground: LifecycleCluster) -> None:
-    """The first decision to make the whole job anew, deletes two pods, and is not heard of any more."""
+    """The first replica decides to recreate the whole job, deletes two pods and is stopped."""
     api = ground.api
     async with ground.replica("one", faulty=True):
         before = await running(api)

@@ -1,4 +1,4 @@
-"""Quota kept for PodGroups: real pods, created at once, over HTTPS to replicas that answer for one another."""
+"""Quota reserved for PodGroups: concurrent pods, reviewed over HTTPS by several replicas."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ import pytest
 
 from builders.e2e.faults import Requests
 from builders.kube.webhook import CONFIGURATIONS
-from builders.lifecycle.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaRig, condition
+from builders.lifecycle.quota_service import COSCHEDULING, LEDGER, POD_GROUPS, PODS, QUOTAS, QuotaCluster, condition
 from builders.lifecycle.replicas import LEASE, LifecycleCluster
 from builders.wait import eventually
 
@@ -17,17 +17,17 @@ LEDGERS = Requests("", "/configmaps.*")
 
 
 @pytest.fixture
-async def quota(rig: LifecycleCluster, tmp_path: Path) -> AsyncIterator[QuotaRig]:
+async def quota(rig: LifecycleCluster, tmp_path: Path) -> AsyncIterator[QuotaCluster]:
     await rig.install("scheduling.incubator.k8s.io_podgroups.yaml")
-    yield QuotaRig(rig, tmp_path)
+    yield QuotaCluster(rig, tmp_path)
 
 
-async def ended(quota: QuotaRig, *names: str, phase: str = "Succeeded") -> None:
+async def ended(quota: QuotaCluster, *names: str, phase: str = "Succeeded") -> None:
     for name in names:
         await quota.api.patch(f"{PODS}/{name}/status", {"status": {"phase": phase}})
 
 
-async def test_quota_reserved_for_a_group_is_not_available_to_other_pods(quota: QuotaRig) -> None:
+async def test_quota_reserved_for_a_group_is_not_available_to_other_pods(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
@@ -43,7 +43,7 @@ async def test_quota_reserved_for_a_group_is_not_available_to_other_pods(quota: 
         assert (await quota.create("late", cpu="1")).status == 403
 
 
-async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota: QuotaRig) -> None:
+async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.create("other", cpu="5")
@@ -63,7 +63,7 @@ async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota
         assert {each["reason"] for each in events.body["items"]} == {"QuotaExceeded", "QuotaReserved"}
 
 
-async def test_reservations_are_returned_as_pods_end(quota: QuotaRig) -> None:
+async def test_reservations_are_returned_as_pods_end(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="4")
         await quota.group("train", cpu="4")
@@ -73,7 +73,7 @@ async def test_reservations_are_returned_as_pods_end(quota: QuotaRig) -> None:
         await until_created(quota, "other", cpu="2")
 
 
-async def test_a_deleted_group_returns_all(quota: QuotaRig) -> None:
+async def test_a_deleted_group_returns_all(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="4")
         await quota.group("train", cpu="4")
@@ -82,7 +82,7 @@ async def test_a_deleted_group_returns_all(quota: QuotaRig) -> None:
         await until_created(quota, "other", cpu="4")
 
 
-async def test_a_pod_created_right_after_its_group_reserves_for_it(quota: QuotaRig) -> None:
+async def test_a_pod_created_right_after_its_group_reserves_for_it(quota: QuotaCluster) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="8")
         for name in ("a", "b"):
@@ -94,7 +94,7 @@ async def test_a_pod_created_right_after_its_group_reserves_for_it(quota: QuotaR
         assert await quota.statuses([f"{won[0]}{index}" for index in range(1, 6)], of=won[0], cpu="1") == [201] * 5
 
 
-async def test_concurrent_pods_on_two_replicas_do_not_use_reserved_quota(quota: QuotaRig) -> None:
+async def test_concurrent_pods_on_two_replicas_do_not_use_reserved_quota(quota: QuotaCluster) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="20")
         await quota.group("train", cpu="12")
@@ -107,8 +107,8 @@ async def test_concurrent_pods_on_two_replicas_do_not_use_reserved_quota(quota: 
         assert (others.count(201), others.count(403)) == (8, 12)
 
 
-async def test_groups_and_pods_that_come_at_once_never_exceed_together(quota: QuotaRig) -> None:
-    """Whoever wins: a group that got its quota gets all its pods in, and the others none."""
+async def test_groups_and_pods_that_come_at_once_never_exceed_together(quota: QuotaCluster) -> None:
+    """Groups with reserved quota get all their pods admitted, the others none."""
     names = ["a", "b", "c", "d"]
     async with quota.guarded(2):
         await quota.quota(cpu="10")
@@ -125,7 +125,7 @@ async def test_groups_and_pods_that_come_at_once_never_exceed_together(quota: Qu
         assert 4 * len(reserved) + created[4].count(201) <= 10
 
 
-async def test_pods_that_somebody_else_refuses_take_nothing_from_others(quota: QuotaRig) -> None:
+async def test_pods_that_somebody_else_refuses_take_nothing_from_others(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="4")
         await quota.create("same", cpu="2")
@@ -134,7 +134,7 @@ async def test_pods_that_somebody_else_refuses_take_nothing_from_others(quota: Q
         assert (await quota.create("other", cpu="2")).status == 201
 
 
-async def test_namespaces_without_quota_have_no_ledger(quota: QuotaRig) -> None:
+async def test_namespaces_without_quota_have_no_ledger(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.group("train", cpu="6")
         assert (await quota.create("t0", of="train", cpu="4")).status == 201
@@ -142,7 +142,7 @@ async def test_namespaces_without_quota_have_no_ledger(quota: QuotaRig) -> None:
         assert condition(await quota.api.get(f"{POD_GROUPS}/train")) == {}
 
 
-async def test_a_group_stops_waiting_when_the_quota_is_deleted(quota: QuotaRig) -> None:
+async def test_a_group_stops_waiting_when_the_quota_is_deleted(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="1")
         await quota.group("train", cpu="6")
@@ -152,7 +152,7 @@ async def test_a_group_stops_waiting_when_the_quota_is_deleted(quota: QuotaRig) 
         await quota.api.until(LEDGER, lambda reply: reply.status == 404)
 
 
-async def test_the_condition_changes_when_no_quota_limits_the_group(quota: QuotaRig) -> None:
+async def test_the_condition_changes_when_no_quota_limits_the_group(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="8")
         await quota.group("train", cpu="6")
@@ -161,7 +161,7 @@ async def test_the_condition_changes_when_no_quota_limits_the_group(quota: Quota
         await quota.told("train", "NoQuota")
 
 
-async def test_an_invalid_total_is_reported(quota: QuotaRig) -> None:
+async def test_an_invalid_total_is_reported(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="lots")
@@ -170,7 +170,7 @@ async def test_an_invalid_total_is_reported(quota: QuotaRig) -> None:
 
 
 async def test_coscheduling_reserves_min_resources_even_without_conditions(
-    quota: QuotaRig, rig: LifecycleCluster
+    quota: QuotaCluster, rig: LifecycleCluster
 ) -> None:
     crd = rig.manifest("scheduling.x-k8s.io_podgroups.yaml")
     del crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]["conditions"]
@@ -190,7 +190,7 @@ async def test_coscheduling_reserves_min_resources_even_without_conditions(
         await quota.api.until(f"{COSCHEDULING}/train", lambda reply: not annotation(reply))
 
 
-async def test_reservations_outlive_the_replicas(quota: QuotaRig) -> None:
+async def test_reservations_outlive_the_replicas(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
@@ -201,7 +201,7 @@ async def test_reservations_outlive_the_replicas(quota: QuotaRig) -> None:
         assert await quota.statuses(["t0", "t1"], of="train", cpu="3") == [201, 201]
 
 
-async def test_a_malformed_ledger_is_rebuilt(quota: QuotaRig) -> None:
+async def test_a_malformed_ledger_is_rebuilt(quota: QuotaCluster) -> None:
     await quota.api.created(
         "/api/v1/namespaces/default/configmaps", {"metadata": {"name": "muster-quota.default"}, "data": {"ledger": "?"}}
     )
@@ -213,7 +213,7 @@ async def test_a_malformed_ledger_is_rebuilt(quota: QuotaRig) -> None:
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
-async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaRig, policy: str, status: int) -> None:
+async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaCluster, policy: str, status: int) -> None:
     async with quota.guarded(policy=policy, faulty=True):
         await quota.quota(cpu="10")
         await quota.create("first", cpu="1")
@@ -221,7 +221,7 @@ async def test_while_nothing_can_be_agreed_on_the_policy_decides(quota: QuotaRig
             assert (await quota.create("second", cpu="1")).status == status
 
 
-async def test_a_decision_whose_response_was_lost_is_not_counted_twice(quota: QuotaRig) -> None:
+async def test_a_decision_whose_response_was_lost_is_not_counted_twice(quota: QuotaCluster) -> None:
     async with quota.guarded(faulty=True):
         await quota.quota(cpu="4")
         await quota.create("first", cpu="1")
@@ -232,7 +232,7 @@ async def test_a_decision_whose_response_was_lost_is_not_counted_twice(quota: Qu
         assert sorted(await quota.api.names(PODS)) == ["first", "same"]
 
 
-async def test_another_leader_completes_reservations_and_releases(quota: QuotaRig) -> None:
+async def test_another_leader_completes_reservations_and_releases(quota: QuotaCluster) -> None:
     async with quota.guarded(2):
         await quota.quota(cpu="4")
         await quota.create("other", cpu="4")
@@ -244,8 +244,8 @@ async def test_another_leader_completes_reservations_and_releases(quota: QuotaRi
         await quota.told("train", "QuotaReserved")
 
 
-async def until_created(quota: QuotaRig, name: str, *, of: str = "", **requests: str) -> None:
-    """The API server counts what has ended a moment later."""
+async def until_created(quota: QuotaCluster, name: str, *, of: str = "", **requests: str) -> None:
+    """The API server counts ended pods with a delay."""
 
     async def created() -> bool:
         return (await quota.create(name, of=of, **requests)).status == 201
@@ -253,6 +253,6 @@ async def until_created(quota: QuotaRig, name: str, *, of: str = "", **requests:
     await eventually(created, f"pod {name} is admitted", seconds=20, every_seconds=0.05)
 
 
-async def reserves(quota: QuotaRig, name: str) -> bool:
+async def reserves(quota: QuotaCluster, name: str) -> bool:
     reply = await quota.api.until(f"{POD_GROUPS}/{name}", lambda reply: bool(condition(reply)))
     return bool(condition(reply)["status"] == "True")

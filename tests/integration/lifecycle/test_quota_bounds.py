@@ -1,4 +1,4 @@
-"""What the webhook is sent is bounded, whoever sends it."""
+"""Limits on requests to the webhook."""
 
 import asyncio
 import ssl
@@ -15,7 +15,7 @@ from muster.lifecycle.quota.webhook import PATH, QuotaWebhook
 
 
 class Nobody:
-    """Stands for what is asked only about whole reviews, of which these tests send none."""
+    """A placeholder: these tests send no complete reviews."""
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
 
 
 async def status(url: tuple[str, ssl.SSLContext], body: object) -> int:
-    """0: it hung up before it had read everything, so that its answer was lost on the way."""
+    """Returns the HTTP status; 0: the server closed the connection before reading everything."""
     try:
         async with aiohttp.ClientSession() as session, session.post(url[0], data=body, ssl=url[1]) as response:
             return response.status

@@ -1,4 +1,4 @@
-"""The webhook's certificate is replaced under it, whole or half, by files that are written one after the other."""
+"""Replacement of the webhook's certificate files while it is running."""
 
 import asyncio
 import ssl
@@ -32,7 +32,7 @@ def files_of(authority: Authority) -> tuple[Path, Path]:
 
 
 async def shown(port: int) -> str:
-    """The certificate that a new connection is shown."""
+    """Returns the certificate of a new connection."""
     return await asyncio.to_thread(ssl.get_server_certificate, ("127.0.0.1", port))
 
 

@@ -1,4 +1,4 @@
-"""One replica leads, another takes over, and controllers work only where it leads."""
+"""One replica leads, another takes over, and controllers reconcile only on the leader."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -20,7 +20,7 @@ from muster.rpc.channel import open_channel
 
 
 class Notebook:
-    """A controller that notes which namespaces it looks at; those that are called "hard-..." fail at first."""
+    """A controller that records reconciled namespaces; those named "hard-..." fail at first."""
 
     def __init__(self, context: ControllerContext) -> None:
         self.looks: list[str] = []

@@ -1,4 +1,4 @@
-"""Coscheduling gangs: a PodGroup that pods name by label."""
+"""Coscheduling gangs: PodGroups that pods name by a label."""
 
 import pytest
 

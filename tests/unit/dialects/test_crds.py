@@ -1,4 +1,4 @@
-"""The CustomResourceDefinitions that Muster brings along: whole for kubectl, and with every field that is read."""
+"""Muster's CustomResourceDefinitions: valid for kubectl, and with every field that dialects read."""
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ BUILT_IN = {"", "scheduling.k8s.io"}
 
 
 def definitions() -> dict[str, dict[str, Any]]:
-    """By name, all that there are."""
+    """Returns all CRDs by name."""
     found = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
     return {each["metadata"]["name"]: each for each in found}
 
@@ -36,7 +36,7 @@ def kind_of(name: str) -> DefinitionKind:
 
 
 class Watched(dict[str, Any]):
-    """A JSON object that notes the fields that are asked for."""
+    """A JSON object that records the fields that are read."""
 
     def __init__(self, content: Mapping[str, Any], path: str, asked: set[str]) -> None:
         super().__init__({name: watched(value, f"{path}{name}.", asked) for name, value in content.items()})
@@ -56,7 +56,7 @@ def watched(value: Any, path: str, asked: set[str]) -> Any:
 
 
 def example(schema: Mapping[str, Any], *, text: str = "1") -> Any:
-    """A value with every field that the schema knows."""
+    """Returns a value with every field of the schema."""
     if "enum" in schema:
         return schema["enum"][0]
     match schema.get("type"):

@@ -1,4 +1,4 @@
-"""Koordinator's gangs: annotations, PodGroup, which of them counts, and what is said of malformed ones."""
+"""Koordinator's gangs: annotations, PodGroup, their precedence, and messages about malformed values."""
 
 import pytest
 

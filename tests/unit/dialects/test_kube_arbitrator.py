@@ -1,4 +1,4 @@
-"""kube-arbitrator: a SchedulingSpec makes one gang of its controller's pods."""
+"""kube-arbitrator: the pods of a SchedulingSpec's controller are one gang."""
 
 from collections.abc import Mapping
 from typing import Any

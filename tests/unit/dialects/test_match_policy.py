@@ -1,4 +1,4 @@
-"""The match policy by its two names, in the dialects that have it."""
+"""The match policy by both of its annotations, in the dialects that have it."""
 
 import pytest
 

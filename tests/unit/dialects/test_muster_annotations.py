@@ -1,4 +1,4 @@
-"""Muster's own annotations: the same in all dialects, and no more than that."""
+"""Muster's own annotations, in all dialects."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Kubernetes' own PodGroups: what they declare in each version of their API, and what is written of them."""
+"""Kubernetes' own PodGroups: declarations in each version of their API, and conditions written to them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Koordinator's network topology spec: packs at the levels that are called as the layers."""
+"""Koordinator's network topology spec: pack constraints at the levels named like the layers."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""PodGroups that wait for quota: what lifecycle wrote on them keeps their gangs from starting."""
+"""PodGroups that wait for quota: lifecycle's condition or annotation blocks their gangs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ KINDS = {"kube-batch": "scheduling.incubator.k8s.io/v1alpha1", "coscheduling": "
 
 
 def problems(dialect: str, **written: Any) -> list[str]:
-    """What keeps a gang from starting whose PodGroup has that."""
+    """Returns the problems of a gang whose PodGroup has this status or annotation."""
     pod_group = Definition(KINDS[dialect], "PodGroup", "ml", "train", "uid", spec={"minMember": 2}, **written)
     facts = read_gang(f"{dialect}/ml/train", pod_group, [])
     return [problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING]

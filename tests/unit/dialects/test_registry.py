@@ -1,4 +1,4 @@
-"""All dialects together: precedence, what is kept of a pod's marks, and the same answer on every replica."""
+"""The registry: precedence of dialects, marks kept of a pod, and the same facts on every replica."""
 
 import random
 

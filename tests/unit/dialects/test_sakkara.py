@@ -1,4 +1,4 @@
-"""Sakkara's groups: the ConfigMap, the labels, which of them counts, and what is said of malformed ones."""
+"""Sakkara's groups: ConfigMap, labels, their precedence, and messages about malformed values."""
 
 import random
 from typing import Any

@@ -1,4 +1,4 @@
-"""Sakkara's constraints as constraints on levels: every key, and those of the proposal's examples and stories."""
+"""Sakkara's constraints as level constraints: every key, and the proposal's examples and stories."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from muster.topology.constraints import as_text, contradictions
 
 
 def on_rack(asked: dict[str, Any], size: int = 8) -> list[str]:
-    """The constraints in words, without their level."""
+    """Returns the constraints in words, without their level."""
     return [as_text(each).removeprefix("rack: ") for each in parse_constraints({"rack": asked}, size).constraints]
 
 

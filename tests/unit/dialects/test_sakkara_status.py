@@ -1,4 +1,4 @@
-"""What is written of a Sakkara group: on its ConfigMap and its pods, at every stage."""
+"""Writes to a Sakkara group's ConfigMap and pods at every stage."""
 
 import json
 from typing import Any
@@ -31,7 +31,7 @@ PLACED = (
 
 
 def written(told: Progress) -> dict[str, Any]:
-    """The ConfigMap's data that are to be set or, with None, removed."""
+    """Returns the ConfigMap's keys to set or, with None, to remove."""
     [write] = progress_writes(told).objects
     assert write.object == ObjectReference("v1", "ConfigMap", "a", "A", "uid-of-A")
     assert (write.plural, write.subresource, write.conditions) == ("configmaps", "", ())

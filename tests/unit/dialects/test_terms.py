@@ -1,4 +1,4 @@
-"""What was declared is kept in the user's own words, with where it stands."""
+"""Terms quote declarations in the user's own words, with the object they are on."""
 
 from builders.gangs.declarations import KOORDINATOR, koordinator_gang, koordinator_group, koordinator_pod, marked
 from muster.dialects.marks import MarkSet

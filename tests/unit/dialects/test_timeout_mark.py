@@ -1,4 +1,4 @@
-"""The mark of a gang that waited longer than it may (G09): read off pods, and what is written for it."""
+"""The mark of a gang that timed out (G09): reading it from pods and writing it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Values in marks: what is accepted, and what is said of the rest."""
+"""Values in marks: accepted values, and messages about invalid ones."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Whether this replica leads, by its own clock."""
+"""Leadership by the replica's own clock."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""When a candidate may take the lease."""
+"""When a candidate may acquire the lease."""
 
 import msgspec
 import pytest

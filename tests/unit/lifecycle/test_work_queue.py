@@ -1,4 +1,4 @@
-"""Keys are looked at soon, together, once at a time, and again after failures, as long as this replica leads."""
+"""The work queue: batching, one worker per key, retries, and only while this replica leads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -19,7 +19,7 @@ SECONDS = 10.0
 
 
 class Bench:
-    """A queue, what it was asked to reconcile at, and what its looks do."""
+    """A work queue with recorded reconciliations and scripted results."""
 
     def __init__(self, session: KubeSession) -> None:
         self.leadership = Leadership()
@@ -37,7 +37,7 @@ class Bench:
         return None
 
     async def until(self, key: str, times: int = 1) -> None:
-        """Wait until it has been looked at so often."""
+        """Waits until the key has been reconciled this many times."""
         async with asyncio.timeout(SECONDS), self._looked:
             await self._looked.wait_for(lambda: self.looks.count(key) >= times)
 

@@ -1,4 +1,4 @@
-"""Which pods are members of which gangs, as lifecycle sees it."""
+"""Members of gangs, as lifecycle keeps them."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A group that breaks again and again is restarted ever less often."""
+"""Backoff between restarts of a PodGroup."""
 
 from muster.lifecycle.pod_groups.restarter import RestartBackoff
 

@@ -1,4 +1,4 @@
-"""What PodGroups say of their pods."""
+"""Counts and phases in the status of PodGroups."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is known of QueueJobs: the newest, whichever way and in whichever order it is reported."""
+"""The cache of QueueJobs keeps the newest revision, whatever the order of informer events and responses."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""QueueJobs as users write them, rightly and wrongly; and the pods that are made of them."""
+"""Reading valid and invalid QueueJobs, and the manifests of their pods."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is done about a QueueJob: made in order, made anew whole or in part, and never more than that."""
+"""Plans for a QueueJob: creation in order, replacement of pods, and recreation of the whole job."""
 
 import itertools
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from muster.lifecycle.queue_jobs.pod_creation import Demand, creation_order
 
 
 class World:
-    """A job and its pods; plans are carried out at once, and every decision is remembered before anything is done."""
+    """A job and its pods. Plans are carried out at once; every decision is recorded before any action."""
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -39,7 +39,7 @@ class World:
         self._count = itertools.count(1)
 
     def begin(self) -> None:
-        """Carry out a plan in part: whoever does it dies after the first deletion or creation."""
+        """Carries out a plan up to the first deletion or creation, then crashes."""
         found = plan(self.job, list(self.pods.values()), self.now)
         if found.decision is not None:
             self.job = replace(self.job, status=found.status)
@@ -50,7 +50,7 @@ class World:
             self.make(found.missing[0])
 
     def settle(self) -> Plan:
-        """Carry out plans until nothing is left to do now; not at all while nobody is at work."""
+        """Carries out plans until nothing is left to do now; does nothing while no controller is running."""
         if self.idle:
             return plan(self.job, list(self.pods.values()), self.now)
         for _ in range(100):
@@ -81,7 +81,7 @@ class World:
             self.pods[name] = replace(self.pods[name], **fields)
 
     def run(self, *names: str) -> None:
-        """Pods (all, if none are named) run."""
+        """Pods (all, if none are named) start running."""
         self.change(*names, scheduled=True, phase="Running")
         self.settle()
 
@@ -93,7 +93,7 @@ class World:
         self.end(*names, phase="Failed")
 
     def lose(self, *names: str) -> None:
-        """Somebody deletes pods."""
+        """A user deletes pods."""
         for name in names:
             del self.pods[name]
         self.settle()
@@ -375,7 +375,7 @@ events = st.lists(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(["fail", "delete", "begin", "template", "run"]), max_size=30), st.data())
 def test_wherever_somebody_dies_the_next_one_ends_with_the_same(story: list[str], data: st.DataObject) -> None:
-    """Nobody is at work but for single steps; then somebody finishes what was begun."""
+    """The controller runs only for single steps; finally one run converges."""
     world, cpu = World(job_of(4, 3)), 1
     world.settle()
     world.run()

@@ -1,9 +1,9 @@
-"""Whatever happens in whatever order, and however late replicas see it: no quota is promised twice."""
+"""Random histories with lagging replicas: no quota is reserved or used twice."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.lifecycle.quota_world import QUOTA, World
+from builders.lifecycle.quota_history import QUOTA, World
 from muster.lifecycle.quota.accounting import ADMITTED_SECONDS, IDLE_SECONDS
 
 _INDEX = st.integers(0, 5)
@@ -35,7 +35,7 @@ def test_reservations_and_usage_stay_within_the_quota(steps: list[tuple[object, 
 def _take(world: World, name: object, *given: object) -> None:
     match name, *given:
         case "group", int(cpu):
-            world.make_group(cpu)
+            world.create_group(cpu)
         case "ungroup", int(index):
             world.delete_group(index)
         case "arrive", int(index), int(cpu), int(of), bool(loses):

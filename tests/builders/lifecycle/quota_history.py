@@ -1,6 +1,6 @@
-"""A namespace as it really is, and replicas that see it late, decide by one ledger, and lose races for it.
+"""A namespace with its true state, and replicas that lag behind, share one ledger, and lose races for it.
 
-The API server's own quota is there, too: it lets in only what fits what is used at that moment.
+The API server's own quota is part of it: it admits only pods that fit the present usage.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ REQUEST_SECONDS = 60.0
 
 
 @dataclass
-class Arriving:
+class AdmittedRequest:
     uid: str
     cpu: int
     group: str
@@ -32,7 +32,7 @@ class Replica:
 
 
 class World:
-    """Every step keeps what is reserved and used within the quota, or fails."""
+    """A namespace, its true state, and lagging replicas. Every step keeps reservations and usage within the quota."""
 
     def __init__(self) -> None:
         self.revision, self.now = 0, 1000.0
@@ -41,18 +41,18 @@ class World:
         self.history: list[Callable[[NamespaceUsage], None]] = []
         self.ledger = Ledger()
         self.replicas = [Replica(), Replica()]
-        self.arriving: list[Arriving] = []
+        self.in_flight: list[AdmittedRequest] = []
         self.made = 0
         for replica in self.replicas:
             replica.observed.limits["team"] = limit(cpu=QUOTA)
 
-    # -- what users and kubelets do
+    # -- users and kubelets
 
-    def make_group(self, cpu: int) -> None:
+    def create_group(self, cpu: int) -> None:
         self.made += 1
         made = group(f"g{self.made}", cpu=cpu, created=self.made)
         self.groups[made.id] = made
-        for replica in self.replicas:  # PodGroups are seen at once: that they come late is tested elsewhere
+        for replica in self.replicas:  # observed at once; late PodGroups are tested elsewhere
             replica.observed.groups[made.id] = made
 
     def delete_group(self, index: int) -> None:
@@ -63,19 +63,19 @@ class World:
                 del replica.observed.groups[gone]
 
     def land(self, index: int) -> None:
-        """A pod that was let in is stored; what was let in is never refused by the API server."""
-        if not self.arriving:
+        """Stores an admitted pod; the API server must never reject one."""
+        if not self.in_flight:
             return
-        pod = self.arriving.pop(index % len(self.arriving))
+        pod = self.in_flight.pop(index % len(self.in_flight))
         if self.now - pod.at > REQUEST_SECONDS:
             return
-        assert self._used() + pod.cpu <= QUOTA, "the API server refuses a pod that was let in"
+        assert self._used() + pod.cpu <= QUOTA, "the API server rejects an admitted pod"
         self._happen(QuotaPod(pod.uid, pod.uid, usage(cpu=pod.cpu), pod.group, "", self.revision + 1))
 
     def lose(self, index: int) -> None:
-        """A pod that was let in is refused by somebody else."""
-        if self.arriving:
-            self.arriving.pop(index % len(self.arriving))
+        """Another webhook rejects an admitted pod."""
+        if self.in_flight:
+            self.in_flight.pop(index % len(self.in_flight))
 
     def end(self, index: int, phase: str) -> None:
         live = sorted(uid for uid, pod in self.pods.items() if not pod.ended)
@@ -92,14 +92,14 @@ class World:
             self.history.append(lambda observed: observed.remove(uid, at))
 
     def wait(self, seconds: float) -> None:
-        """Requests do not last; replicas do not lag for so long that it would matter to time."""
+        """Advances the clock; requests time out, and replicas lag less than the timeouts."""
         self.now += seconds
-        self.arriving = [each for each in self.arriving if self.now - each.at <= REQUEST_SECONDS]
+        self.in_flight = [each for each in self.in_flight if self.now - each.at <= REQUEST_SECONDS]
         if seconds >= ADMITTED_SECONDS - REQUEST_SECONDS:
             for index in range(len(self.replicas)):
                 self.sync(index, len(self.history))
 
-    # -- what replicas do
+    # -- replicas
 
     def sync(self, index: int, changes: int) -> None:
         replica = self.replicas[index % len(self.replicas)]
@@ -108,7 +108,7 @@ class World:
             replica.seen += 1
 
     def arrive(self, index: int, cpu: int, of: int, *, loses_race: bool) -> None:
-        """A pod is created: a replica decides, and keeps the decision if nobody was quicker."""
+        """Creates a pod: a replica decides, and records the decision unless it loses the race."""
         self.made += 1
         uid = f"p{self.made:05}"
         of_groups = [None, *(self.groups[each] for each in sorted(self.groups))]
@@ -118,10 +118,10 @@ class World:
             return account.admit(uid, uid, usage(cpu=cpu), chosen) is None
 
         if self._decided(index, decide, loses_race):
-            self.arriving.append(Arriving(uid, cpu, chosen.id if chosen else "", self.now))
+            self.in_flight.append(AdmittedRequest(uid, cpu, chosen.id if chosen else "", self.now))
 
     def keep(self, index: int, *, loses_race: bool) -> None:
-        """The leader returns and reserves."""
+        """The leader releases and reserves."""
 
         def decide(account: QuotaAccount) -> bool:
             account.drop_deleted_groups({"kube-batch": 1})
@@ -138,14 +138,14 @@ class World:
         account = QuotaAccount(replica.observed, self.ledger, self.now)
         agreed = decide(account)
         if loses_race:
-            return False  # somebody else's write came first: this decision was never made
+            return False  # another replica wrote first: this decision has no effect
         self.ledger = account.ledger
         return agreed
 
-    # -- what must hold
+    # -- invariants
 
     def check(self) -> None:
-        """What is used, and what is kept for groups beyond that, is within the quota."""
+        """Asserts that usage and reservations together are within the quota."""
         truth = NamespaceUsage()
         truth.limits["team"] = limit(cpu=QUOTA)
         truth.groups = dict(self.groups)
@@ -153,7 +153,7 @@ class World:
             truth.put(pod)
         only_reservations = Ledger(self.ledger.reservations, {}, self.ledger.observed_revision)
         in_use = QuotaAccount(truth, only_reservations, self.now).in_use(truth.limits["team"])["cpu"]
-        assert in_use <= QUOTA * NANOS_PER_UNIT, "more is reserved and used than there is"
+        assert in_use <= QUOTA * NANOS_PER_UNIT, "reservations and usage exceed the quota"
 
     def _used(self) -> int:
         live = (pod for pod in self.pods.values() if not pod.ended)
