@@ -13,28 +13,29 @@ from muster.localcluster.rights import Rights, Rule, find_rights, read_rights
 PAGE = Path(__file__).parents[1] / "docs" / "rights.md"
 
 _HEAD = """\
-# What Muster may do in a cluster
+# Rights in the Kubernetes API
 
-Three services talk to the Kubernetes API, each as a ServiceAccount of its own. The coordinator and placement have no
-access, and their pods have no token. The chart grants exactly what is listed here, from
-[its files](../deploy/helm/muster/files/rights), of which `tools/rights_page.py` makes this page. The end-to-end tests
-run all services with these rights: they fail when one is lacking, and [one of them](../tests/e2e/test_rights.py) when
-one is never used.
+Three services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
+placement have no access, and their pods have no token. The chart grants exactly the rights listed
+here, from [its files](../deploy/helm/muster/files/rights), from which `tools/rights_page.py`
+generates this page. The end-to-end tests run all services with these rights: they fail when one is
+missing, and [one of them](../tests/e2e/test_rights.py) when one is never used.
 
-Rights with an entry under "for" are granted while that feature is on (`sakkara.enabled`, `quota.enabled` in the chart's
-values). Rights "in its namespace" hold in the namespace that Muster is installed in, all others in every namespace.
+Rights with an entry under "for" are granted while that feature is on (`sakkara.enabled`,
+`quota.enabled` in the chart's values). Rights "in its namespace" apply to the namespace that Muster
+is installed in, all others to every namespace.
 
-RBAC knows neither labels nor the fields of an object, so some rights reach further than what Muster does with them:
+RBAC cannot select by labels or fields, so some rights are wider than their use:
 
-* binding may patch any pod. Of pods it changes labels, annotations and conditions, and only of those with Muster's
-  `schedulerName`.
-* For Sakkara, cluster-state may read and binding may patch any ConfigMap, because groups are declared by ConfigMaps
-  with a label. Turn `sakkara.enabled` off where nobody uses them.
-* lifecycle may create and delete any pod: those of QueueJobs, and those of PodGroups that ask to be restarted. Who
-  controls lifecycle can therefore run pods with any ServiceAccount of any namespace: guard it like a controller of the
-  cluster.
+* binding may patch any pod. It changes labels, annotations and conditions of pods with Muster's
+  `schedulerName` only.
+* For Sakkara, cluster-state may read and binding may patch any ConfigMap, because labelled
+  ConfigMaps declare groups. Set `sakkara.enabled: false` where nobody uses them.
+* lifecycle may create and delete any pod: those of QueueJobs, and those of PodGroups with a restart
+  policy. Control over lifecycle therefore allows running pods with any ServiceAccount in any
+  namespace: protect it like a controller of the cluster.
 
-A kind that may not be read, or is not there, is done without; cluster-state says so in its log.
+A kind that is not served, or may not be read, is skipped; cluster-state logs a warning.
 """
 
 
