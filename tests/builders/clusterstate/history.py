@@ -1,4 +1,4 @@
-"""A cluster's history as informers tell it: objects with rising revisions, and the changes that they make."""
+"""Kubernetes objects as the API serves them, and a history of changes with rising revisions."""
 
 import itertools
 from collections.abc import Collection
@@ -42,8 +42,8 @@ def pod_object(
     started: int | None = None,
     **spec: Any,
 ) -> Object:
-    """A pod as the API has it; `second` is when it was created, `started` when it started, `owner` the uid of its
-    controller, which is called like it.
+    """A pod as the API serves it. `second`: creation time; `started`: start time; `owner`: uid and name of its
+    controller.
     """
     metadata: Object = {
         "name": name,
@@ -69,7 +69,7 @@ def pod_object(
 
 
 def controller(uid: str, kind: str = "batch/v1 Job") -> Object:
-    """The ownerReference of the controller with this uid, which is called like it; `kind` with its apiVersion."""
+    """The ownerReference of a controller whose name is its uid; `kind`: apiVersion and kind."""
     api_version, _, name = kind.rpartition(" ")
     return {"uid": uid, "controller": True, "apiVersion": api_version, "kind": name, "name": uid}
 
@@ -84,7 +84,7 @@ def scheduling_spec_object(
     second: int = 0,
     **spec: Any,
 ) -> Object:
-    """A SchedulingSpec as the API has it."""
+    """A SchedulingSpec as the API serves it."""
     metadata: Object = {"name": name, "namespace": namespace, "uid": uid or f"uid-spec-{name}"}
     metadata["creationTimestamp"] = SECOND.format(second)
     if owner:
@@ -106,7 +106,7 @@ def node_object(
     labels: dict[str, str] | None = None,
     **spec: Any,
 ) -> Object:
-    """A node as the API has it."""
+    """A node as the API serves it."""
     shown = {"kubernetes.io/hostname": name, **(labels or {})}
     return {
         "metadata": {"name": name, "uid": uid or f"uid-{name}", "labels": shown},
@@ -121,7 +121,7 @@ def node_object(
 def pod_group_object(
     name: str, *, minimum: Any = 2, uid: str = "", namespace: str = "ml", group: str = "scheduling.x-k8s.io"
 ) -> Object:
-    """A PodGroup as the API has it."""
+    """A PodGroup as the API serves it."""
     return {
         "apiVersion": f"{group}/v1alpha1",
         "kind": "PodGroup",
@@ -131,14 +131,14 @@ def pod_group_object(
 
 
 def priority_class_object(name: str, value: int, *, is_default: bool = False, **more: Any) -> Object:
-    """A PriorityClass as the API has it."""
+    """A PriorityClass as the API serves it."""
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default, **more}
 
 
 def budget_object(
     name: str, selector: Any = None, *, allowed: Any = 1, uid: str = "", namespace: str = "ml", **spec: Any
 ) -> Object:
-    """A PodDisruptionBudget as the API has it, with a status that is up to date."""
+    """A PodDisruptionBudget as the API serves it, with an up-to-date status."""
     return {
         "metadata": {"name": name, "namespace": namespace, "uid": uid or f"uid-budget-{name}", "generation": 2},
         "spec": {"minAvailable": 1, "selector": selector, **spec},
@@ -147,7 +147,7 @@ def budget_object(
 
 
 def topology_map_object(map_name: str, tree: Any, /, *, uid: str = "", second: int = 0, **data: str) -> Object:
-    """A ConfigMap that defines a topology tree; name="..." is that of the tree, level_names="..." its level-names."""
+    """A ConfigMap that defines a topology tree; `name` and `level_names` in `data` are those of the tree."""
     text = tree if isinstance(tree, str) else msgspec.json.encode(tree).decode()
     return {
         "metadata": {
@@ -162,7 +162,7 @@ def topology_map_object(map_name: str, tree: Any, /, *, uid: str = "", second: i
 
 
 def sakkara_map_object(map_name: str, /, *, uid: str = "", second: int = 0, **data: str) -> Object:
-    """A ConfigMap in ml that defines a group of Sakkara."""
+    """A ConfigMap in namespace ml that defines a Sakkara group."""
     return {
         "metadata": {
             "name": map_name,
@@ -176,7 +176,7 @@ def sakkara_map_object(map_name: str, /, *, uid: str = "", second: int = 0, **da
 
 
 class History:
-    """Applies changes to a state, one event after the other, each with the next revision."""
+    """Applies changes to a ClusterState, each with the next revision."""
 
     def __init__(
         self,
@@ -192,8 +192,8 @@ class History:
             self.state.settle()
 
     def put(self, resource: ApiResource[Any], *objects: Object) -> Batch:
-        """The objects come or change, in one batch."""
-        return self._told(resource, [self.stamped(resource, each) for each in objects], self.revision)
+        """Add or update objects in one batch."""
+        return self._apply(resource, [self.stamped(resource, each) for each in objects], self.revision)
 
     def pods(self, *pods: Object) -> Batch:
         return self.put(PODS, *pods)
@@ -212,19 +212,19 @@ class History:
         return self.put(PRIORITY_CLASSES, *classes)
 
     def remove(self, resource: ApiResource[Any], *uids: str) -> Batch:
-        """The objects go, in one batch."""
-        return self._told(resource, [Removed(uid, self._next()) for uid in uids], self.revision)
+        """Remove objects in one batch."""
+        return self._apply(resource, [Removed(uid, self._next()) for uid in uids], self.revision)
 
     def mixed(self, resource: ApiResource[Any], items: list[Object | str]) -> Batch:
-        """Objects come or change, and others, given by their uids, go, in one batch."""
+        """Add or update objects and remove others, given by their uids, in one batch."""
         changes = [
             Removed(item, self._next()) if isinstance(item, str) else self.stamped(resource, item) for item in items
         ]
-        return self._told(resource, changes, self.revision)
+        return self._apply(resource, changes, self.revision)
 
     def page(self, resource: ApiResource[Any], *objects: Object) -> Batch:
-        """Part of a list in progress: how far the kind is known then is not said."""
-        return self._told(resource, [self.stamped(resource, each) for each in objects])
+        """A page of a list, without the revision up to which the kind is known."""
+        return self._apply(resource, [self.stamped(resource, each) for each in objects])
 
     def topologies(self, *maps: Object) -> Batch:
         return self.put(TOPOLOGY_MAPS, *maps)
@@ -233,10 +233,10 @@ class History:
         return self.put(BUDGETS, *budgets)
 
     def review(self) -> Batch:
-        """Trees follow the nodes."""
+        """Update trees after node changes."""
         return self.state.review()
 
-    def _told(self, resource: ApiResource[Any], items: list[Any], through: int = 0) -> Batch:
+    def _apply(self, resource: ApiResource[Any], items: list[Any], through: int = 0) -> Batch:
         return self.state.apply(ObjectChanges(resource.kind, items, through))
 
     def _next(self) -> int:

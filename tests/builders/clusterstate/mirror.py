@@ -1,4 +1,4 @@
-"""What a subscriber of cluster-state knows, kept as the contract says."""
+"""A subscriber of cluster-state that mirrors the state and checks the contract."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,7 +10,7 @@ from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, 
 
 
 class Mirror:
-    """Facts by uid, name and id; only whole states are shown."""
+    """Facts by uid, name and id."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodFacts] = {}
@@ -24,11 +24,11 @@ class Mirror:
         self.snapshots = 0
         self.disconnected = 0
         self._synced = False
-        self._news = asyncio.Event()
+        self._changed_event = asyncio.Event()
         self._broken: AssertionError | None = None
 
     async def follow(self, port: int) -> None:
-        """Until cancelled."""
+        """Follow the stream until cancelled."""
         try:
             async with (
                 open_channel(f"127.0.0.1:{port}") as channel,
@@ -36,13 +36,13 @@ class Mirror:
             ):
                 async for step in steps:
                     self._take(step)
-                    self._news.set()
+                    self._changed_event.set()
         except AssertionError as broken:
             self._broken = broken
-            self._news.set()
+            self._changed_event.set()
 
     async def until(self, condition: Callable[[], object], *, seconds: float = 20) -> None:
-        """Wait until the condition holds for a whole state."""
+        """Wait until the condition holds for a complete state."""
         try:
             async with asyncio.timeout(seconds):
                 while not (self._synced and condition()):
@@ -59,12 +59,12 @@ class Mirror:
     async def _step(self) -> None:
         if self._broken is not None:
             raise self._broken
-        self._news.clear()
-        await self._news.wait()
+        self._changed_event.clear()
+        await self._changed_event.wait()
 
     @property
     def names(self) -> dict[str, PodFacts]:
-        """Pods by "namespace/name"; the newest if an old one is on its way out."""
+        """Pods by "namespace/name"; the newest one if an old one is terminating."""
         return {f"{pod.namespace}/{pod.name}": pod for pod in sorted(self.pods.values(), key=lambda pod: pod.revision)}
 
     def _take(self, step: SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected) -> None:

@@ -1,4 +1,4 @@
-"""A replica of cluster-state in this process, and what a subscriber sees of it."""
+"""A replica of cluster-state in this process, and a mirror that subscribes to it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,12 +13,12 @@ from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
 
 QUICK = InformerOptions(retry_seconds=(0.01, 0.1), unavailable_seconds=(0.02, 0.1))
-"""No test waits long for a second try."""
+"""Short retry intervals for tests."""
 
 
 @asynccontextmanager
 async def replica(config: KubeSettings, **settings: Any) -> AsyncIterator[tuple[ClusterStateService, int]]:
-    """A replica with these settings that knows everything, and its port."""
+    """A replica with these settings and its port, once all lists are complete."""
     session = await KubeSession.connect(config)
     service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK)
     port = await service.start()
@@ -35,7 +35,7 @@ async def replica(config: KubeSettings, **settings: Any) -> AsyncIterator[tuple[
 
 @asynccontextmanager
 async def watching(config: KubeSettings, **settings: Any) -> AsyncIterator[Mirror]:
-    """What a subscriber of a replica with these settings sees, once that knows everything."""
+    """A synced mirror of a replica with these settings."""
     async with replica(config, **settings) as (_, port), mirroring(port) as mirror:
         await mirror.until(lambda: True)
         yield mirror

@@ -1,4 +1,4 @@
-"""A cluster-state that says what a test tells it to: a real gRPC server that streams snapshots and deltas."""
+"""A fake cluster-state: a real gRPC server that streams the steps that a test gives it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -20,7 +20,7 @@ FULL_NAME = "muster.clusterstate.v1.ClusterStateService"
 
 
 class ClusterStream(pb_grpc.ClusterStateServiceServicer):
-    """Each new subscriber gets the messages of `opening`, then what is sent while it is there."""
+    """Sends `opening` to each new subscriber, then everything that is sent while it is subscribed."""
 
     def __init__(self) -> None:
         self.opening: list[pb.WatchResponse] = []
@@ -29,22 +29,22 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         self._subscribed = asyncio.Condition()
 
     def opens_with(self, batch: Batch, through: Mapping[str, int]) -> None:
-        """The snapshot that new subscribers get."""
+        """Set the snapshot for new subscribers."""
         self.opening = [snapshot_begin_step("subscribed"), batch_step(batch), synced_step(through)]
 
     def send(self, *messages: pb.WatchResponse) -> None:
-        """To all who are there now."""
+        """Send messages to all present subscribers."""
         for queue in self._queues:
             for message in messages:
                 queue.put_nowait(message)
 
     def cut(self) -> None:
-        """End all streams as if the server went away."""
+        """End all streams as if the server had stopped."""
         for queue in self._queues:
             queue.put_nowait(None)
 
     async def until_subscribed(self, times: int = 1) -> None:
-        """Return when there have been so many subscriptions."""
+        """Wait until there have been this many subscriptions."""
         async with asyncio.timeout(10), self._subscribed:
             await self._subscribed.wait_for(lambda: len(self.subscribers) >= times)
 

@@ -1,4 +1,4 @@
-"""Certificates for tests, made by openssl."""
+"""Certificates for tests, issued with openssl."""
 
 import subprocess
 from pathlib import Path
@@ -7,7 +7,7 @@ from muster.config.settings import TlsSettings
 
 
 class Authority:
-    """Signs certificates for localhost; all its files are in one directory."""
+    """A CA that issues certificates for localhost; all its files are in one directory."""
 
     def __init__(self, directory: Path) -> None:
         directory.mkdir(parents=True, exist_ok=True)
@@ -19,9 +19,9 @@ class Authority:
         )
 
     def issue(self, name: str, *dns: str, days: int = 1) -> TlsSettings:
-        """A certificate and key for `name`, replacing those that were issued before; trusts what this one signs.
+        """TLS files of `name`, which replace earlier ones and trust this CA.
 
-        It is for localhost and the names in `dns`; with `days` below 0 it has expired.
+        The certificate is for localhost and the names in `dns`; with `days` below 0 it has expired.
         """
         key, request, certificate = (self._directory / f"{name}.{ending}" for ending in ("key", "csr", "crt"))
         extensions = self._directory / "extensions"

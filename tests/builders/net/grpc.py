@@ -1,4 +1,4 @@
-"""Real gRPC servers and channels to them, for as long as a test needs."""
+"""Real gRPC servers with fake services, and channels to them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -21,7 +21,7 @@ CLUSTER_STATE = "muster.clusterstate.v1.ClusterStateService"
 
 
 class Placement(placement_grpc.PlacementServiceServicer):
-    """Answers Describe by a function of the call's context, which a test gives."""
+    """Answers Describe after calling a function of the test with the call's context."""
 
     def __init__(self, describe: Callable[[Any], Any] | None = None) -> None:
         self.describe = describe
@@ -34,11 +34,11 @@ class Placement(placement_grpc.PlacementServiceServicer):
         return placement_pb.DescribeResponse(implementation="test")
 
     async def Solve(self, request: Any, context: Any) -> placement_pb.SolveResponse:  # noqa: N802
-        raise AssertionError("no test has it solve anything")
+        raise AssertionError("Solve is not expected")
 
 
 class ClusterState(state_grpc.ClusterStateServiceServicer):
-    """Sends whatever a test puts into `messages`; None ends the stream. `subscribers` are all that ever came."""
+    """Sends the `messages` that a test puts; None ends the stream. `subscribers`: names of all subscribers so far."""
 
     def __init__(self) -> None:
         self.messages: asyncio.Queue[state_pb.WatchResponse | None] = asyncio.Queue()
@@ -55,22 +55,22 @@ class ClusterState(state_grpc.ClusterStateServiceServicer):
             self.running -= 1
 
     async def all_gone(self) -> None:
-        """Wait until nobody is subscribed."""
+        """Wait until there is no subscriber."""
         await eventually(lambda: not self.running, "no subscriber is left", seconds=10)
 
     def send_snapshot(self, *removed_pods: str, reason: str = "subscribed", pods_revision: int = 1) -> None:
-        """A whole snapshot, of which the pods are a mark to recognise it by."""
+        """Send a complete snapshot; the removed pods serve to recognise it."""
         self.messages.put_nowait(state_pb.WatchResponse(snapshot_begin=state_pb.SnapshotBegin(reason=reason)))
         self.send_delta(*removed_pods)
         through = state_pb.Revision(kinds={"pods": pods_revision})
         self.messages.put_nowait(state_pb.WatchResponse(synced=state_pb.Synced(through=through)))
 
     def send_delta(self, *removed_pods: str) -> None:
-        """One batch."""
+        """Send one batch."""
         self.messages.put_nowait(state_pb.WatchResponse(batch=state_pb.Batch(removed_pods=removed_pods)))
 
     def end_stream(self) -> None:
-        """Let the server end the stream as if it had nothing more to say."""
+        """Let the server end the stream without an error."""
         self.messages.put_nowait(None)
 
 
@@ -101,7 +101,7 @@ async def serving(
 
 @asynccontextmanager
 async def channel_to(address: str | int, tls: TlsSettings = PLAIN_TEXT) -> AsyncIterator[aio.Channel]:
-    """A channel to an address, or a port of this machine."""
+    """A channel to an address or a local port."""
     channel = open_channel(f"127.0.0.1:{address}" if isinstance(address, int) else address, tls)
     try:
         yield channel
@@ -110,7 +110,7 @@ async def channel_to(address: str | int, tls: TlsSettings = PLAIN_TEXT) -> Async
 
 
 async def describe(channel: aio.Channel, timeout_seconds: float = 10, **options: Any) -> str:
-    """Call Describe; the implementation's name."""
+    """Call Describe; returns the implementation's name."""
     stub = placement_grpc.PlacementServiceStub(channel)
     answer = await stub.Describe(placement_pb.DescribeRequest(), timeout=timeout_seconds, **options)
     return answer.implementation

@@ -1,4 +1,4 @@
-"""A port on this machine whose connections go on to somebody else: what all relays of TCP have in common."""
+"""Base class of TCP relays: listens on a local port and forwards connections."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ CHUNK_BYTES = 2**18
 
 
 class Relay(ABC):
-    """Listens, and ends all that it has begun."""
+    """Listens, and ends all its connections when it stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -18,7 +18,7 @@ class Relay(ABC):
 
     @abstractmethod
     async def relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve one connection, until one side has ended it. May raise OSError."""
+        """Relay one connection until one side ends it. May raise OSError."""
 
     async def start(self, port: int = 0) -> int:
         """Listen; returns the port."""
@@ -27,7 +27,7 @@ class Relay(ABC):
         return taken
 
     async def stop(self) -> None:
-        """Cut everything off."""
+        """Close the listener and all connections."""
         if self._listener is not None:
             self._listener.close()
         for task in list(self._tasks):
@@ -47,7 +47,7 @@ class Relay(ABC):
 
 
 async def until_one_ends(*directions: Coroutine[Any, Any, None]) -> None:
-    """Let both directions of a connection go on until one of them is over."""
+    """Run both directions of a connection until one of them ends."""
     pumps = [asyncio.create_task(each) for each in directions]
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)

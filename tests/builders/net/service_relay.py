@@ -1,4 +1,4 @@
-"""A Service in miniature: an address that stays while the pods behind it come and go."""
+"""A stand-in for a Kubernetes Service: a stable address in front of changing backends."""
 
 import asyncio
 
@@ -7,7 +7,7 @@ from muster.localcluster.ports import free_port
 
 
 class ServiceRelay(Relay):
-    """Every connection goes to the next backend in turn; without backends it is closed, as if nobody listened."""
+    """Forwards connections to backends in turn; without backends, closes them."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -19,11 +19,11 @@ class ServiceRelay(Relay):
         return await super().start(port or self.port)
 
     def add(self, port: int) -> None:
-        """New connections may go there."""
+        """Add a backend for new connections."""
         self._backends.append(port)
 
     def remove(self, port: int) -> None:
-        """New connections go there no more; those that there are stay."""
+        """Remove a backend; its open connections stay."""
         if port in self._backends:
             self._backends.remove(port)
 

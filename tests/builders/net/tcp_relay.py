@@ -1,7 +1,7 @@
-"""A relay between a client and a server that can hold a connection from the moment some bytes pass.
+"""A relay between a client and a server that can hold a connection from the first occurrence of some bytes.
 
-relay = await stack.enter_async_context(relaying(server))       # clients are told relay.address
-held = relay.hold_requests(b"gang-a")                           # what has these bytes, and all after it, waits
+relay = await stack.enter_async_context(relaying(server))       # clients connect to relay.address
+held = relay.hold_requests(b"gang-a")                           # holds data from these bytes on
 await held.caught()
 ...
 held.release()
@@ -17,7 +17,7 @@ _SECONDS = 30.0
 
 
 class Held:
-    """One connection that is held once the bytes came."""
+    """A connection that is held from the first occurrence of `marker`."""
 
     def __init__(self, marker: bytes, *, answers: bool) -> None:
         self.marker, self.answers = marker, answers
@@ -29,29 +29,29 @@ class Held:
             await self._caught.wait()
 
     def release(self) -> None:
-        """What waits goes on its way, and all after it."""
+        """Forward the held data and everything after it."""
         self._released.set()
 
     async def answered(self) -> None:
-        """Wait until the server has said something on the connection after it was released."""
+        """Wait until the server has sent data after the release."""
         async with asyncio.timeout(_SECONDS):
             await self._answered.wait()
 
     # -- for the relay
 
     def takes(self, request: bytes) -> bool:
-        """The bytes are in it, for the first time."""
+        """The request contains the marker for the first time."""
         if self._caught.is_set() or self.marker not in request:
             return False
         self._caught.set()
         return True
 
     async def passed(self) -> None:
-        """Wait until it may go on."""
+        """Wait for the release."""
         await self._released.wait()
 
     def said(self) -> None:
-        """The server said something."""
+        """Note that the server sent data."""
         if self._released.is_set():
             self._answered.set()
 
@@ -67,12 +67,12 @@ class TcpRelay(Relay):
         self.address = ""
 
     def hold_requests(self, marker: bytes) -> Held:
-        """Hold what the client sends, beginning with these bytes."""
+        """Hold the client's data from these bytes on."""
         self._holds.append(Held(marker, answers=False))
         return self._holds[-1]
 
     def hold_answers(self, marker: bytes) -> Held:
-        """Hold what the server sends after the client has sent these bytes."""
+        """Hold the server's data after the client has sent these bytes."""
         self._holds.append(Held(marker, answers=True))
         return self._holds[-1]
 
@@ -118,7 +118,7 @@ class _Connection:
 
 @contextlib.asynccontextmanager
 async def relaying(server: str) -> AsyncIterator[TcpRelay]:
-    """A relay that runs."""
+    """A running relay."""
     relay = TcpRelay(server)
     await relay.start()
     try:

@@ -1,4 +1,4 @@
-"""Classes against an API server: what namespaces, claims and volumes say of a pod is what subscribers see."""
+"""Pod classes with an API server: subscribers see the effects of namespaces, claims and volumes."""
 
 from typing import Any
 
@@ -111,7 +111,7 @@ async def test_selectors_by_labels_of_namespaces(config: KubeSettings, kube: Kub
         ("/api/v1/namespaces", "namespaces"),
     ],
 )
-async def test_without_leave_to_read_it_goes_on_and_says_so(
+async def test_without_permission_dependent_pods_say_so(
     config: KubeSettings, kube: KubeCalls, path: str, kind: str
 ) -> None:
     volume = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"], "storageClassName": "fast"}

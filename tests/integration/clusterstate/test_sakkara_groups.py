@@ -1,4 +1,4 @@
-"""ConfigMaps of Sakkara's groups against an API server: what they say is what subscribers see of the gang."""
+"""Sakkara's group ConfigMaps with an API server: subscribers see the gangs that they define."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ async def test_a_groups_life(config: KubeSettings, kube: KubeCalls) -> None:
         await mirror.until(lambda: "sakkara/ml/other" not in mirror.gangs)
 
 
-async def test_what_is_written_of_a_group_is_no_news_of_it(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_writes_to_a_groups_status_change_no_fact(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("ConfigMap", config_map("train", size="3"))
     async with watching(config) as mirror:
         await sees(mirror, size=3)
@@ -66,7 +66,7 @@ async def test_trees_and_groups_do_not_count_for_one_another(config: KubeSetting
         assert "both" in mirror.trees
 
 
-async def test_who_may_not_read_config_maps_goes_without(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_without_permission_config_maps_are_skipped(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("ConfigMap", config_map("train", size="3"))
     await kube.create("Pod", pod_object("w-0", labels={"sakkara.group.name": "train"}))
     await kube.fault(method="GET", path_prefix="/api/v1/configmaps", status=403, count=3)

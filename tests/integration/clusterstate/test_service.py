@@ -1,4 +1,4 @@
-"""cluster-state against an API server: what happens there is what subscribers see, in one form, on every replica."""
+"""cluster-state with an API server: subscribers of every replica see the same facts."""
 
 import asyncio
 import random
@@ -93,15 +93,13 @@ async def test_a_nodes_life(kube: KubeCalls, mirror: Mirror) -> None:
     await mirror.until(lambda: not mirror.nodes)
 
 
-async def test_revisions_rise_with_changes_that_nobody_is_told(kube: KubeCalls, mirror: Mirror) -> None:
+async def test_revisions_rise_with_changes_that_are_not_sent(kube: KubeCalls, mirror: Mirror) -> None:
     other = await kube.create("Pod", pod_object("other", scheduler="default-scheduler"))
     await mirror.until(lambda: mirror.through["pods"] >= int(other["metadata"]["resourceVersion"]))
     assert not mirror.pods
 
 
-async def test_g23_a_kind_is_picked_up_when_it_is_installed_and_let_go_when_it_is_removed(
-    kube: KubeCalls, mirror: Mirror
-) -> None:
+async def test_g23_a_kind_is_followed_while_it_is_installed(kube: KubeCalls, mirror: Mirror) -> None:
     await kube.create("Pod", pod_object("a", labels={LABEL: "g"}))
     await mirror.until(lambda: "coscheduling/ml/g" in mirror.gangs)
     assert mirror.gangs["coscheduling/ml/g"].blocked
@@ -136,7 +134,7 @@ async def test_a_pod_group_with_an_impossible_minimum_waits_with_a_reason(
     assert gang.blocked and str(minimum) in gang.problems[0].message
 
 
-async def test_annotations_with_junk_do_not_stop_anything(kube: KubeCalls, mirror: Mirror) -> None:
+async def test_junk_in_annotations_is_harmless(kube: KubeCalls, mirror: Mirror) -> None:
     junk = {f"{KOORDINATOR}{key}": "\x00☃ {[" * 100 for key in ("name", "min-available", "groups", "mode")}
     await kube.create("Pod", pod_object("junk", annotations=junk))
     await kube.create("Pod", pod_object("large", annotations=koordinator("g") | {"large": "x" * 200_000}))
@@ -145,7 +143,7 @@ async def test_annotations_with_junk_do_not_stop_anything(kube: KubeCalls, mirro
     assert not mirror.names["ml/large"].problem
 
 
-async def test_it_is_not_ready_before_it_knows_everything(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_it_is_not_ready_before_all_lists_are_complete(config: KubeSettings, kube: KubeCalls) -> None:
     session = await KubeSession.connect(config)
     service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config), QUICK)
     port = await service.start()
@@ -162,9 +160,7 @@ async def test_it_is_not_ready_before_it_knows_everything(config: KubeSettings, 
         await session.close()
 
 
-async def test_an_outage_leaves_the_state_as_it_is_and_what_was_missed_follows(
-    config: KubeSettings, kube: KubeCalls
-) -> None:
+async def test_missed_changes_follow_after_an_outage(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("Pod", pod_object("stays"))
     await kube.create("Pod", pod_object("goes"))
     async with replica(config) as (_, port), mirroring(port) as mirror:
@@ -178,7 +174,7 @@ async def test_an_outage_leaves_the_state_as_it_is_and_what_was_missed_follows(
         assert (mirror.snapshots, mirror.disconnected) == (1, 0)
 
 
-async def test_history_that_is_gone_is_made_up_for_by_a_list(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_expired_history_is_replaced_by_a_list(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("Pod", pod_object("stays"))
     await kube.create("Pod", pod_object("goes", annotations=koordinator("g")))
     async with replica(config) as (_, port), mirroring(port) as mirror:
@@ -236,7 +232,7 @@ async def test_what_a_budget_allows_follows_its_status(kube: KubeCalls, mirror: 
     await mirror.until(lambda: mirror.budgets["ml/x"].allowed == 0)
 
 
-async def test_without_leave_to_read_budgets_it_goes_on(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_without_permission_budgets_are_skipped(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("Pod", pod_object("a", labels={"app": "web"}))
     await kube.create("PodDisruptionBudget", budget("x", "web"))
     await kube.fault(method="GET", path_prefix="/apis/policy", status=403, count=5)
@@ -258,7 +254,7 @@ async def test_g09_a_timeout_mark_is_seen_and_so_is_its_end(kube: KubeCalls, mir
     assert mirror.gangs["koordinator/ml/g"].problems == ()
 
 
-async def test_replicas_agree_whatever_happens(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_replicas_agree(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("CustomResourceDefinition", yaml.safe_load(CRD.read_text()))
     await kube.served("PodGroup")
     for number in range(4):
@@ -282,7 +278,7 @@ async def test_replicas_agree_whatever_happens(config: KubeSettings, kube: KubeC
 
 
 async def last_changes(kube: KubeCalls) -> dict[str, int]:
-    """Changes one object of each kind; their revisions."""
+    """Change one object of each kind; returns the revisions."""
     created = {
         "pods": await kube.create("Pod", pod_object("last")),
         "nodes": await kube.create("Node", node_object("last")),
@@ -293,7 +289,7 @@ async def last_changes(kube: KubeCalls) -> dict[str, int]:
 
 
 class RandomEdits:
-    """Creates, changes and deletes pods, gangs and nodes, without end and without plan."""
+    """Create, change and delete pods, gangs and nodes at random until cancelled."""
 
     def __init__(self, kube: KubeCalls, chance: random.Random) -> None:
         self._kube = kube

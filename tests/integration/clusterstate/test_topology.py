@@ -1,4 +1,4 @@
-"""Topology trees against an API server: what ConfigMaps and node labels say is what subscribers see."""
+"""Topology trees with an API server: subscribers see the trees of ConfigMaps and node labels."""
 
 from typing import Any
 
@@ -110,7 +110,7 @@ async def test_settings_make_a_tree_by_labels_and_choose_the_default(config: Kub
         assert [level.name for level in mirror.trees["labels"].levels] == ["zone", "rack", "node"]
 
 
-async def test_who_may_not_read_config_maps_goes_without(config: KubeSettings, kube: KubeCalls) -> None:
+async def test_without_permission_config_maps_are_skipped(config: KubeSettings, kube: KubeCalls) -> None:
     await kube.create("ConfigMap", topology("m", RACKS), "default")
     maps = "/api/v1/namespaces/default/configmaps"
     await kube.fault(method="GET", path_prefix=maps, status=403, count=3)

@@ -1,4 +1,4 @@
-"""The Watch stream over real connections: what is refused, and what happens to those who do not read."""
+"""The Watch RPC over real connections: rejected requests and slow subscribers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ from muster.rpc.server import RpcServer
 
 
 class Cluster:
-    """Pods that change all the time, at the port of a server."""
+    """A broadcaster behind a server, with pods that change all the time."""
 
     def __init__(self) -> None:
         self.broadcaster = Broadcaster(self._snapshot, backlog_changes=2_000)
@@ -30,7 +30,7 @@ class Cluster:
         self._pods: tuple[PodFacts, ...] = ()
 
     def change(self) -> None:
-        """A hundred pods of 500 bytes change."""
+        """Update a hundred pods of 500 bytes."""
         self.revision += 1
         self._pods = tuple(PodFacts(f"{n}", "ml", f"{n}", "c", self.revision, problem="x" * 400) for n in range(100))
         self.broadcaster.publish(
@@ -75,13 +75,13 @@ async def test_a_subscribers_name_has_a_limit() -> None:
     assert "254 characters" in str(error.details())
 
 
-async def test_before_the_state_is_whole_nobody_is_served() -> None:
+async def test_watch_is_unavailable_until_the_state_is_complete() -> None:
     async with serving(whole=False) as cluster:
         error = await refusal(cluster, "early")
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_who_does_not_read_gets_a_new_snapshot_and_holds_up_nobody() -> None:
+async def test_a_slow_subscriber_gets_a_snapshot_and_blocks_nobody() -> None:
     async with serving() as cluster, reading(cluster, "sleepy") as messages, mirroring(cluster.port) as mirror:
         await mirror.until(lambda: True)
         while (await anext(messages)).WhichOneof("step") != "synced":
@@ -99,7 +99,7 @@ async def test_who_does_not_read_gets_a_new_snapshot_and_holds_up_nobody() -> No
         assert reasons and all("fell behind by" in reason for reason in reasons)
 
 
-async def test_who_leaves_is_forgotten() -> None:
+async def test_a_subscriber_that_leaves_is_dropped() -> None:
     async with serving() as cluster:
         async with reading(cluster, "short") as messages:
             await anext(messages)

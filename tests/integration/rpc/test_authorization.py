@@ -1,4 +1,4 @@
-"""A server with `clients` answers those whose certificate is for one of these names, and nobody else."""
+"""A server with `clients` accepts only clients whose certificate contains one of these names."""
 
 from pathlib import Path
 
@@ -33,7 +33,7 @@ async def refusal(port: int, tls: TlsSettings) -> tuple[grpc.StatusCode, str]:
 
 
 @pytest.mark.parametrize("name", ["muster-coordinator", "muster-client", "MUSTER-CLIENT"])
-async def test_a_caller_of_one_of_the_names_is_answered(
+async def test_a_client_with_an_allowed_name_is_accepted(
     name: str, authority: Authority, server_tls: TlsSettings
 ) -> None:
     placement = Placement()
@@ -44,7 +44,7 @@ async def test_a_caller_of_one_of_the_names_is_answered(
         assert await describe(channel) == "test"
 
 
-async def test_a_caller_of_another_name_hears_its_own_and_those_wanted(
+async def test_a_client_with_another_name_is_rejected_with_both_names(
     authority: Authority, server_tls: TlsSettings
 ) -> None:
     placement = Placement()
@@ -55,13 +55,13 @@ async def test_a_caller_of_another_name_hears_its_own_and_those_wanted(
     assert placement.calls == 0
 
 
-async def test_the_common_name_is_no_name(authority: Authority, server_tls: TlsSettings) -> None:
+async def test_the_common_name_does_not_count(authority: Authority, server_tls: TlsSettings) -> None:
     async with serving(placement=Placement(), tls=server_tls, clients=CLIENTS) as (_, port):
         code, _ = await refusal(port, authority.issue("muster-coordinator", "muster-binding"))
     assert code is grpc.StatusCode.PERMISSION_DENIED
 
 
-async def test_streams_health_and_reflection_are_refused_too(authority: Authority, server_tls: TlsSettings) -> None:
+async def test_streams_health_and_reflection_are_rejected_too(authority: Authority, server_tls: TlsSettings) -> None:
     cluster_state = ClusterState()
     async with (
         serving(cluster_state=cluster_state, tls=server_tls, clients=CLIENTS, reflects=True) as (_, port),
@@ -91,7 +91,7 @@ async def test_an_expired_certificate_fails_the_handshake(with_clients: bool, tm
     assert code is grpc.StatusCode.UNAVAILABLE
 
 
-async def test_a_right_name_of_another_authority_or_none_fails_the_handshake(
+async def test_an_allowed_name_of_another_ca_fails_the_handshake(
     authority: Authority, server_tls: TlsSettings, tmp_path: Path
 ) -> None:
     stranger = Authority(tmp_path / "theirs").issue("coordinator", "muster-coordinator")
@@ -102,6 +102,6 @@ async def test_a_right_name_of_another_authority_or_none_fails_the_handshake(
             assert code is grpc.StatusCode.UNAVAILABLE
 
 
-def test_clients_without_certificates_make_no_sense() -> None:
+def test_allowed_clients_need_certificates() -> None:
     with pytest.raises(ValueError, match="no certificate is given"):
         ServerTlsSettings(clients=("muster-client",))

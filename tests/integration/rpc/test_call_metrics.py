@@ -1,4 +1,4 @@
-"""Metrics of calls: every call is timed once on either side, by its status, and subscriptions are counted."""
+"""Call metrics: every call is observed once on each side, by status, and subscriptions are counted."""
 
 import asyncio
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ def _measured(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def calls(status: grpc.StatusCode) -> list[float]:
-    """How many ended so, on either side."""
+    """Number of calls with this status, on each side."""
     labels = {
         "rpc_system_name": "grpc",
         "rpc_method": f"{PLACEMENT}/Describe",
@@ -33,7 +33,7 @@ def calls(status: grpc.StatusCode) -> list[float]:
 
 
 async def until_counted(status: grpc.StatusCode, wanted: Sequence[float]) -> None:
-    """A side may hear of the end a little after the other."""
+    """Wait for the counts; one side may observe the end later than the other."""
     await eventually(lambda: calls(status) == wanted, lambda: f"{calls(status)} is {wanted}", seconds=10)
 
 

@@ -1,4 +1,4 @@
-"""Channels: deadlines are demanded, traces carried, servers that come and go followed."""
+"""Channels: mandatory deadlines, trace propagation, and reconnects."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -54,7 +54,7 @@ async def test_the_trace_of_the_caller_travels_with_the_call() -> None:
     assert seen == [TRACEPARENT, own]
 
 
-async def test_messages_far_above_grpcs_own_limit_pass() -> None:
+async def test_messages_above_the_default_limit_of_grpc_pass() -> None:
     cluster_state = ClusterState()
     async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
         stream = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
@@ -65,7 +65,7 @@ async def test_messages_far_above_grpcs_own_limit_pass() -> None:
         stream.cancel()
 
 
-async def test_a_server_that_comes_back_on_its_port_is_found_again() -> None:
+async def test_a_channel_reconnects_to_a_restarted_server() -> None:
     async with AsyncExitStack() as stack:
         async with serving(placement=Placement()) as (_, port):
             channel = await stack.enter_async_context(channel_to(port))

@@ -1,4 +1,4 @@
-"""What probes of Kubernetes are told: without TLS, and nothing but health."""
+"""The probe port for Kubernetes: health only, without TLS."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,14 +34,14 @@ async def health(channel: grpc.aio.Channel, service: str = "") -> int:
     return int(answer.status)
 
 
-async def test_it_lives_before_it_is_ready(server: RpcServer) -> None:
+async def test_liveness_is_serving_before_readiness(server: RpcServer) -> None:
     async with channel_to(server.health_port) as channel:
         assert (await health(channel), await health(channel, LIVENESS)) == (NOT_SERVING, SERVING)
         server.set_ready(True)
         assert (await health(channel), await health(channel, LIVENESS)) == (SERVING, SERVING)
 
 
-async def test_nothing_but_health_is_there(server: RpcServer) -> None:
+async def test_the_probe_port_serves_health_only(server: RpcServer) -> None:
     async with channel_to(server.health_port) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await describe(channel)
@@ -51,14 +51,14 @@ async def test_nothing_but_health_is_there(server: RpcServer) -> None:
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
-async def test_a_long_question_is_refused(server: RpcServer) -> None:
+async def test_a_long_probe_request_is_rejected(server: RpcServer) -> None:
     async with channel_to(server.health_port) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await health(channel, "x" * 2000)
     assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
-async def test_while_it_drains_it_lives_and_is_not_ready() -> None:
+async def test_a_draining_server_is_alive_and_not_ready() -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(_: object) -> None:
@@ -82,7 +82,7 @@ async def test_while_it_drains_it_lives_and_is_not_ready() -> None:
             await asyncio.gather(running, stopping)
 
 
-async def test_an_address_that_is_taken_is_named(server: RpcServer) -> None:
+async def test_an_address_in_use_is_named(server: RpcServer) -> None:
     taken = f"127.0.0.1:{server.health_port}"
     second = RpcServer(f"127.0.0.1:{free_port()}", PLAIN_TEXT, "second", health_listen=taken)
     with pytest.raises(CannotListen, match=taken):

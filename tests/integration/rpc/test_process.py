@@ -1,4 +1,4 @@
-"""Processes end when they are asked to, in order."""
+"""A process stops in order on SIGTERM."""
 
 import signal
 import subprocess
@@ -32,7 +32,7 @@ run_async(main())
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_all_who_wait_go_on_and_a_second_signal_does_not_cut_the_drain_short(number: signal.Signals) -> None:
+def test_a_signal_wakes_all_waiters_and_a_second_one_is_ignored(number: signal.Signals) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WAITS], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,4 +1,4 @@
-"""Certificates are replaced under a running client, and no call is lost by it."""
+"""Certificates are rotated under a running client without a failed call."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -20,23 +20,23 @@ from muster.rpc.subscription import SnapshotComplete, Step, subscribe
 
 
 class Pair:
-    """A server's files and a client's, of one authority; all are replaced by those of another one."""
+    """Files of a server and a client, first of one CA, then of another one."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.server, self.client = self.replace()
 
     def replace(self) -> tuple[TlsSettings, TlsSettings]:
-        """All at once."""
+        """Replace everything at once."""
         self.authority = Authority(self._directory)
         return self.renew()
 
     def renew(self) -> tuple[TlsSettings, TlsSettings]:
-        """New certificates of the same authority."""
+        """Replace the certificates, with the same CA."""
         return self.authority.issue("server"), self.authority.issue("client")
 
     def replace_step_by_step(self) -> Iterator[None]:
-        """As one does without a gap: trust both authorities, show certificates of the new one, trust only that."""
+        """Replace the CA without a gap: trust both, present certificates of the new one, then trust only that one."""
         old = self.authority.certificate.read_bytes()
         new = Authority(self._directory.with_name("new"))
         self.authority.certificate.write_bytes(old + new.certificate.read_bytes())
@@ -55,11 +55,11 @@ def pair(tmp_path: Path) -> Pair:
 
 
 def connections_to(port: int) -> int:
-    """Of this process, as a client."""
+    """Channel settings of the client."""
     return sum(bool(each.raddr) and each.raddr.port == port for each in psutil.Process().net_connections("tcp"))
 
 
-async def test_calls_after_the_change_show_the_new_certificate(pair: Pair) -> None:
+async def test_calls_after_the_rotation_present_the_new_certificate(pair: Pair) -> None:
     peers: list[str] = []
 
     async def note(context: Any) -> None:
@@ -75,7 +75,7 @@ async def test_calls_after_the_change_show_the_new_certificate(pair: Pair) -> No
     assert peers[0] == peers[1] != peers[2] == peers[3]
 
 
-async def test_a_call_under_way_ends_where_it_began_and_then_its_connection_does(pair: Pair) -> None:
+async def test_running_calls_finish_on_the_old_channel_which_then_closes(pair: Pair) -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def first_is_slow(_: object) -> None:
@@ -98,7 +98,7 @@ async def test_a_call_under_way_ends_where_it_began_and_then_its_connection_does
         assert await describe(channel) == "test"
 
 
-async def test_no_call_is_lost_while_certificates_and_then_their_authority_are_replaced(pair: Pair) -> None:
+async def test_no_call_fails_while_certificates_and_ca_are_rotated(pair: Pair) -> None:
     replaced, answered = asyncio.Event(), 0
     async with (
         serving(placement=Placement(), tls=pair.server) as (_, port),
@@ -123,7 +123,7 @@ async def test_no_call_is_lost_while_certificates_and_then_their_authority_are_r
         replaced.set()
 
 
-async def test_a_subscription_goes_on_and_begins_anew_with_the_new_certificate(pair: Pair) -> None:
+async def test_a_subscription_reconnects_with_the_new_certificate(pair: Pair) -> None:
     cluster_state = ClusterState()
     async with (
         serving(cluster_state=cluster_state, tls=pair.server) as (_, port),
@@ -149,7 +149,7 @@ async def _complete(steps: AsyncIterator[Step]) -> None:
                 return
 
 
-async def test_a_key_that_does_not_fit_is_told_and_not_used(pair: Pair, tmp_path: Path) -> None:
+async def test_a_key_that_does_not_match_is_reported_and_not_used(pair: Pair, tmp_path: Path) -> None:
     assert pair.client.key_file is not None
     good, other = pair.client.key_file.read_bytes(), Authority(tmp_path / "other").issue("client").key_file
     assert other is not None

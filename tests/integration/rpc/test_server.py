@@ -1,4 +1,4 @@
-"""A server as its callers and its orchestrator see it."""
+"""The gRPC server: health, reflection, error statuses, and draining."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def test_health_watchers_hear_every_change_at_once() -> None:
         watch.cancel()
 
 
-async def test_a_health_watcher_that_does_not_read_holds_up_nobody() -> None:
+async def test_a_slow_health_watcher_blocks_nobody() -> None:
     async with serving(placement=Placement()) as (server, port), channel_to(port) as channel:
         lazy = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
         await lazy.read()
@@ -142,7 +142,7 @@ async def test_a_call_past_its_deadline_is_cancelled_on_the_server() -> None:
             await ended.wait()
 
 
-async def test_stop_lets_a_running_call_finish_and_takes_no_new_ones() -> None:
+async def test_stop_finishes_running_calls_and_accepts_no_new_ones() -> None:
     arrived, go_on = asyncio.Event(), asyncio.Event()
 
     async def slow(_: object) -> None:
@@ -197,7 +197,7 @@ async def test_stop_ends_subscriptions_at_once_and_says_why() -> None:
     assert caught.value.details() == "this server is stopping"
 
 
-async def test_a_stop_while_the_first_message_leaves_ends_the_subscription_too() -> None:
+async def test_stop_during_the_first_write_ends_the_subscription() -> None:
     stops: list[asyncio.Task[None]] = []
 
     class StopsMeanwhile(clusterstate_pb2_grpc.ClusterStateServiceServicer):
@@ -220,7 +220,7 @@ async def test_a_stop_while_the_first_message_leaves_ends_the_subscription_too()
     assert caught.value.details() == "this server is stopping"
 
 
-async def test_an_address_that_is_taken_is_named() -> None:
+async def test_an_address_in_use_is_named() -> None:
     async with serving(placement=Placement()) as (_, port):
         second = RpcServer(f"127.0.0.1:{port}", PLAIN_TEXT, "second")
         with pytest.raises(CannotListen, match=f"127.0.0.1:{port}"):

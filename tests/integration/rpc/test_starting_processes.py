@@ -1,4 +1,4 @@
-"""Processes can be started by a process that has calls under way."""
+"""A process with running calls can start other processes."""
 
 import asyncio
 import subprocess
@@ -34,7 +34,7 @@ uvloop.run(main())
 """
 
 
-async def test_none_of_two_hundred_processes_ends_before_it_is_a_program() -> None:
+async def test_two_hundred_processes_all_start() -> None:
     done = await asyncio.to_thread(
         subprocess.run, [sys.executable, "-c", _STARTS], capture_output=True, text=True, timeout=120, check=False
     )

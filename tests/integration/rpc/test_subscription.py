@@ -1,4 +1,4 @@
-"""A subscription follows cluster-state through whatever happens to it."""
+"""A subscription survives outages of cluster-state."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ async def take(steps: AsyncIterator[Step], number: int) -> list[Step]:
 
 
 def marks(steps: list[Step]) -> list[str | tuple[str, ...] | int]:
-    """Steps in short: the reason, the pods of the changes, the revision of pods."""
+    """A short form of a step: the reason, the removed pods, or the revision of pods."""
     short: list[str | tuple[str, ...] | int] = []
     for step in steps:
         match step:
@@ -66,7 +66,7 @@ async def test_a_snapshot_that_is_replaced_before_it_is_complete(cluster_state: 
         await steps.aclose()
 
 
-async def test_a_dropped_stream_is_told_once_and_a_new_snapshot_follows(cluster_state: ClusterState) -> None:
+async def test_a_dropped_stream_is_reported_once_before_a_new_snapshot(cluster_state: ClusterState) -> None:
     async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
         steps = subscribe(channel, "test")
         cluster_state.send_snapshot("a")
@@ -77,7 +77,7 @@ async def test_a_dropped_stream_is_told_once_and_a_new_snapshot_follows(cluster_
         await steps.aclose()
 
 
-async def test_several_tries_in_vain_are_one_outage(cluster_state: ClusterState) -> None:
+async def test_several_failed_attempts_are_one_outage(cluster_state: ClusterState) -> None:
     async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
         steps = subscribe(channel, "test")
         cluster_state.send_snapshot("a")
@@ -89,7 +89,7 @@ async def test_several_tries_in_vain_are_one_outage(cluster_state: ClusterState)
         await steps.aclose()
 
 
-async def test_a_server_that_is_gone_for_a_while_is_told_once(cluster_state: ClusterState) -> None:
+async def test_an_outage_is_reported_once(cluster_state: ClusterState) -> None:
     async with serving(cluster_state=cluster_state) as (_, port):
         channel = channel_to(port)
         steps = subscribe(await channel.__aenter__(), "test")
@@ -106,7 +106,7 @@ async def test_a_server_that_is_gone_for_a_while_is_told_once(cluster_state: Clu
         await channel.__aexit__(None, None, None)
 
 
-async def test_a_server_that_was_never_there_is_told_once(cluster_state: ClusterState) -> None:
+async def test_a_server_that_never_existed_is_reported_once(cluster_state: ClusterState) -> None:
     async with serving(cluster_state=ClusterState()) as (_, port):
         pass  # its port is free now
     async with channel_to(port) as channel:

@@ -1,4 +1,4 @@
-"""Mutual TLS: both sides show a certificate of the same authority, and a server takes new ones while it runs."""
+"""Mutual TLS: both sides present a certificate of the same CA, and a running server loads new ones."""
 
 import asyncio
 from pathlib import Path

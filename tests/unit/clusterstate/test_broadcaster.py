@@ -1,4 +1,4 @@
-"""Every subscriber gets everything, in order, from bytes made once; a slow one starts anew and holds up nobody."""
+"""Every subscriber gets everything in order, encoded once; a slow one gets a snapshot and blocks nobody."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -12,7 +12,7 @@ from muster.topology.trees import flat_tree
 
 
 class Cluster:
-    """A state of pods alone, and its broadcaster."""
+    """A state with pods only, and its broadcaster."""
 
     def __init__(self, backlog_changes: int = 1000) -> None:
         self.pods: dict[str, PodFacts] = {}
@@ -28,20 +28,20 @@ class Cluster:
         )
 
     def put(self, *names: str) -> None:
-        """Pods change, in one batch."""
+        """Update pods in one batch."""
         self.revision += 1
         pods = tuple(PodFacts(name, "ml", name, "c", revision=self.revision) for name in names)
         self.pods.update((pod.uid, pod) for pod in pods)
         self.broadcaster.publish(Batch(pods=pods, changed={"pods": self.revision}, through={"pods": self.revision}))
 
     def bookmark(self) -> None:
-        """Nothing happens, but the revision rises."""
+        """Raise the revision without a change."""
         self.revision += 1
         self.broadcaster.publish(Batch(through={"pods": self.revision}))
 
 
 class Subscriber:
-    """Reads steps one by one and keeps what it learns as the contract says."""
+    """Reads steps one by one and applies them as the contract says."""
 
     def __init__(self, messages: AsyncGenerator[bytes]) -> None:
         self._messages = messages
@@ -79,7 +79,7 @@ async def subscribed(cluster: Cluster, name: str = "test") -> AsyncIterator[Subs
         yield Subscriber(messages)
 
 
-async def test_a_snapshot_then_changes() -> None:
+async def test_a_snapshot_is_followed_by_deltas() -> None:
     cluster = Cluster()
     cluster.put("a")
     async with subscribed(cluster) as subscriber:
@@ -102,7 +102,7 @@ async def test_classes_and_nodes_come_before_pods() -> None:
     assert kinds == ["pod_classes", "nodes", "pods"]
 
 
-async def test_a_snapshot_comes_in_pieces() -> None:
+async def test_a_snapshot_is_sent_in_chunks() -> None:
     cluster = Cluster()
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
     sizes = []
@@ -112,7 +112,7 @@ async def test_a_snapshot_comes_in_pieces() -> None:
     assert [size for size in sizes if size] == [1000, 1000, 500]
 
 
-async def test_a_large_change_comes_in_pieces_of_which_the_last_says_that_it_is_whole() -> None:
+async def test_a_large_delta_is_sent_in_chunks_with_revisions_in_the_last() -> None:
     cluster = Cluster(backlog_changes=10_000)
     cluster.put("a")
     sizes = []
@@ -129,7 +129,7 @@ async def test_a_large_change_comes_in_pieces_of_which_the_last_says_that_it_is_
     assert sizes == [1000, 1000, 500, 1000, 1000, 1000]
 
 
-async def test_what_changes_while_a_snapshot_is_sent_follows_it() -> None:
+async def test_changes_during_a_snapshot_follow_it() -> None:
     cluster = Cluster()
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
     async with subscribed(cluster) as subscriber:
@@ -142,7 +142,7 @@ async def test_what_changes_while_a_snapshot_is_sent_follows_it() -> None:
         assert (subscriber.pods["pod-2400"], subscriber.pods["late"]) == (2, 2)
 
 
-async def test_a_subscriber_that_falls_behind_starts_anew_and_others_do_not_notice() -> None:
+async def test_a_subscriber_that_falls_behind_gets_a_snapshot_alone() -> None:
     cluster = Cluster(backlog_changes=10)
     async with subscribed(cluster) as slow, subscribed(cluster) as quick:
         await slow.until(lambda: slow.synced)
@@ -158,7 +158,7 @@ async def test_a_subscriber_that_falls_behind_starts_anew_and_others_do_not_noti
         await slow.until(lambda: "b" in slow.pods)
 
 
-async def test_as_many_changes_as_there_are_objects_may_come_during_a_snapshot() -> None:
+async def test_a_snapshot_allows_as_many_changes_as_objects() -> None:
     cluster = Cluster(backlog_changes=10)
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
     async with subscribed(cluster) as subscriber:
@@ -169,7 +169,7 @@ async def test_as_many_changes_as_there_are_objects_may_come_during_a_snapshot()
         assert subscriber.reasons == ["subscribed"]
 
 
-async def test_falling_further_behind_during_a_snapshot_begins_it_anew() -> None:
+async def test_falling_further_behind_restarts_the_snapshot() -> None:
     cluster = Cluster(backlog_changes=10)
     cluster.put(*(f"pod-{n}" for n in range(2_500)))
     async with subscribed(cluster) as subscriber:
@@ -180,7 +180,7 @@ async def test_falling_further_behind_during_a_snapshot_begins_it_anew() -> None
         assert len(subscriber.pods) == 5_100
 
 
-async def test_a_batch_is_encoded_once_for_all() -> None:
+async def test_a_batch_is_encoded_once_for_all_subscribers() -> None:
     cluster = Cluster()
     async with (
         aclosing(cluster.broadcaster.subscribe("one")) as one,
@@ -193,7 +193,7 @@ async def test_a_batch_is_encoded_once_for_all() -> None:
         assert await anext(one) is await anext(two)
 
 
-async def test_news_that_only_the_revision_rose_are_sent_at_once_but_not_all() -> None:
+async def test_batches_that_only_raise_revisions_are_throttled() -> None:
     cluster = Cluster()
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: subscriber.synced)
@@ -206,7 +206,7 @@ async def test_news_that_only_the_revision_rose_are_sent_at_once_but_not_all() -
         assert subscriber.through == {"pods": 51}
 
 
-async def test_a_change_carries_the_revision_that_was_held_back() -> None:
+async def test_a_delta_carries_the_revision_that_was_held_back() -> None:
     cluster = Cluster()
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: subscriber.synced)
@@ -219,7 +219,7 @@ async def test_a_change_carries_the_revision_that_was_held_back() -> None:
         assert (subscriber.through, subscriber.pods) == ({"pods": 6}, {"a": 6})
 
 
-async def test_a_subscriber_that_leaves_is_forgotten() -> None:
+async def test_a_closed_subscription_is_dropped() -> None:
     cluster = Cluster()
     async with subscribed(cluster) as subscriber:
         await subscriber.until(lambda: subscriber.synced)
@@ -227,7 +227,7 @@ async def test_a_subscriber_that_leaves_is_forgotten() -> None:
     assert len(cluster.broadcaster) == 0
 
 
-async def test_a_tree_is_told_at_once_and_weighs_as_much_as_its_nodes() -> None:
+async def test_a_tree_is_sent_whole_and_counts_by_its_size() -> None:
     cluster = Cluster(backlog_changes=20)
     flat, removed = Batch(trees=(flat_tree(),)), Batch(removed_trees=("flat",))
     large = Batch(trees=(TopologyTree("large", leaves=tuple((f"n{number}", -1) for number in range(300))),))

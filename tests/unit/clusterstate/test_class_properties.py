@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: classes say what a plain look at everything says, and replicas agree."""
+"""For any sequence of events, pod classes equal those of a naive computation, and replicas agree."""
 
 import copy
 import json
@@ -104,7 +104,7 @@ def identity(resource: ApiResource[Any], each: Object) -> str:
 def played(
     events: list[Event], history: History, alive: dict[str, tuple[ApiResource[Any], Object]] | None = None
 ) -> dict[str, tuple[ApiResource[Any], Object]]:
-    """Let the events happen to what is there; returns what is there in the end."""
+    """Apply events to the objects; returns the resulting objects."""
     alive = {} if alive is None else alive
     for resource, given_, comes in events:
         uid = identity(resource, given_)
@@ -124,7 +124,7 @@ def content(history: History) -> dict[str, PodFacts]:
 
 @settings(max_examples=250, deadline=None)
 @given(histories)
-def test_selectors_select_what_a_plain_look_at_all_pods_says(events: list[Event]) -> None:
+def test_selectors_select_the_pods_of_a_linear_search(events: list[Event]) -> None:
     history = History()
     alive = played(events, history)
     spaces = {
@@ -165,7 +165,7 @@ def encoded(each: Object) -> bytes:
 
 @settings(max_examples=250, deadline=None)
 @given(histories, st.randoms(use_true_random=False))
-def test_a_replica_that_comes_later_has_the_same_classes(events: list[Event], chance: Any) -> None:
+def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], chance: Any) -> None:
     early = History()
     alive = list(played(events, early).values())
     chance.shuffle(alive)
@@ -178,7 +178,7 @@ def test_a_replica_that_comes_later_has_the_same_classes(events: list[Event], ch
 
 @settings(max_examples=250, deadline=None)
 @given(histories, st.integers(0, 23))
-def test_what_was_told_step_by_step_is_what_there_is(events: list[Event], sweep_at: int) -> None:
+def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at: int) -> None:
     history = History()
     known: dict[str, PodFacts] = {}
     classes_told: set[str] = set()
@@ -203,7 +203,7 @@ def test_what_was_told_step_by_step_is_what_there_is(events: list[Event], sweep_
 
 @settings(max_examples=100, deadline=None)
 @given(histories)
-def test_nothing_is_kept_of_what_is_gone(events: list[Event]) -> None:
+def test_i11_nothing_is_kept_of_removed_objects(events: list[Event]) -> None:
     history = History()
     alive = played(events, history)
     played([(resource, each, False) for resource, each in alive.values()], history, alive)

@@ -1,4 +1,4 @@
-"""Pods are one job with the SchedulingSpec of their controller, in whatever order they come."""
+"""Pods form one gang with the SchedulingSpec of their controller, in whatever order they arrive."""
 
 from typing import Any
 
@@ -87,7 +87,7 @@ class TestMembership:
         assert selector(history, "a") == {}
         assert any("kube-arbitrator" in each.message for each in gang(history, "coscheduling/ml/g").problems)
 
-    def test_marks_without_a_name_are_no_problem_of_a_pod_whose_controller_names_its_gang(self) -> None:
+    def test_marks_without_a_name_are_valid_in_a_controller_gang(self) -> None:
         history = History()
         history.pods(pod("a", cpu="junk", annotations={"gang.scheduling.koordinator.sh/min-available": "2"}))
         before = now(history)["a"].problem
@@ -129,7 +129,7 @@ class TestMembership:
 
 
 class TestWithoutSpec:
-    def test_i1_pods_of_a_job_do_not_start_by_themselves_when_its_spec_goes_first(self) -> None:
+    def test_i1_pods_stay_a_gang_when_their_spec_is_removed_first(self) -> None:
         history = History()
         history.pods(pod("a"))
         history.specs(spec(nodeSelector={"disk": "ssd"}))

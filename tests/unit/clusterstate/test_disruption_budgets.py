@@ -1,4 +1,4 @@
-"""Which budgets cover our pods, whatever comes first and whatever changes."""
+"""The budgets that cover our pods, in whatever order both arrive and change."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A gang that is declared anew is another gang; one whose pods are replaced is the same (G16, G35)."""
+"""A gang that is declared again is another gang; one whose pods are replaced is the same (G16, G35)."""
 
 import pytest
 
@@ -29,13 +29,13 @@ class Life:
         return self._incarnation.name
 
 
-def test_the_first_pod_names_it_whatever_comes_later_in_the_same_second() -> None:
+def test_the_first_pod_names_the_incarnation() -> None:
     life = Life()
     assert life.pod("b") == "b"
     assert life.pod("a") == "b"
 
 
-def test_g16_it_outlives_the_pod_that_named_it() -> None:
+def test_g16_an_incarnation_outlives_the_pod_that_named_it() -> None:
     life = Life()
     life.pod("a")
     life.pod("b", second=1)
@@ -62,7 +62,7 @@ def test_g35_new_pods_after_all_old_ones_are_gone_are_another_gang() -> None:
     assert life.pod("c") == "c"
 
 
-def test_pods_of_a_controller_are_named_by_it_and_made_anew_by_it() -> None:
+def test_the_controllers_uid_names_the_incarnation() -> None:
     life = Life()
     assert life.pod("a", controller="job-1") == "job-1"
     life.pod("a", DELETING, controller="job-1")
@@ -70,7 +70,7 @@ def test_pods_of_a_controller_are_named_by_it_and_made_anew_by_it() -> None:
     assert life.pod("a2", controller="job-1") == "job-1"
 
 
-def test_g35_a_controller_created_anew_takes_over_when_the_old_ones_pods_are_no_longer_live() -> None:
+def test_g35_a_recreated_controller_begins_the_next_incarnation() -> None:
     life = Life()
     life.pod("a", controller="job-1")
     life.pod("b", controller="job-1")
@@ -86,13 +86,13 @@ def test_a_failed_pod_waits_for_its_replacement() -> None:
     assert life.pod("b", second=5) == "a"
 
 
-def test_ended_pods_of_an_earlier_job_do_not_keep_its_life() -> None:
+def test_ended_pods_of_an_earlier_job_do_not_prolong_it() -> None:
     life = Life()
     life.pod("a", ENDED, controller="job-1")
     assert life.pod("b", controller="job-2", second=5) == "job-2"
 
 
-def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there() -> None:
+def test_later_replicas_agree_while_the_naming_pod_exists() -> None:
     early, late = Life(), Incarnation()
     early.pod("a")
     members = [Member(PodAge(second, uid, uid), LIVE, NO_CONTROLLER) for uid, second in (("b", 1), ("a", 0))]
@@ -103,7 +103,7 @@ def test_whoever_comes_later_finds_the_same_when_the_naming_pod_is_still_there()
 
 
 @pytest.mark.parametrize("controller", [NO_CONTROLLER, "job"])
-def test_whoever_comes_when_all_are_being_deleted_lets_the_next_begin(controller: str) -> None:
+def test_the_next_live_pod_begins_an_incarnation_after_deletion(controller: str) -> None:
     life = Life()
     assert life.pod("a", DELETING, controller=controller) == (controller or "a")
     assert life.pod("b", controller=controller, second=3) == (controller or "b")

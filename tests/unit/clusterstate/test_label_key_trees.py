@@ -1,4 +1,4 @@
-"""Trees that are there because gangs are packed by a node label: made when one asks, gone when none does any more."""
+"""Topology trees by node labels that gangs pack by: they exist as long as some gang names the label."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ BY_RACK = f"label {RACK}"
 
 
 def group(name: str, key: str = RACK, *, second: int = 0, **spec: Any) -> dict[str, Any]:
-    """A PodGroup as the API has it, packed by a label unless that is empty."""
+    """A PodGroup as the API serves it, packed by a label unless that is empty."""
     topology = [{"key": key}] if key else []
     return {
         "apiVersion": "scheduling.k8s.io/v1beta1",
@@ -49,7 +49,7 @@ def trees(history: History) -> dict[str, TopologyTree]:
     return {tree.name: tree for tree in history.state.snapshot().trees}
 
 
-def test_a_gang_and_its_tree_are_told_together() -> None:
+def test_a_gang_and_its_tree_are_in_one_batch() -> None:
     history = History()
     history.nodes(node_object("n", labels={RACK: "r0"}))
     history.state.review()
@@ -60,7 +60,7 @@ def test_a_gang_and_its_tree_are_told_together() -> None:
     assert [tree.name for tree in trees(history).values() if tree.default] == ["flat"]
 
 
-def test_it_goes_with_the_last_gang_that_asks() -> None:
+def test_a_label_tree_is_removed_with_its_last_gang() -> None:
     history = History()
     history.put(POD_GROUPS, group("g"), group("h"))
     assert history.remove(POD_GROUPS, "uid-g").removed_trees == ()
@@ -68,7 +68,7 @@ def test_it_goes_with_the_last_gang_that_asks() -> None:
     assert list(trees(history)) == ["flat"]
 
 
-def test_one_that_asks_for_another_label_now_gets_that_tree() -> None:
+def test_a_gang_that_changes_its_label_gets_another_tree() -> None:
     history = History()
     history.put(POD_GROUPS, group("g"))
     batch = history.put(POD_GROUPS, group("g", "zone"))
@@ -76,7 +76,7 @@ def test_one_that_asks_for_another_label_now_gets_that_tree() -> None:
     assert history.put(POD_GROUPS, group("g", "")).removed_trees == ("label zone",)
 
 
-def test_what_is_listed_first_has_its_trees_too() -> None:
+def test_gangs_of_the_initial_list_have_their_trees() -> None:
     history = History(settled=False)
     history.put(POD_GROUPS, group("g"))
     assert trees(history) == {}
@@ -84,7 +84,7 @@ def test_what_is_listed_first_has_its_trees_too() -> None:
     assert set(trees(history)) == {"flat", BY_RACK}
 
 
-def test_that_no_node_has_the_label_is_told_until_one_has() -> None:
+def test_a_label_that_no_node_has_is_a_problem() -> None:
     history = History()
     history.nodes(node_object("n"))
     history.put(POD_GROUPS, group("g"))
@@ -114,7 +114,7 @@ def asks(name: str, key: str, age: int) -> GangFacts:
     return GangFacts(f"native/a/{name}", "native", "a", name, created_seconds=age, tree=f"label {key}")
 
 
-def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None:
+def test_labels_of_older_gangs_get_a_tree_first() -> None:
     old = [asks(f"g{n}", f"k{n:03}", n) for n in range(MAX_LABEL_KEY_TREES)]
     young = asks("young", "a", 1000)
     one, other = LabelKeyTrees(), LabelKeyTrees()
@@ -127,7 +127,7 @@ def test_labels_that_older_gangs_name_go_first_whatever_was_seen_first() -> None
     assert "k007" not in one.labels()
 
 
-def test_nothing_has_changed_unless_labels_have() -> None:
+def test_only_changed_labels_count_as_a_change() -> None:
     keys = LabelKeyTrees()
     assert keys.take([asks("g", "k", 1)], [])
     assert not keys.take([asks("g", "k", 1), asks("h", "k", 2)], [])
@@ -150,7 +150,7 @@ GANGS = st.builds(asks, st.sampled_from("abcdef"), st.sampled_from(["", *map(str
 
 
 @given(st.lists(GANGS | st.sampled_from("abcdef"), max_size=30))
-def test_trees_follow_from_the_gangs_that_there_are_and_changes_are_told(steps: list[GangFacts | str]) -> None:
+def test_label_trees_follow_from_the_present_gangs(steps: list[GangFacts | str]) -> None:
     keys, there = LabelKeyTrees(), dict[str, GangFacts]()
     for step in steps:
         before = keys.labels()

@@ -1,4 +1,4 @@
-"""Which selectors select a pod is part of its class, whichever of both comes first."""
+"""The selectors that select a pod are part of its class, in whatever order both arrive."""
 
 from typing import Any
 

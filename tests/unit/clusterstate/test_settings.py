@@ -1,4 +1,4 @@
-"""What cluster-state can be told of levels by node labels and of controllers, and what it refuses."""
+"""Settings of cluster-state for levels by node labels and for kinds of controllers."""
 
 import pytest
 from pydantic import ValidationError

@@ -1,4 +1,4 @@
-"""Objects become facts; subscribers are told what changed, and only that."""
+"""Objects become facts; batches contain the changes of facts and nothing else."""
 
 from collections.abc import Callable
 from typing import Any
@@ -39,11 +39,11 @@ def only_gang(batch: Batch) -> GangFacts:
 
 
 class TestWhoMatters:
-    def test_our_pod_is_told_before_it_has_a_node(self) -> None:
+    def test_our_pod_is_sent_before_it_has_a_node(self) -> None:
         pod = only_pod(History().pods(pod_object("a")))
         assert (pod.name, pod.ours, pod.node, pod.phase) == ("a", True, "", PodPhase.PENDING)
 
-    def test_another_schedulers_pod_is_told_only_while_it_holds_room(self) -> None:
+    def test_other_pods_are_sent_only_while_they_use_capacity(self) -> None:
         history = History()
         assert not history.pods(pod_object("a", scheduler="default-scheduler")).pods
         bound = only_pod(history.pods(pod_object("a", scheduler="default-scheduler", node="n", phase="Running")))
@@ -56,7 +56,7 @@ class TestWhoMatters:
         history.pods(pod_object("a", node="n"))
         assert only_pod(history.pods(pod_object("a", node="n", phase="Failed"))).phase is PodPhase.FAILED
 
-    def test_a_pod_that_was_never_told_is_not_told_to_be_gone(self) -> None:
+    def test_a_pod_that_was_never_sent_is_not_removed(self) -> None:
         history = History()
         history.pods(pod_object("a", scheduler="default-scheduler"))
         assert history.remove(PODS, "uid-a").removed_pods == ()
@@ -67,19 +67,19 @@ class TestWhoMatters:
 
 
 class TestRevisions:
-    def test_a_change_is_told_with_its_revision(self) -> None:
+    def test_a_change_is_sent_with_its_revision(self) -> None:
         history = History()
         batch = history.pods(pod_object("a"), pod_object("b"))
         assert batch.changed == {"pods": 2}
         assert batch.through == {"pods": 2}
 
-    def test_what_changes_no_fact_only_raises_through(self) -> None:
+    def test_a_change_without_new_facts_only_raises_through(self) -> None:
         history = History()
         history.pods(pod_object("a"))
         batch = history.pods(pod_object("a", labels={"unread": "yes"}))
         assert batch == Batch(through={"pods": 2})
 
-    def test_changed_names_the_change_not_what_followed_it_without_effect(self) -> None:
+    def test_changed_contains_only_changes_with_an_effect(self) -> None:
         history = History()
         batch = history.pods(pod_object("a"), pod_object("b", scheduler="other"), pod_object("a", labels={"x": "y"}))
         assert (batch.changed, batch.through) == ({"pods": 1}, {"pods": 3})
@@ -100,7 +100,7 @@ class TestRevisions:
         assert [node.revision for node in snapshot.nodes] == [4]
         assert snapshot.through == {"pods": 3, "nodes": 4}
 
-    def test_in_the_midst_of_a_list_nobody_can_be_asked_to_have_reached_it(self) -> None:
+    def test_revisions_within_a_list_are_not_in_changed(self) -> None:
         history = History()
         history.pods(pod_object("a"))
         page = history.page(PODS, pod_object("b"))
@@ -124,7 +124,7 @@ class TestRevisions:
 
 
 class TestNodes:
-    def test_a_node_that_comes_again_under_its_name_is_not_taken_for_gone(self) -> None:
+    def test_a_recreated_node_is_not_removed(self) -> None:
         history = History()
         history.nodes(node_object("n", uid="one"))
         again = history.nodes(node_object("n", uid="two"))
@@ -143,20 +143,20 @@ class TestNodes:
         ],
         ids=["allocatable", "ready", "cordon", "taint"],
     )
-    def test_what_matters_is_told(self, change: Callable[[], Any]) -> None:
+    def test_relevant_node_changes_are_sent(self, change: Callable[[], Any]) -> None:
         history = History()
         history.nodes(node_object("n"))
         assert [node.name for node in history.nodes(change()).nodes] == ["n"]
 
 
 class TestClasses:
-    def test_a_class_is_told_once_before_its_first_pod(self) -> None:
+    def test_a_class_is_sent_once_before_its_first_pod(self) -> None:
         history = History()
         first = history.pods(pod_object("a"))
         assert [each.id for each in first.pod_classes] == [only_pod(first).class_id]
         assert history.pods(pod_object("b")).pod_classes == ()
 
-    def test_a_class_that_nobody_had_for_two_sweeps_is_forgotten_and_told_again(self) -> None:
+    def test_an_unused_class_is_dropped_after_two_sweeps(self) -> None:
         history = History()
         history.pods(pod_object("a"))
         history.remove(PODS, "uid-a")
@@ -169,7 +169,7 @@ class TestClasses:
         assert history.state.snapshot().pod_classes == ()
         assert len(history.pods(pod_object("c")).pod_classes) == 1
 
-    def test_a_pod_that_changes_its_class_lets_go_of_the_old_one(self) -> None:
+    def test_a_pod_that_changes_its_class_releases_the_old_one(self) -> None:
         history = History()
         history.pods(pod_object("a", cpu="1"))
         assert len(history.pods(pod_object("a", cpu="2")).pod_classes) == 1
@@ -179,14 +179,14 @@ class TestClasses:
 
 
 class TestPriorities:
-    def test_priority_classes_resolve_what_admission_left_open_whenever_they_come(self) -> None:
+    def test_priority_classes_apply_where_admission_did_not(self) -> None:
         history = History()
         assert only_pod(history.pods(pod_object("a", priorityClassName="high"))).priority == 0
         batch = history.priority_classes(priority_class_object("high", 10))
         assert only_pod(batch).priority == 10
         assert batch.changed == {"priorityclasses.scheduling.k8s.io": 2}
 
-    def test_admissions_word_counts(self) -> None:
+    def test_a_priority_set_by_admission_counts(self) -> None:
         history = History()
         history.priority_classes(priority_class_object("high", 10))
         assert only_pod(history.pods(pod_object("a", priorityClassName="high", priority=7))).priority == 7
@@ -218,7 +218,7 @@ class TestTimes:
         batch = history.pods(pod_object("a", annotations=koordinator("g") | {DURATION: "15m"}))
         assert (only_pod(batch).expected_seconds, batch.gangs) == (900, ())
 
-    def test_a_malformed_duration_is_told_of_the_gang_and_the_deadline_counts(self) -> None:
+    def test_a_malformed_duration_is_a_problem_of_the_gang(self) -> None:
         annotations = koordinator("g") | {DURATION: "soon"}
         batch = History().pods(pod_object("a", annotations=annotations, activeDeadlineSeconds=60))
         assert (only_pod(batch).expected_seconds, only_pod(batch).problem) == (60, "")
@@ -226,7 +226,7 @@ class TestTimes:
 
 
 class TestMarks:
-    def test_g09_a_mark_that_comes_and_goes_changes_the_pod_and_not_the_gang(self) -> None:
+    def test_g09_a_timeout_mark_changes_the_pod_not_the_gang(self) -> None:
         history = History()
         history.pods(*(pod_object(f"a-{n}", annotations=koordinator("g")) for n in range(2)))
         timed_out = history.pods(*(pod_object(f"a-{n}", annotations=koordinator("g") | TIMED_OUT) for n in range(2)))
@@ -285,14 +285,14 @@ class TestGangs:
         gang = only_gang(history.remove(X_POD_GROUPS, "uid-group-g"))
         assert gang.blocked and gang.minimum == 0
 
-    def test_g35_a_definition_made_anew_is_another_incarnation_even_if_the_old_ones_end_comes_late(self) -> None:
+    def test_g35_a_recreated_definition_is_another_incarnation(self) -> None:
         history = History()
         history.pod_groups(pod_group_object("g", uid="one"))
         assert only_gang(history.pod_groups(pod_group_object("g", uid="two"))).incarnation == "two"
         late = history.remove(X_POD_GROUPS, "one")
         assert (late.gangs, late.removed_gangs) == ((), ())
 
-    def test_g35_pods_on_their_way_out_do_not_say_what_the_new_gang_is(self) -> None:
+    def test_g35_terminating_pods_do_not_define_the_new_gang(self) -> None:
         history = History()
         history.pods(pod_object("a", annotations=koordinator("g", "5")))
         history.pods(pod_object("a", annotations=koordinator("g", "5"), deleting=True))
@@ -366,7 +366,7 @@ class TestBadInput:
         batch = History().pods(pod_object("a", annotations=koordinator("g") | {"junk": "x" * 1_000_000}))
         assert (only_pod(batch).problem, only_gang(batch).minimum) == ("", 2)
 
-    def test_an_object_that_breaks_the_reader_is_left_out_and_the_others_are_told(self) -> None:
+    def test_an_object_that_cannot_be_handled_is_skipped(self) -> None:
         history = History()
         good = history.stamped(PODS, pod_object("good"))
         odd = Pod(ObjectMeta(uid="odd", resource_version="junk"))

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: what was told step by step is what there is, and what a new replica finds."""
+"""For any sequence of events, the batches add up to the state, and a replica that starts later agrees."""
 
 import copy
 from typing import Any
@@ -145,7 +145,7 @@ histories = st.lists(
 
 
 class Listener:
-    """What a subscriber knows from deltas alone."""
+    """The state of a subscriber that applies only deltas."""
 
     def __init__(self) -> None:
         self.pods: dict[str, PodFacts] = {}
@@ -193,7 +193,7 @@ def contents(
     budgets: dict[str, DisruptionBudget],
     trees: dict[str, TopologyTree],
 ) -> Any:
-    """By value, but for revisions: those of changes without effect are not told."""
+    """Facts by value without revisions, because those of changes without effect are not sent."""
     return (
         {uid: replace(pod, revision=0) for uid, pod in pods.items()},
         {name: replace(node, revision=0) for name, node in nodes.items()},
@@ -204,7 +204,7 @@ def contents(
 
 
 def take(history: History, step: Step) -> list[Batch]:
-    """Let the events of a step happen, each told by itself."""
+    """Apply the events of a step, each in a batch of its own."""
     resource, items = step
     return [
         history.remove(resource, item) if isinstance(item, str) else history.put(resource, copy.deepcopy(item))
@@ -214,7 +214,7 @@ def take(history: History, step: Step) -> list[Batch]:
 
 @settings(max_examples=150, deadline=None)
 @given(histories)
-def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
+def test_batches_add_up_to_the_state(steps: list[Step]) -> None:
     history, listener = History(), Listener()
     listener.trees = dict(history.state.trees.facts)
     for step in steps:
@@ -235,7 +235,7 @@ def test_what_was_told_is_what_there_is(steps: list[Step]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(histories)
-def test_how_events_are_batched_makes_no_difference(steps: list[Step]) -> None:
+def test_the_batching_of_events_does_not_matter(steps: list[Step]) -> None:
     singly, together = History(), History()
     for step in steps:
         take(singly, step)
@@ -248,7 +248,7 @@ def test_how_events_are_batched_makes_no_difference(steps: list[Step]) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(histories)
-def test_a_replica_that_comes_later_finds_the_same(steps: list[Step]) -> None:
+def test_a_replica_that_starts_later_agrees(steps: list[Step]) -> None:
     # Pods whose definition is gone stay a job where they were one: see the owners.
     steps = [
         (resource, [each for each in items if not isinstance(each, str) or resource is not SCHEDULING_SPECS])

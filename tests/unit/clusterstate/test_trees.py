@@ -1,4 +1,4 @@
-"""Topology trees as the state tells them: of ConfigMaps, by labels, or flat, with what is wrong about them."""
+"""Topology trees in the state: from ConfigMaps, by labels, or flat, with their problems."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ TWO_RACKS: Any = {"r0": {"a": {}, "b": {}}, "r1": {"c": {}}}
 
 
 def cluster(*nodes: str, trees: Trees | None = None) -> History:
-    """A cluster with these nodes, of which everything was told."""
+    """A settled cluster with these nodes."""
     history = History(settled=False, trees=trees)
     if nodes:
         history.nodes(*map(node_object, nodes))
@@ -27,7 +27,7 @@ def cluster(*nodes: str, trees: Trees | None = None) -> History:
 
 
 def names(history: History) -> list[str]:
-    """Of all trees, the default one first."""
+    """Warnings of all trees, those of the default tree first."""
     trees = history.state.snapshot().trees
     assert [tree.default for tree in trees].count(True) == 1
     return [tree.name for tree in sorted(trees, key=lambda tree: (not tree.default, tree.name))]
@@ -155,7 +155,7 @@ class TestWhatIsWrong:
         assert problem.severity is Severity.BLOCKING
         assert problem.message == 'node "a" is in the tree twice, as "r0/a" and as "r1/a": take one out'
 
-    def test_p35_it_stays_the_last_good_one_after_several_bad_ones_and_until_a_good_one_comes(self) -> None:
+    def test_p35_the_last_valid_tree_stays_until_the_next_valid_one(self) -> None:
         history = cluster("a", "b", "c")
         history.topologies(topology_map_object("m", ONE_RACK))
         history.topologies(topology_map_object("m", "{", name="other"))

@@ -1,4 +1,4 @@
-"""What claims demand of nodes is part of a pod's class; what a pod has to wait for is said."""
+"""Demands of claims are part of a pod's class; reasons to wait are problems of the pod."""
 
 from typing import Any
 
@@ -124,7 +124,7 @@ class TestWaitingForFirstConsumer:
         assert (told(batch), batch.changed) == ({"a"}, {"persistentvolumeclaims": 5})
         assert (class_of(history).volumes, facts(history).claims) == ((TERMS["b"],), ())
 
-    def test_volumes_made_by_hand_are_said_to_be_not_supported(self) -> None:
+    def test_classes_without_provisioner_are_reported_as_unsupported(self) -> None:
         history = History()
         history.put(STORAGE_CLASSES, class_object("local", provisioner="kubernetes.io/no-provisioner"))
         history.put(CLAIMS, claim_object("c", storage_class="local"))
@@ -235,7 +235,7 @@ class TestEphemeral:
         assert told(history.put(CLAIMS, claim_object("a-scratch", owner="uid-a"))) == {"a"}
         assert (facts(history).problem, facts(history).claims) == ("", ("a-scratch",))
 
-    def test_a_claim_of_somebody_else_is_in_the_way(self) -> None:
+    def test_a_claim_of_another_owner_is_a_problem(self) -> None:
         history = History()
         history.put(CLAIMS, claim_object("a-scratch"))
         history.pods(self.pod())
@@ -272,13 +272,13 @@ class TestOnePodAtATime:
         assert facts(history).problem == facts(history, "b").problem == ""
 
 
-def test_who_is_told_of_the_pod_is_asked_to_know_its_claim_as_well() -> None:
+def test_a_pod_raises_the_revision_of_its_claim() -> None:
     history = with_bound_claim()
     assert history.pods(pod_object("b")).changed == {"pods": 3}
     assert history.pods(pod()).changed == {"persistentvolumes": 1, "persistentvolumeclaims": 2, "pods": 4}
 
 
-def test_a_claim_that_nobody_uses_is_told_to_nobody() -> None:
+def test_an_unused_claim_is_not_sent() -> None:
     history = with_bound_claim()
     history.pods(pod_object("b"))
     assert history.put(CLAIMS, claim_object("d", volume="v")) == Batch(
@@ -286,7 +286,7 @@ def test_a_claim_that_nobody_uses_is_told_to_nobody() -> None:
     )
 
 
-def test_a_change_of_a_claim_that_changes_no_fact_is_told_to_nobody() -> None:
+def test_a_claim_change_without_new_facts_is_not_sent() -> None:
     history = with_bound_claim()
     history.pods(pod())
     assert history.put(CLAIMS, claim_object("c", volume="v", annotations={"note": "x"})).pods == ()

@@ -1,4 +1,4 @@
-"""Settings as they are read from the environment, and what is said about wrong ones."""
+"""Settings from the environment, and messages about invalid ones."""
 
 from pathlib import Path
 
@@ -19,14 +19,14 @@ class Settings(ServiceSettings):
     kube: KubeSettings = KubeSettings()
 
 
-def test_defaults_do_for_a_plain_start() -> None:
+def test_defaults_are_enough_for_a_start() -> None:
     settings = load(Settings)
     assert (settings.listen, settings.log_level, settings.log_format) == ("0.0.0.0:7999", "info", "json")
     assert settings.tls.files is None
     assert settings.instance
 
 
-def test_the_environment_sets_them_nested_ones_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_sets_nested_settings_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TEST_LOG_LEVEL", "debug")
     monkeypatch.setenv("MUSTER_TEST_NAMES", "muster, batch ,")
     monkeypatch.setenv("MUSTER_TEST_KUBE__CONTEXT", "kind")
@@ -45,7 +45,7 @@ def test_flags_win_over_the_environment_unless_not_given(monkeypatch: pytest.Mon
     assert load(Settings, {"instance": None}).instance == "from-environment"
 
 
-def test_what_kubernetes_puts_into_the_environment_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_service_variables_of_kubernetes_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TEST_PORT", "tcp://10.0.0.1:7999")
     monkeypatch.setenv("MUSTER_TEST_SERVICE_HOST", "10.0.0.1")
     monkeypatch.setenv("MUSTER_TEST_PORT_7999_TCP_ADDR", "10.0.0.1")
@@ -65,7 +65,7 @@ def test_a_wrong_address_is_quoted_with_its_variable(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_every_mistake_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_mistake_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MUSTER_TEST_LOG_LEVEL", "loud")
     monkeypatch.setenv("MUSTER_TEST_NAMES", " , ")
     with pytest.raises(BadSettings) as caught:

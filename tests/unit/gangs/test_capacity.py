@@ -1,4 +1,4 @@
-"""Room on nodes, by pod uid so that nothing counts twice."""
+"""Allocatable and used amounts of nodes; pods are seated by uid, so that none counts twice."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def free_cpu(of: Capacity, name: str) -> int:
     return int(of.free(name)[of.resources["cpu"]])
 
 
-def test_pods_take_room_and_give_it_back() -> None:
+def test_seated_pods_use_capacity_until_released() -> None:
     room = capacity("a")
     room.seat([("p", "x2", "a"), ("q", "x3", "a")])
     assert free_cpu(room, "a") == 3000
@@ -32,7 +32,7 @@ def test_pods_take_room_and_give_it_back() -> None:
     assert room.release(["p"]) == []
 
 
-def test_a_pod_seated_twice_counts_once_and_one_that_moves_counts_where_it_is() -> None:
+def test_a_pod_seated_twice_counts_once_and_on_its_last_node() -> None:
     room = capacity("a", "b")
     room.seat([("p", "x2", "a")])
     room.seat([("p", "x2", "a")])
@@ -42,7 +42,7 @@ def test_a_pod_seated_twice_counts_once_and_one_that_moves_counts_where_it_is() 
     assert room.seated_on("p") == "b"
 
 
-def test_pods_on_a_node_that_is_gone_keep_their_room_for_when_it_comes_back() -> None:
+def test_pods_on_a_removed_node_still_count_when_it_returns() -> None:
     room = capacity("a")
     room.seat([("p", "x2", "a")])
     room.drop_node("a")
@@ -52,14 +52,14 @@ def test_pods_on_a_node_that_is_gone_keep_their_room_for_when_it_comes_back() ->
     assert free_cpu(room, "a") == 6000
 
 
-def test_pods_may_come_before_their_node() -> None:
+def test_pods_can_be_seated_before_their_node_is_added() -> None:
     room = capacity()
     room.seat([("p", "x2", "late")])
     room.put_node(node("late", 8))
     assert free_cpu(room, "late") == 6000
 
 
-def test_one_pod_may_leave_an_unknown_node_while_another_goes_there() -> None:
+def test_pods_can_leave_and_join_an_unknown_node_at_once() -> None:
     room = capacity("a")
     room.seat([("p", "x2", "ghost")])
     room.seat([("q", "x3", "ghost"), ("p", "x2", "a")])
@@ -68,7 +68,7 @@ def test_one_pod_may_leave_an_unknown_node_while_another_goes_there() -> None:
     assert free_cpu(room, "ghost") == -3000
 
 
-def test_the_row_of_a_node_that_is_gone_is_used_again() -> None:
+def test_the_row_of_a_removed_node_is_reused() -> None:
     room = capacity("a", "b")
     row = room.rows["a"]
     room.drop_node("a")
@@ -76,7 +76,7 @@ def test_the_row_of_a_node_that_is_gone_is_used_again() -> None:
     assert free_cpu(room, "c") == 4000
 
 
-def test_an_unknown_class_is_refused_and_what_came_before_it_stands() -> None:
+def test_an_unknown_class_is_rejected_after_the_pods_before_it() -> None:
     room = capacity("a")
     with pytest.raises(KeyError):
         room.seat([("p", "x2", "a"), ("q", "never put", "a")])
@@ -84,7 +84,7 @@ def test_an_unknown_class_is_refused_and_what_came_before_it_stands() -> None:
     assert room.seated_on("q") is None
 
 
-def test_new_resources_come_at_any_time() -> None:
+def test_new_resources_can_appear_at_any_time() -> None:
     room = capacity("a")
     room.put_class(pod_class("gpu", 1, gpu=2))
     room.put_node(node("g", 8, gpu=8))
@@ -126,7 +126,7 @@ steps = st.lists(
 
 
 @given(steps)
-def test_i3_used_room_is_the_sum_of_the_pods_seated(history: list[Step]) -> None:
+def test_i3_used_capacity_is_the_sum_of_the_seated_pods(history: list[Step]) -> None:
     room, seats, nodes = capacity(), dict[str, tuple[str, str]](), set[str]()
     for action, uid, class_id, name in history:
         if action == "seat":

@@ -1,4 +1,4 @@
-"""Which nodes a class may use, as kube-scheduler's filters judge it."""
+"""Node filters agree with those of kube-scheduler."""
 
 import pytest
 
@@ -63,7 +63,7 @@ def test_a_plain_class_may_use_a_plain_node() -> None:
         ((ANYTHING,), None),
     ],
 )
-def test_a_cordon_keeps_off_all_but_those_who_tolerate_its_taint(
+def test_a_cordon_filters_pods_that_do_not_tolerate_its_taint(
     tolerations: tuple[Toleration, ...], reason: str | None
 ) -> None:
     assert filter_reason(pod_class("x", tolerations=tolerations), node("a", unschedulable=True)) == reason
@@ -94,14 +94,14 @@ def test_the_first_untolerated_taint_is_the_reason() -> None:
     assert filter_reason(tolerant, node("a", taints=taints)) == "node(s) had untolerated taint {spot: }"
 
 
-def test_prefer_no_schedule_keeps_nobody_off_but_is_counted() -> None:
+def test_prefer_no_schedule_does_not_filter_but_is_counted() -> None:
     taints = (Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE), Taint("slow", "", TaintEffect.PREFER_NO_SCHEDULE))
     assert filter_reason(pod_class("x"), node("a", taints=taints)) is None
     assert prefer_no_schedule_count((), taints) == 2
     assert prefer_no_schedule_count((Toleration("old", TolerationOperator.EXISTS),), taints) == 1
 
 
-def test_a_node_that_is_not_ready_is_unusable_even_if_its_taint_is_tolerated() -> None:
+def test_a_node_that_is_not_ready_is_filtered_even_if_tolerated() -> None:
     not_ready = Taint("node.kubernetes.io/not-ready", "", TaintEffect.NO_SCHEDULE)
     assert (
         filter_reason(pod_class("x", tolerations=[ANYTHING]), node("a", ready=False, taints=[not_ready])) == NOT_READY
@@ -113,7 +113,7 @@ def test_a_node_that_is_not_ready_is_unusable_even_if_its_taint_is_tolerated() -
     )
 
 
-def test_reasons_come_in_the_order_of_the_filters() -> None:
+def test_reasons_are_in_the_order_of_the_filters() -> None:
     picky = pod_class("x", selector={"disk": "ssd"})
     everything = node("a", unschedulable=True, taints=[GPU_TAINT], ready=False)
     assert filter_reason(picky, everything) == UNSCHEDULABLE
@@ -191,12 +191,12 @@ def test_operators(term: NodeSelectorTerm, labels: dict[str, str], matches: bool
         name_field(GT, "1"),
     ],
 )
-def test_a_term_that_kubernetes_cannot_read_matches_nothing(term: NodeSelectorTerm) -> None:
+def test_a_malformed_term_matches_nothing(term: NodeSelectorTerm) -> None:
     for labels in ({}, {"k": "a"}, {"k": "3"}):
         assert filter_reason(pod_class("x", required=[term]), node("a", labels=labels)) == AFFINITY
 
 
-def test_one_term_must_match_and_within_it_everything() -> None:
+def test_one_term_must_match_with_all_its_requirements() -> None:
     both = NodeSelectorTerm(
         labels=(NodeRequirement("k", IN, ("a",)), NodeRequirement("l", EXISTS)),
         fields=(NodeRequirement("metadata.name", IN, ("node-a",)),),
@@ -208,17 +208,17 @@ def test_one_term_must_match_and_within_it_everything() -> None:
     assert filter_reason(picky, node("node-a", labels={"k": "a"})) == AFFINITY
 
 
-def test_a_requirement_without_terms_matches_nothing_and_none_at_all_everything() -> None:
+def test_empty_required_affinity_matches_nothing_and_none_matches_all() -> None:
     assert filter_reason(pod_class("x", required=[]), node("a")) == AFFINITY
     assert filter_reason(pod_class("x", required=None), node("a")) is None
 
 
-def test_a_field_that_does_not_exist_is_empty() -> None:
+def test_an_unknown_field_is_empty() -> None:
     unknown = NodeSelectorTerm(fields=(NodeRequirement("metadata.uid", IN, ("u",)),))
     assert filter_reason(pod_class("x", required=[unknown]), node("a")) == AFFINITY
 
 
-def test_wishes_add_up_and_malformed_ones_count_nothing() -> None:
+def test_preferred_terms_add_up_and_malformed_ones_do_not_count() -> None:
     wishes = [
         PreferredNodeTerm(10, label("k", IN, "a")),
         PreferredNodeTerm(5, label("k", EXISTS)),

@@ -1,4 +1,4 @@
-"""Quantities mean what they mean to Kubernetes, to the last billionth."""
+"""Quantities have the same value as in Kubernetes, to the last billionth."""
 
 from fractions import Fraction
 
@@ -70,12 +70,12 @@ def test_every_form_is_exact(text: str, nanos: int) -> None:
         ("1" + "0" * 5000 + "e-5000", UNIT),
     ],
 )
-def test_what_is_finer_than_a_billionth_counts_as_one(text: str, nanos: int) -> None:
+def test_fractions_of_a_billionth_are_rounded_up(text: str, nanos: int) -> None:
     assert parse_quantity(text) == nanos
 
 
 @pytest.mark.parametrize("text", ["9223372036854775808", "8Ei", "10E", "1e19", "1e999999999999", "9" * 10_000])
-def test_what_is_too_large_for_int64_is_cut_to_it(text: str) -> None:
+def test_amounts_beyond_int64_are_cut(text: str) -> None:
     assert to_amount("memory", text, round_up=True) == INT64_MAX
     assert to_amount("memory", "-" + text, round_up=True) in (INT64_MIN, -INT64_MAX)
     assert to_amount("cpu", text, round_up=True) == INT64_MAX
@@ -88,14 +88,14 @@ def test_what_is_too_large_for_int64_is_cut_to_it(text: str) -> None:
         "0x10", "1_000", "five", "1KiB", "1mi", "1E3Ki", "NaN", "inf", "１", "1,5", "m",
     ],
 )  # fmt: skip
-def test_anything_else_is_refused_and_quoted(text: str) -> None:
+def test_other_texts_are_rejected_and_quoted(text: str) -> None:
     with pytest.raises(BadQuantity) as caught:
         parse_quantity(text)
     assert caught.value.text == text
     assert f'"{text}"' in str(caught.value)
 
 
-def test_a_long_text_is_not_quoted_whole() -> None:
+def test_a_long_text_is_cut_in_the_message() -> None:
     with pytest.raises(BadQuantity) as caught:
         parse_quantity("x" * 1_000_000)
     assert len(str(caught.value)) < 250
@@ -120,7 +120,7 @@ def test_a_long_text_is_not_quoted_whole() -> None:
         ("memory", "-1500m", -1, -2),
     ],
 )
-def test_requests_round_up_and_offers_down(resource: str, text: str, up: int, down: int) -> None:
+def test_requests_round_up_and_allocatable_rounds_down(resource: str, text: str, up: int, down: int) -> None:
     assert to_amount(resource, text, round_up=True) == up
     assert to_amount(resource, text, round_up=False) == down
 
@@ -149,7 +149,7 @@ def test_agrees_with_fractions(sign: str, whole: str, fraction: str | None, suff
 
 
 @given(st.text(max_size=30) | st.text("0123456789.+-eEinumkKMGTP", max_size=12))
-def test_every_text_is_a_quantity_or_refused(text: str) -> None:
+def test_every_text_is_a_quantity_or_rejected(text: str) -> None:
     try:
         amount = to_amount("memory", text, round_up=True)
     except BadQuantity:

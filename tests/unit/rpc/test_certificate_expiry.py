@@ -1,4 +1,4 @@
-"""Until when a certificate holds is what openssl says of it."""
+"""The expiry of a certificate is the one that openssl reports."""
 
 import subprocess
 from datetime import UTC, datetime, timedelta
@@ -17,13 +17,13 @@ def by_openssl(certificate: Path) -> datetime:
 
 
 @pytest.mark.parametrize("days", [-1, 1, 400, 36_500], ids=["past", "tomorrow", "next year", "after 2050"])
-def test_it_is_what_openssl_says(days: int, tmp_path: Path) -> None:
+def test_expiry_is_the_one_that_openssl_reports(days: int, tmp_path: Path) -> None:
     certificate = Authority(tmp_path).issue("server", "muster-placement", days=days).certificate_file
     assert certificate is not None
     assert expiry(certificate.read_bytes()) == by_openssl(certificate)
 
 
-def test_of_a_chain_it_is_the_earliest(tmp_path: Path) -> None:
+def test_expiry_of_a_chain_is_the_earliest_one(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     long, short = (authority.issue(name, days=days).certificate_file for name, days in (("a", 90), ("b", 3)))
     assert long is not None and short is not None
@@ -41,6 +41,6 @@ def test_of_a_chain_it_is_the_earliest(tmp_path: Path) -> None:
         b"-----BEGIN CERTIFICATE-----\n\xff\n-----END CERTIFICATE-----\n",
     ],
 )
-def test_what_is_no_certificate_is_said_to_be_none(pem: bytes) -> None:
+def test_text_that_is_not_a_certificate_is_rejected(pem: bytes) -> None:
     with pytest.raises(UnreadableCertificate, match="no end of validity"):
         expiry(pem)

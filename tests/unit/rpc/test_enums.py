@@ -75,5 +75,5 @@ def test_names_and_numbers_are_those_of_the_contract(name: str) -> None:
     assert {member: number for member, number in mirror.items() if number} == contract
 
 
-def test_metrics_of_placement_have_a_word_for_every_outcome() -> None:
+def test_placement_metrics_have_a_label_for_every_outcome() -> None:
     assert OUTCOMES.keys() == {outcome.value for outcome in SolveOutcome}

@@ -1,4 +1,4 @@
-"""Facts survive the way through messages, and messages of newer senders are read as the contract says."""
+"""Facts survive encoding and decoding; messages of newer senders are decoded as the contract says."""
 
 from typing import Any
 
@@ -159,13 +159,13 @@ BATCHES = st.builds(
 
 
 @given(BATCHES)
-def test_a_batch_is_the_same_after_the_way_over_the_wire(batch: Batch) -> None:
+def test_a_batch_survives_encoding_and_decoding(batch: Batch) -> None:
     wire = codec.encode_batch(batch).SerializeToString()
     assert codec.decode_batch(pb.Batch.FromString(wire)) == batch
 
 
 @given(PODS)
-def test_a_pod_alone_is_the_same(pod: PodFacts) -> None:
+def test_a_pod_survives_encoding_and_decoding(pod: PodFacts) -> None:
     assert codec.decode_pod(codec.encode_pod(pod)) == pod
 
 
@@ -187,29 +187,29 @@ def test_a_pod_alone_is_the_same(pod: PodFacts) -> None:
     ],
 )
 def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.Struct]) -> None:
-    """A field added on one side only would be lost in silence."""
+    """A field that only one side has would be lost silently."""
     message: Any = getattr(pb, struct.__name__.removesuffix("Facts"))
     assert set(struct.__struct_fields__) == set(message.DESCRIPTOR.fields_by_name)
 
 
-def test_a_requirement_to_be_nowhere_is_not_the_same_as_none() -> None:
+def test_an_empty_required_affinity_differs_from_none() -> None:
     nowhere = facts.PodClass("a", required_node_affinity=())
     anywhere = facts.PodClass("a")
     assert class_codec.decode_pod_class(class_codec.encode_pod_class(nowhere)).required_node_affinity == ()
     assert class_codec.decode_pod_class(class_codec.encode_pod_class(anywhere)).required_node_affinity is None
 
 
-def test_a_volume_that_is_nowhere_is_not_the_same_as_none() -> None:
+def test_a_volume_without_node_terms_differs_from_no_volume() -> None:
     unreachable = facts.PodClass("a", volumes=((), (facts.NodeSelectorTerm(),)))
     assert class_codec.decode_pod_class(class_codec.encode_pod_class(unreachable)) == unreachable
 
 
-def test_a_spread_that_says_nothing_has_the_defaults_of_kubernetes() -> None:
+def test_an_empty_spread_constraint_has_the_defaults_of_kubernetes() -> None:
     decoded = class_codec.decode_pod_class(pb.PodClass(spread=[pb.SpreadConstraint(topology_key="zone")])).spread
     assert decoded == (facts.SpreadConstraint(1, "zone", "", hard=False),)
 
 
-def test_a_constraint_that_is_not_understood_blocks_its_gang() -> None:
+def test_an_unknown_constraint_blocks_its_gang() -> None:
     value: Any = 42
     message = pb.Gang(id="k/ns/a", constraints=[pb.LevelConstraint(level="rack", policy=value)])
     gang = codec.decode_gang(message)
@@ -217,13 +217,13 @@ def test_a_constraint_that_is_not_understood_blocks_its_gang() -> None:
     assert "'rack' has policy 42" in gang.problems[0].message
 
 
-def test_priority_zero_is_not_the_same_as_none() -> None:
+def test_priority_zero_differs_from_none() -> None:
     gang = GangFacts("k/ns/a", "k", "ns", "a", priority=0)
     assert codec.decode_gang(codec.encode_gang(gang)).priority == 0
 
 
 @pytest.mark.parametrize("number", [0, 99, -1])
-def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> None:
+def test_unknown_enum_values_are_decoded_as_documented(number: int) -> None:
     value: Any = number
     assert codec.decode_pod(pb.Pod(phase=value)).phase is PodPhase.UNSPECIFIED
     assert codec.decode_gang(pb.Gang(mode=value)).mode is GangMode.STRICT
@@ -238,7 +238,7 @@ def test_enum_values_that_are_not_known_are_read_as_documented(number: int) -> N
     assert codec.decode_node(pb.Node(taints=[pb.Taint(effect=value)])).taints[0].effect is TaintEffect.NONE
 
 
-def test_a_node_requirement_that_is_not_understood_matches_nothing() -> None:
+def test_an_unknown_node_requirement_matches_nothing() -> None:
     value: Any = 42
     term = pb.NodeSelectorTerm(labels=[pb.NodeRequirement(key="rack", operator=value, values=["a"])])
     affinity = pb.RequiredNodeAffinity(terms=[term])
@@ -246,13 +246,13 @@ def test_a_node_requirement_that_is_not_understood_matches_nothing() -> None:
     assert decoded == (facts.NodeSelectorTerm((facts.NodeRequirement("rack", NodeOperator.IN, ()),)),)
 
 
-def test_numbers_that_users_declare_beyond_all_bounds_are_cut() -> None:
+def test_numbers_beyond_int32_are_cut() -> None:
     gang = GangFacts("k/ns/a", "k", "ns", "a", minimum=10**12, total=10**12, priority=-(10**12))
     decoded = codec.decode_gang(codec.encode_gang(gang))
     assert (decoded.minimum, decoded.total, decoded.priority) == (2**31 - 1, 2**31 - 1, -(2**31))
 
 
-def test_names_that_many_pods_share_are_kept_once() -> None:
+def test_names_that_many_pods_share_are_interned() -> None:
     pods = tuple(PodFacts(f"uid-{n}", "team-a", f"pod-{n}", "0f" * 16, gang="koordinator/team-a/x") for n in range(2))
     wire = codec.encode_batch(Batch(pods=pods)).SerializeToString()
     first, second = codec.decode_batch(pb.Batch.FromString(wire)).pods

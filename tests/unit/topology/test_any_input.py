@@ -1,4 +1,4 @@
-"""Whatever users write: a tree or constraints, or an error in words; never anything else."""
+"""Any input is a tree or constraints, or raises the documented error."""
 
 import json
 from typing import Any
@@ -43,7 +43,7 @@ maps = st.fixed_dictionaries(
 
 @settings(max_examples=500, deadline=None)
 @given(maps)
-def test_a_config_map_is_a_tree_or_says_why_not(data: dict[str, str]) -> None:
+def test_any_config_map_is_a_tree_or_an_error(data: dict[str, str]) -> None:
     try:
         tree = read_tree(data)
     except BadTree as error:
@@ -74,14 +74,14 @@ constraints = st.one_of(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(constraints, min_size=1, max_size=8))
-def test_what_is_said_in_words_is_read_as_what_it_was(given: list[LevelConstraint]) -> None:
+def test_formatted_constraints_parse_to_the_same(given: list[LevelConstraint]) -> None:
     assert parse_constraints("; ".join(map(as_text, given))) == tuple(given)
     assert [decode_constraint(encode_constraint(each)) for each in given] == given
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(constraints, max_size=8), st.integers(-1, 300), st.integers(-1, 300))
-def test_contradictions_are_few_sentences_that_end(given: list[LevelConstraint], minimum: int, wanted: int) -> None:
+def test_contradictions_are_at_most_three_sentences(given: list[LevelConstraint], minimum: int, wanted: int) -> None:
     said = contradictions(given, ("zone", "rack", "node"), minimum, wanted)
     assert len(said) <= MAX_PROBLEMS
     assert all(sentence and len(sentence) < LONGEST_MESSAGE for sentence in said)
@@ -89,7 +89,7 @@ def test_contradictions_are_few_sentences_that_end(given: list[LevelConstraint],
 
 @settings(max_examples=500, deadline=None)
 @given(st.one_of(st.text(max_size=60), st.text(alphabet="rack:;,()hard pack0123456789\n", max_size=60)))
-def test_any_text_is_constraints_or_says_why_not(text: str) -> None:
+def test_any_text_is_constraints_or_an_error(text: str) -> None:
     try:
         assert parse_constraints(text)
     except BadConstraints as error:

@@ -1,4 +1,4 @@
-"""Constraints: as users write them, as sentences quote them, and what about them cannot be."""
+"""Topology constraints: parsing, formatting, and contradictions."""
 
 from itertools import combinations_with_replacement, product
 
@@ -48,12 +48,12 @@ class TestReading:
             LevelConstraint("zone", FACTOR, count=2),
         )
 
-    def test_names_of_levels_are_taken_as_they_are(self) -> None:
+    def test_names_of_levels_are_case_sensitive(self) -> None:
         (constraint,) = parse_constraints("Top of Rack/1_a.b: pack")
         assert constraint.level == "Top of Rack/1_a.b"
 
     @pytest.mark.parametrize("written", ["rack: hard pack", "node: spread", "node: hard range(2,4)", "zone: factor(8)"])
-    def test_in_words_they_are_as_users_write_them(self, written: str) -> None:
+    def test_constraints_are_formatted_as_users_write_them(self, written: str) -> None:
         (constraint,) = parse_constraints(written)
         assert as_text(constraint) == written
 
@@ -86,12 +86,12 @@ class TestReading:
             ("rack: pack: hard", '"pack: hard"'),
         ],
     )
-    def test_what_is_malformed_is_quoted(self, text: str, quoted: str) -> None:
+    def test_malformed_constraints_are_quoted(self, text: str, quoted: str) -> None:
         with pytest.raises(BadConstraints) as raised:
             parse_constraints(text)
         assert quoted in str(raised.value)
 
-    def test_what_is_far_too_long_is_not_read(self) -> None:
+    def test_a_text_that_is_too_long_is_rejected(self) -> None:
         with pytest.raises(BadConstraints, match=f"{MAX_TEXT_LENGTH} are allowed"):
             parse_constraints("rack: pack; " * 1000)
 
@@ -106,7 +106,7 @@ class TestClashes:
             "rack: partition(2), factor(4)",
         ],
     )
-    def test_what_goes_together_does(self, text: str) -> None:
+    def test_compatible_constraints_do_not_clash(self, text: str) -> None:
         assert clashes(parse_constraints(text)) == []
 
     @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ class TestClashes:
             ("node: factor(0), range(2,3)", '"node: factor(0)" has the number 0'),
         ],
     )
-    def test_what_does_not_is_said(self, text: str, said: str) -> None:
+    def test_clashing_constraints_are_reported(self, text: str, said: str) -> None:
         (problem,) = clashes(parse_constraints(text))
         assert said in problem
 
@@ -159,7 +159,9 @@ class TestContradictionsOfAGang:
             ("zone: hard partition(2); rack: hard partition(3)", 5, 5, "cannot all be met by 5 members"),
         ],
     )
-    def test_hard_ones_that_no_number_of_members_meets(self, text: str, minimum: int, wanted: int, said: str) -> None:
+    def test_hard_constraints_that_no_number_of_members_satisfies(
+        self, text: str, minimum: int, wanted: int, said: str
+    ) -> None:
         (problem,) = problems(text, minimum, wanted)
         assert said in problem
 
@@ -175,9 +177,7 @@ class TestContradictionsOfAGang:
             ("rack: hard factor(7)", 0, 0),
         ],
     )
-    def test_soft_ones_and_those_that_some_number_meets_are_no_contradiction(
-        self, text: str, minimum: int, wanted: int
-    ) -> None:
+    def test_soft_and_satisfiable_constraints_are_no_contradiction(self, text: str, minimum: int, wanted: int) -> None:
         assert problems(text, minimum, wanted) == []
 
     def test_a_hard_pack_makes_a_soft_one_above_it_hard(self) -> None:
@@ -193,7 +193,7 @@ class TestContradictionsOfAGang:
 
 
 def dividings(total: int) -> list[tuple[int, ...]]:
-    """All ways to divide so many members over domains that get at least one each."""
+    """All ways to divide members over domains that get at least one each."""
     return [
         sizes
         for domains in range(1, total + 1)
@@ -220,7 +220,7 @@ def holds(level: list[LevelConstraint], sizes: tuple[int, ...]) -> bool:
 
 
 def can_be(upper: list[LevelConstraint], lower: list[LevelConstraint], total: int) -> bool:
-    """Every way of dividing is looked at, on two levels."""
+    """Compared with an exhaustive search on two levels."""
     below = {size for size in range(1, total + 1) if any(holds(lower, sizes) for sizes in DIVIDINGS[size])}
     if not upper:  # as if there were no such level
         return total in below
@@ -232,7 +232,7 @@ SIZES = [[], ["range(2,3)"], ["factor(2)"], ["range(2,5)", "factor(3)"], ["range
 
 
 @pytest.mark.parametrize("upper", [shape + size for shape, size in product(SHAPES, SIZES)], ids=",".join)
-def test_what_can_be_divided_is_what_trying_all_ways_finds(upper: list[str]) -> None:
+def test_satisfiable_numbers_equal_those_of_exhaustive_search(upper: list[str]) -> None:
     for lower in [shape + size for shape, size in product(SHAPES, SIZES)]:
         given = [("rack", policy) for policy in upper] + [("node", policy) for policy in lower]
         if not given:
@@ -245,7 +245,7 @@ def test_what_can_be_divided_is_what_trying_all_ways_finds(upper: list[str]) -> 
             assert found == can_be(racks, nodes, total), f"{upper} over {lower} with {total}"
 
 
-def test_many_mistakes_are_told_a_few_at_a_time() -> None:
+def test_only_the_first_few_problems_are_reported() -> None:
     text = "; ".join(f"level-{number}: pack" for number in range(200))
     assert len(problems(text, 1, 1)) == MAX_PROBLEMS
     assert (

@@ -1,4 +1,4 @@
-"""Constraints on "*" are on every level that no other constraint of the gang is on."""
+"""Constraints on "*" apply to every level without another constraint of the gang."""
 
 import pytest
 
@@ -28,7 +28,7 @@ def test_every_other_level_has_the_constraint(given: str, meant: str) -> None:
     assert on_levels(parse_constraints(given), LEVELS) == parse_constraints(meant)
 
 
-def test_optional_constraints_ask_nothing_where_their_level_is_not() -> None:
+def test_optional_constraints_on_missing_levels_are_dropped() -> None:
     spine, rack = LevelConstraint("spine", LevelPolicy.PACK, optional=True), LevelConstraint("rack", LevelPolicy.PACK)
     assert on_levels((spine, rack), LEVELS) == (rack,)
     assert on_levels((spine,), ("spine", "node")) == (spine,)

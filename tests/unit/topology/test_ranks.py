@@ -1,4 +1,4 @@
-"""Ranks: who is near the master, or near one another, is near in rank."""
+"""Ranks follow the distance from the master; members near each other have consecutive ranks."""
 
 from random import Random
 
@@ -18,7 +18,7 @@ def by_rank(members: list[tuple[str, str]], paths: dict[str, Path] = PATHS) -> l
     return names
 
 
-def test_p37_the_master_then_its_node_its_rack_and_the_other_rack() -> None:
+def test_p37_ranks_follow_the_distance_from_the_master() -> None:
     members = [("job-master-0", "b")]
     members += [(f"job-worker-{number}", node) for number, node in enumerate("cacbadb")]
     assert by_rank(members) == [
@@ -30,20 +30,20 @@ def test_p37_the_master_then_its_node_its_rack_and_the_other_rack() -> None:
     ]
 
 
-def test_without_a_master_the_first_by_name_is_it() -> None:
+def test_without_a_master_the_first_by_name_has_rank_0() -> None:
     assert by_rank([("w-10", "a"), ("w-9", "c"), ("w-11", "d")]) == ["w-9", "w-11", "w-10"]
 
 
-def test_of_several_masters_the_first_by_name_is_it() -> None:
+def test_of_several_masters_the_first_by_name_has_rank_0() -> None:
     assert by_rank([("a-0", "a"), ("master-10", "b"), ("master-2", "c")])[0] == "master-2"
 
 
-def test_ties_go_by_name_in_natural_order() -> None:
+def test_ties_are_ordered_by_name_in_natural_order() -> None:
     members = [(f"job-{number}", "a") for number in (10, 2, 1, 0, 33)]
     assert by_rank(members) == ["job-0", "job-1", "job-2", "job-10", "job-33"]
 
 
-def test_members_of_one_far_domain_follow_one_another() -> None:
+def test_members_of_one_distant_domain_are_consecutive() -> None:
     paths: dict[str, Path] = {f"n{rack}{node}": (f"r{rack}",) for rack in range(4) for node in range(2)}
     members = [("w-0", "n00")]
     members += [(f"w-{number}", f"n{1 + number % 3}{number % 2}") for number in range(1, 13)]
@@ -60,19 +60,19 @@ def test_levels_above_the_rack_count() -> None:
     assert by_rank([("w-0", "a"), ("w-1", "c"), ("w-2", "b")], paths) == ["w-0", "w-2", "w-1"]
 
 
-def test_nodes_outside_of_the_tree_are_far_from_all_others() -> None:
+def test_nodes_outside_of_the_tree_are_the_farthest() -> None:
     members = [("w-0", "a"), ("w-1", "x"), ("w-2", "y"), ("w-3", "x"), ("w-4", "d"), ("w-5", "a")]
     assert by_rank(members) == ["w-0", "w-5", "w-4", "w-1", "w-3", "w-2"]
     assert by_rank([("w-0", "x"), ("w-1", "a"), ("w-2", "x"), ("w-3", "y")]) == ["w-0", "w-2", "w-1", "w-3"]
 
 
-def test_in_a_flat_tree_members_of_one_node_follow_one_another() -> None:
+def test_in_a_flat_tree_members_of_one_node_are_consecutive() -> None:
     flat: dict[str, Path] = {"a": (), "b": (), "c": ()}
     members = [("w-0", "b"), ("w-1", "a"), ("w-2", "c"), ("w-3", "a"), ("w-4", "b")]
     assert by_rank(members, flat) == ["w-0", "w-4", "w-1", "w-3", "w-2"]
 
 
-def test_nobody_has_no_ranks() -> None:
+def test_no_members_have_no_ranks() -> None:
     assert ranks([], PATHS) == []
 
 
@@ -86,7 +86,7 @@ def test_p39_the_order_in_which_members_are_given_does_not_matter(seed: int) -> 
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_nobody_is_nearer_to_the_master_than_who_is_before_him(seed: int) -> None:
+def test_distances_from_the_master_never_decrease(seed: int) -> None:
     random = Random(seed)
     paths: dict[str, Path] = {f"n{at}": (f"z{at % 2}", f"r{at % 8}") for at in range(40)}
     members = [(f"w-{number}", f"n{random.randrange(40)}") for number in range(100)]

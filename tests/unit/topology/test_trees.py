@@ -1,4 +1,4 @@
-"""Trees: out of Sakkara's ConfigMaps and out of labels, where nodes are in them, and what is no tree."""
+"""Topology trees: from Sakkara's ConfigMaps and from labels, paths of nodes, and invalid trees."""
 
 import json
 from typing import Any
@@ -53,19 +53,19 @@ class TestReading:
         assert (read.domains, read.leaves) == ((), (("a", -1), ("b", -1)))
         assert is_listed(read)
 
-    def test_what_defines_it_is_kept(self) -> None:
+    def test_the_definition_is_kept(self) -> None:
         definition = ObjectReference("v1", "ConfigMap", "default", "racks", "uid")
         assert read_tree({"tree": "{}"}, definition).definition == definition
 
-    def test_domains_of_one_name_may_be_in_different_ones(self) -> None:
+    def test_domains_with_different_parents_may_have_the_same_name(self) -> None:
         read = tree({"z0": {"r": {"a": {}}}, "z1": {"r": {"b": {}}}}, level_names='["zone", "rack", "node"]')
         assert [domain.name for domain in read.domains] == ["z0", "r", "z1", "r"]
 
-    def test_resource_names_mean_nothing_but_must_be_a_list(self) -> None:
+    def test_resource_names_are_ignored_but_must_be_a_list(self) -> None:
         assert tree(resource_names='["cpu"]') == tree()
         assert refused(resource_names="cpu").startswith("resource-names is not a JSON list of strings")
 
-    def test_an_empty_tree_is_one(self) -> None:
+    def test_an_empty_tree_is_valid(self) -> None:
         assert tree({}).domains == ()
 
     def test_fifteen_thousand_nodes(self) -> None:
@@ -74,7 +74,7 @@ class TestReading:
 
 
 class TestRefused:
-    def test_p35_a_node_in_two_domains_with_both_paths(self) -> None:
+    def test_p35_a_node_in_two_domains_is_reported_with_both_paths(self) -> None:
         assert refused({"r0": {"a": {}, "b": {}}, "r1": {"b": {}}}) == (
             'node "b" is in the tree twice, as "r0/b" and as "r1/b": take one out'
         )
@@ -104,7 +104,7 @@ class TestRefused:
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else None,
     )
-    def test_what_is_no_tree_is_quoted(self, domains: Any, said: str) -> None:
+    def test_an_invalid_tree_is_quoted(self, domains: Any, said: str) -> None:
         message = refused(domains)
         assert said in message
         message.encode()  # as in events
@@ -128,22 +128,22 @@ class TestRefused:
     def test_bad_names_of_levels_are_quoted(self, names: str, said: str) -> None:
         assert said in refused(level_names=names)
 
-    def test_a_bad_name(self) -> None:
+    def test_an_invalid_name_is_quoted(self) -> None:
         assert 'name is ""' in refused(name="  ")
         assert "1 to 253 printable characters" in refused(name="n" * 254)
 
-    def test_a_tree_that_is_missing(self) -> None:
+    def test_a_missing_tree_is_reported(self) -> None:
         with pytest.raises(BadTree, match="there is no tree in the data"):
             read_tree({"Tree": "{}"})
 
 
 class TestWhereabouts:
-    def test_nodes_that_are_listed(self) -> None:
+    def test_paths_of_listed_nodes(self) -> None:
         where = TreePaths(tree({"z0": {"r0": {"a": {}}}}, level_names='["zone", "rack", "node"]'))
         assert where.path("a", {}) == ("z0", "r0")
         assert where.path("b", {}) is None
 
-    def test_nodes_with_labels(self) -> None:
+    def test_paths_by_labels(self) -> None:
         where = TreePaths(label_tree(ZONES))
         zone = {"topology.kubernetes.io/zone": "z0"}
         assert where.path("a", zone | {"example.com/rack": "r0"}) == ("z0", "r0")
@@ -154,7 +154,7 @@ class TestWhereabouts:
         assert TreePaths(flat_tree()).path("a", {}) == ()
         assert mismatches(flat_tree(), {"a": {}}) == ()
 
-    def test_no_node_is_in_a_tree_of_which_nothing_could_be_read(self) -> None:
+    def test_no_node_is_in_a_tree_that_was_never_valid(self) -> None:
         unread = TopologyTree("t", (TreeLevel("rack"), TreeLevel("node")))
         assert TreePaths(unread).path("a", {}) is None
 
@@ -176,11 +176,11 @@ class TestP34NodesOfOnlyOneOfTreeAndCluster:
             "(example.com/rack)"
         )
 
-    def test_none_is_reported_when_all_fit(self) -> None:
+    def test_no_mismatch_is_reported_if_tree_and_cluster_agree(self) -> None:
         assert mismatches(tree(), {"a": {}, "b": {}, "c": {}}) == ()
 
 
-def test_the_tree_of_a_label_is_known_by_its_name() -> None:
+def test_the_name_of_a_label_tree_contains_the_label() -> None:
     tree = label_key_tree("example.com/rack")
     assert label_key_of_tree(tree.name) == "example.com/rack"
     assert label_key_of_tree("labels") == label_key_of_tree("") == ""
@@ -189,6 +189,6 @@ def test_the_tree_of_a_label_is_known_by_its_name() -> None:
     assert where.path("n", {"rack": "r0"}) is None
 
 
-def test_a_label_that_has_no_tree_for_want_of_trees_is_told_otherwise_than_a_name() -> None:
+def test_a_label_beyond_the_limit_has_a_message_of_its_own() -> None:
     assert missing_tree("east", '"west"') == 'topology tree "east" does not exist; there are "west"'
     assert "64 other labels" in missing_tree("label rack", '"west"')
