@@ -114,7 +114,7 @@ CAPACITY_BUGS = (
     Bug(
         "victims are evicted for nodes that hard constraints exclude",
         "preemption/preemption.py",
-        "        if self._forbidden(attempt.group, result.assignments):",
+        "        if self._violates_constraint(attempt.group, result.assignments):",
         "        if False:",
         first="unit/coordinator/test_rejections.py",
     ),
@@ -128,7 +128,7 @@ CAPACITY_BUGS = (
     Bug(
         "capacity stays nominated after the gang's constraints changed",
         "preemption/plan.py",
-        "        if kept.divided_by != self._cache.topology_of(group):",
+        "        if nomination.topology != self._cache.topology_of(group):",
         "        if False:",
         first="unit/coordinator/test_topology.py",
     ),
@@ -160,7 +160,7 @@ CAPACITY_BUGS = (
     Bug(
         "capacity stays nominated for a group that no longer needs it",
         "preemption/plan.py",
-        "            if not self._wanted(kept):",
+        "            if not self._wanted(nomination):",
         "            if False:",
     ),
     Bug(
@@ -213,7 +213,7 @@ CAPACITY_BUGS = (
     Bug(
         "evictions continue for a deleted preemptor",
         "preemption/plan.py",
-        "            if gang.eviction.pods and gang.eviction.preemptor == kept.owner:",
+        "            if gang.eviction.pods and gang.eviction.preemptor == nomination.owner:",
         "            if False:",
     ),
     Bug(

@@ -57,7 +57,7 @@ def check_at_rest(world: World) -> None:
 def check_no_false_wait(scenario: Scenario, group: Group) -> None:
     """I7: a queued group does not fit into the free capacity that is not nominated for others."""
     cache = scenario.leader.cache
-    kept = as_amounts(nominated_for_others(group, cache.kept.values(), cache.ledger, scenario.now), cache.ledger)
+    kept = as_amounts(nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger)
     (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
@@ -130,10 +130,10 @@ def check_seats_fit(scenario: Scenario) -> None:
 def check_nominated_capacity(scenario: Scenario) -> None:
     """Checks that capacity is nominated only while victims terminate, and only where the group can use it."""
     cache = scenario.leader.cache
-    for kept in cache.kept.values():
-        going = [uid for uid in kept.going if uid in scenario.cluster.pods]
+    for kept in cache.nominations.values():
+        going = [uid for uid in kept.leaving if uid in scenario.cluster.pods]
         assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
-        assert kept.stands(cache.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
+        assert kept.feasible(cache.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
 
 
 def check_evicted(scenario: Scenario) -> None:

@@ -177,7 +177,7 @@ class Oracle:
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
         self._check_released(leader)
-        for kept in cache.kept.values():
+        for kept in cache.nominations.values():
             known = cache.groups.get(kept.group.id) is kept.group
             wanted = kept.group.busy or kept.group.wants_seats
             assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
@@ -187,7 +187,7 @@ class Oracle:
         cache = leader.cache
         for gang_id, group_id in list(self._released_for.items()):
             gang, others = cache.gangs.get(gang_id), cache.groups.get(group_id)
-            if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.kept:
+            if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.nominations:
                 del self._released_for[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"

@@ -53,7 +53,7 @@ def test_a_budget_is_counted_once_for_two_plans() -> None:
     until_planned(scenario)
     while solves := [effect for effect in scenario.under_way if isinstance(effect, Solve)]:
         scenario.do(scenario.under_way.index(solves[0]))
-    assert sum(len(kept.going) for kept in scenario.leader.cache.kept.values()) == 1
+    assert sum(len(kept.leaving) for kept in scenario.leader.cache.nominations.values()) == 1
     scenario.run_effects()
     assert len(evicted(scenario)) == 1
 

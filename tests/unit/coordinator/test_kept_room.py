@@ -16,7 +16,7 @@ def starved(scenario: Scenario, *gangs: GangBuilder) -> None:
     """What cannot be placed has waited long enough to get room kept."""
     scenario.add(*gangs)
     scenario.pass_time(31)
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
 
 
 def test_i9_room_that_drains_for_one_is_not_preempted_by_another() -> None:
@@ -27,7 +27,7 @@ def test_i9_room_that_drains_for_one_is_not_preempted_by_another() -> None:
     scenario.add(gang("p").of(4).priority(10).created(6))
     scenario.pass_time(5)
     assert not evicted(scenario), "x would go for p, which may not have the room"
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
 
 
 def goes_with(scenario: Scenario, head: GangBuilder, question: Solve) -> None:
@@ -39,7 +39,7 @@ def goes_with(scenario: Scenario, head: GangBuilder, question: Solve) -> None:
     scenario.cluster.gangs.pop(head.id)
     scenario.tell(Delta(Batch(removed_pods=uids, removed_gangs=(head.id,))), answer)
     scenario.run_effects()
-    assert head.id not in {kept.owner for kept in scenario.leader.cache.kept.values()}
+    assert head.id not in {kept.owner for kept in scenario.leader.cache.nominations.values()}
 
 
 def test_a_head_that_goes_in_the_step_of_an_answer() -> None:
@@ -80,7 +80,7 @@ def test_i8_a_later_pod_of_an_older_gang_that_goes_elsewhere_leaves_the_room_kep
     scenario.add_pods(late)
     scenario.run_effects()
     assert scenario.cluster.pods[late.uid].node == "k"
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
 
 
 def test_i8_a_non_strict_gang_holds_no_room_that_drains() -> None:
@@ -162,6 +162,6 @@ def test_i8_a_more_important_head_gets_room_although_one_behind_it_has_some() ->
     scenario.add(gang("low").of(1, cpu=4).created(2))
     scenario.add_pods(*[plain_pod(f"s{index}", age=3) for index in range(2)])
     scenario.pass_time(31)
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
     scenario.add(gang("high").of(1, cpu=2).priority(10).created(100).never_preempts())
     assert starts_in_a_stream(scenario, "high", seconds=200, may_end=lambda pod: pod.node == "z" and is_small(pod))

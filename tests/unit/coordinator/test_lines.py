@@ -205,7 +205,7 @@ def test_those_that_end_in_time_do_not_wait_behind_those_that_run_for_long() -> 
     long, short = (gang(name).of(2).expected(seconds).created(40) for name, seconds in (("long", 3000), ("short", 20)))
     scenario.add(head, long, short)
     scenario.pass_time(31)
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
     for pod in fills.pods():
         ends(scenario, pod.uid)
     scenario.pass_time(2)

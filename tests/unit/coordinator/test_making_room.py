@@ -72,13 +72,13 @@ def test_i8_what_goes_elsewhere_does_not_disturb_the_room_that_is_kept() -> None
     scenario.run()
     scenario.add(gang("head").of(4).created(5))
     scenario.pass_time(31)
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
     scenario.change(nodes=[node("k", 2)])
     scenario.run_effects()
     scenario.add_pods(plain_pod("urgent", priority=5))
     scenario.run_effects()
     assert scenario.cluster.pods["default/urgent"].node == "k"
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
 
 
 def test_i8_a_gang_that_accumulates_gets_room_kept_too() -> None:
@@ -155,4 +155,4 @@ def test_i9_a_plan_of_which_a_part_cannot_be_recorded_evicts_nobody() -> None:
     scenario.solver = lambda solve: tuple(SolveResult(group.id, SolveOutcome.INFEASIBLE) for group in solve.groups)
     scenario.run_effects()
     assert all(pod.node for pod in scenario.cluster.pods.values() if not pod.gang)
-    assert not scenario.leader.cache.kept
+    assert not scenario.leader.cache.nominations

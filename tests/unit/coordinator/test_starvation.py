@@ -45,7 +45,7 @@ def test_smaller_work_that_ends_in_time_may_use_the_room() -> None:
     scenario.run()
     scenario.add(gang("head").of(8).created(5))
     scenario.pass_time(31)
-    assert scenario.leader.cache.kept
+    assert scenario.leader.cache.nominations
     scenario.add(gang("short").of(2).expected(30).created(40), gang("long").of(2).expected(3000).created(39))
     scenario.run_effects()
     assert (scenario.bound("short"), scenario.bound("long")) == (2, 0)
@@ -66,8 +66,8 @@ def test_what_fits_beside_may_start() -> None:
     scenario.run()
     scenario.add(gang("head").of(4, cpu=1).created(5))
     scenario.pass_time(31)
-    (kept,) = scenario.leader.cache.kept.values()
-    assert sum(kept.room.values()) == 4
+    (kept,) = scenario.leader.cache.nominations.values()
+    assert sum(kept.capacity.values()) == 4
     scenario.change(nodes=[node("k", 1)])
     scenario.add_pods(plain_pod("p", age=50))
     scenario.run_effects()
@@ -81,8 +81,8 @@ def test_where_it_can_start_soonest() -> None:
     soon = {pod.node for pod in scenario.cluster.pods.values() if pod.gang.endswith("/soon")}
     scenario.add(gang("head").of(4).created(5))
     scenario.pass_time(31)
-    (kept,) = scenario.leader.cache.kept.values()
-    assert {name for name, _ in kept.room} == soon
+    (kept,) = scenario.leader.cache.nominations.values()
+    assert {name for name, _ in kept.capacity} == soon
 
 
 def test_a_gang_that_no_cluster_could_take_keeps_nobody_waiting() -> None:
@@ -91,7 +91,7 @@ def test_a_gang_that_no_cluster_could_take_keeps_nobody_waiting() -> None:
     scenario.run()
     scenario.add(gang("head").of(5).created(5))
     scenario.pass_time(100)
-    assert not scenario.leader.cache.kept
+    assert not scenario.leader.cache.nominations
     solves = len(scenario.solves)
     scenario.pass_time(1000)
     assert len(scenario.solves) == solves
@@ -113,7 +113,7 @@ def test_the_room_is_everybodys_again_when_the_head_goes() -> None:
     scenario.delete(head)
     scenario.run_effects()
     assert scenario.cluster.pods["default/p"].node
-    assert not scenario.leader.cache.kept
+    assert not scenario.leader.cache.nominations
 
 
 def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
@@ -122,13 +122,13 @@ def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
     scenario.run()
     scenario.add(gang("head").of(4).created(5))
     scenario.pass_time(31)
-    (kept,) = scenario.leader.cache.kept.values()
-    ((lost, _),) = kept.room
+    (kept,) = scenario.leader.cache.nominations.values()
+    ((lost, _),) = kept.capacity
     scenario.change(remove_nodes=[lost])
     scenario.run_effects()
     scenario.pass_time(62)
-    (kept,) = scenario.leader.cache.kept.values()
-    assert lost not in {name for name, _ in kept.room}
+    (kept,) = scenario.leader.cache.nominations.values()
+    assert lost not in {name for name, _ in kept.capacity}
 
 
 def test_g50_alike_gangs_that_wait_for_strangers_ask_nothing_without_a_cause() -> None:
@@ -157,5 +157,5 @@ def test_i8_those_behind_the_one_that_room_is_kept_for_come_after_it() -> None:
     scenario.run_effects()
     assert scenario.bound("first") == 8
     scenario.pass_time(2)
-    (kept,) = scenario.leader.cache.kept.values()
+    (kept,) = scenario.leader.cache.nominations.values()
     assert kept.owner == "test/default/second"

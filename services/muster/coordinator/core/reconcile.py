@@ -70,7 +70,7 @@ class Reconciler:
             self._node_sets.nodes_changed(disturbed)
             self._waiting.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
-        while self._plans.look() or cache.touched or cache.gone or cache.disbanded:
+        while self._plans.update() or cache.touched or cache.gone or cache.disbanded:
             self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for gang in touched:
@@ -127,9 +127,9 @@ class Reconciler:
             self._wants_free[gang] = None
         else:
             self._wants_free.pop(gang, None)
-        self._repairs.look(gang, now)
-        if self._preemption.running.look(gang):
-            self._preemption.may_be_evicted(gang)
+        self._repairs.update(gang, now)
+        if self._preemption.running.update(gang):
+            self._preemption.victim_added(gang)
         effects += self._waiting.forgive(gang)
         if gang.group.persist_id is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)

@@ -1,4 +1,4 @@
-"""How soon room comes by itself: what runs, by when it is expected to end."""
+"""Expected completions: running pods in the order in which they are expected to end (for backfill reservations)."""
 
 import math
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PotentialVictim, VictimGang
 
 MAX_LEVELS = 64
-"""Ends that are told apart; what ends at about the same time counts as one."""
+"""Distinct end times; pods that end at about the same time share one."""
 
 
 class ExpectedCompletions:
-    """Pods of others that Muster placed, in the order in which they are expected to end."""
+    """Pods of other groups that Muster placed, in the order in which they are expected to end."""
 
     def __init__(self, cache: Cache, group: Group, now: Now) -> None:
         self._ends: dict[str, float] = {}
@@ -41,8 +41,8 @@ class ExpectedCompletions:
             self.potential_victims.append(PotentialVictim(f"end/{level}", level, len(pods_of[level]), pods.counted))
 
     def chosen(self, removed: Sequence[VictimGang]) -> dict[str, float] | None:
-        """Uids of the pods that are meant and when they are expected to end, on the monotonic clock; None if the answer
-        names what was not offered.
+        """Uids of the chosen pods and when they are expected to end, on the monotonic clock; None if the answer chooses
+        pods that were not offered.
         """
         going: dict[str, float] = {}
         for each in removed:
@@ -55,7 +55,7 @@ class ExpectedCompletions:
 
 
 def expected_end(pod: PodFacts, now: Now) -> float:
-    """When the pod is expected to have ended, on the monotonic clock; infinite where it does not say."""
+    """Monotonic time by which the pod is expected to have ended; infinite if it does not declare its run time."""
     if pod.deleting:
         return now.monotonic_seconds
     if pod.expected_seconds <= 0:
@@ -65,14 +65,14 @@ def expected_end(pod: PodFacts, now: Now) -> float:
 
 
 def _guessed_end(pod: PodFacts, end: float, now: Now) -> float:
-    """For pods that do not say: what has run for long will run for long, so as long again as it has run."""
+    """Pods that declare no run time are expected to run as long again as they have run."""
     if end < math.inf:
         return end
     return now.monotonic_seconds + max(0.0, now.unix_seconds - (pod.started_seconds or pod.created_seconds))
 
 
 def could_ever_fit(group: Group, ledger: Ledger) -> bool:
-    """False: the nodes could not take the group's members even if they were empty, by counting each class alone."""
+    """False if the group would not fit even on empty nodes, counting each pod class alone."""
     for gang in group.gangs_to_place:
         counts: dict[str, int] = {}
         for pod in gang.pending.values():
@@ -83,7 +83,7 @@ def could_ever_fit(group: Group, ledger: Ledger) -> bool:
 
 
 def _levels(ends: Sequence[float]) -> list[int]:
-    """Their rank, equal ends on one level, at most so many levels in all."""
+    """The rank of each end time; equal ends have one level, and there are at most MAX_LEVELS."""
     distinct = sorted(set(ends))
     step = max(1, math.ceil(len(distinct) / MAX_LEVELS))
     rank = {end: index // step for index, end in enumerate(distinct)}

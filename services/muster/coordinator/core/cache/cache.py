@@ -31,7 +31,7 @@ class Cache:
         self.revision: dict[str, int] = {}
         self.budgets: dict[str, int] = {}
         """Evictions that disruption budgets allow now, by budget."""
-        self.kept: dict[Group, Nomination] = {}
+        self.nominations: dict[Group, Nomination] = {}
         """Nominated capacity, by the group that it is nominated for."""
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []

@@ -1,4 +1,4 @@
-"""What is decided and acted upon only when it is durable."""
+"""Decisions that take effect when they are durable in etcd (I2)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,19 +16,21 @@ class Permit:
     group: Group
     gangs: Sequence[Gang]
     before: Sequence[Record | None]
-    """Their records before."""
+    """The records of the gangs before."""
 
 
 @dataclass(slots=True, frozen=True)
 class TimeOut:
-    """The pods of these gangs are marked: they waited too long."""
+    """The pods of these gangs, which waited too long, are marked as timed out."""
 
     gangs: Sequence[Gang]
 
 
 @dataclass(slots=True, frozen=True)
 class Victims:
-    """Pods that make room: `reserved` give up reservations, `bound` are evicted, `whole` are gangs that go whole."""
+    """Victims by gang: pods in `reserved` lose their reservations, in `bound` are evicted; gangs in `whole` are evicted
+    whole.
+    """
 
     reserved: dict[Gang, list[str]] = field(default_factory=dict)
     bound: dict[Gang, list[str]] = field(default_factory=dict)
@@ -37,15 +39,15 @@ class Victims:
 
 @dataclass(slots=True, frozen=True, eq=False)
 class Plan:
-    """These victims make room for a group; without `kept` for nobody: their own gang gives up."""
+    """Eviction of victims for the group of the nomination; without one, by the repair policy of their own gang."""
 
     victims: Victims
-    kept: Nomination | None = None
+    nomination: Nomination | None = None
 
 
 @dataclass(slots=True, frozen=True, eq=False)
 class PlanPart:
-    """Some of a plan's victims: the plan does not come about without it."""
+    """A transaction with some of a plan's victims: the plan needs it."""
 
     plan: Plan
 

@@ -1,4 +1,4 @@
-"""Pods on their way out: evicted when that is durable, again when it failed, until they are seen to go."""
+"""Evictions: sent when the decision is durable, retried when they fail, until the pods are observed to leave."""
 
 from collections.abc import Collection
 
@@ -11,14 +11,15 @@ from muster.retry.backoff import backoff_seconds
 
 INITIAL_RETRY_SECONDS = 1.0
 MAX_RETRY_SECONDS = 30.0
-"""A disruption budget may forbid an eviction for long."""
+"""Longest pause: a disruption budget may forbid an eviction for long."""
 MAX_FAILURES = 3
-"""After so many failed evictions of a pod a plan that counts on it is given up. Each takes binding up to a minute."""
+"""Failed evictions of a pod after which a plan that needs it is dropped. Each takes the binding service up to a minute.
+"""
 CALL_RETRY_SECONDS = 0.5
 
 
 class Evictions:
-    """What becomes of leaving pods."""
+    """Evictions to be retried."""
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, LeavingPod]] = {}
@@ -30,11 +31,11 @@ class Evictions:
 
     @staticmethod
     def stoppable(gang: Gang) -> list[str]:
-        """Pods that were never handed to binding, or that it could not evict."""
+        """Pods whose eviction was not sent, or failed."""
         return [uid for uid, leaving in gang.eviction.pods.items() if leaving.state is not ActionState.SENT]
 
     def send(self, gang: Gang, uids: Collection[str]) -> list[Effect]:
-        """Hand pods to binding; those that are gone meanwhile, or were sent before, are passed over."""
+        """Send evictions, but for pods that are gone meanwhile or were sent before."""
         leaving = [gang.eviction.pods[uid] for uid in sorted(uids) if uid in gang.eviction.pods]
         leaving = [each for each in leaving if each.state is not ActionState.SENT]
         for each in leaving:
@@ -44,14 +45,14 @@ class Evictions:
         return [Evict(gang.id, tuple(each.pod for each in leaving))] if leaving else []
 
     def results(self, cache: Cache, event: EvictResults, now: float) -> list[Effect]:
-        """Binding reports. That a pod goes is believed when it is seen."""
+        """The binding service reports evictions. A pod has left when that is observed."""
         effects: list[Effect] = []
         for result in event.results:
             gang, leaving = self._leaving(cache, result.uid)
             if gang is None or leaving is None or result.outcome is not EvictOutcome.FAILED:
                 continue
             if leaving.state is not ActionState.SENT:
-                continue  # told before
+                continue  # reported before
             leaving.fail()
             pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, leaving.failures)
             self._retry(gang, leaving, now + pause)
@@ -61,7 +62,7 @@ class Evictions:
         return effects
 
     def call_failed(self, cache: Cache, event: EvictCallFailed, now: float) -> None:
-        """Binding could not be reached: it is safe to repeat."""
+        """The call failed: evictions are idempotent, and retried."""
         for uid in event.uids:
             gang, leaving = self._leaving(cache, uid)
             if gang is not None and leaving is not None and leaving.state is ActionState.SENT:

@@ -1,4 +1,4 @@
-"""Room that is kept for a gang group: while others are evicted for it, or until enough of what runs there has ended."""
+"""Nominated capacity: withheld from other groups while victims are evicted, or running pods end, for one group."""
 
 import math
 from collections import Counter
@@ -17,114 +17,118 @@ from muster.gangs.solve import NominatedCapacity, PodsOnNode
 
 @dataclass(slots=True, eq=False)
 class Nomination:
-    """Where a group is to start, and which pods have to go from there first."""
+    """Where a group is to start, and which pods have to leave before."""
 
     group: Group
     owner: str
-    """Id of the gang of the group with which it is recorded."""
-    room: Counter[tuple[str, str]]
+    """Id of the gang of the group in whose record it is."""
+    capacity: Counter[tuple[str, str]]
     """Members by node and class."""
-    going: set[str] = field(default_factory=set)
-    """Uids of pods that are to go: evicted, or expected to end."""
+    leaving: set[str] = field(default_factory=set)
+    """Uids of pods that are to leave: victims, or pods that are expected to end."""
     victims: list[Gang] = field(default_factory=list)
     """Gangs of which pods are evicted for it."""
     evictions_begun: bool = False
-    """The evictions have begun."""
-    drains: bool = False
-    """Nobody is evicted: work ends by itself, and others may use the room for what ends in time."""
+    """Evictions have begun."""
+    backfill: bool = False
+    """A backfill reservation: pods end by themselves, and groups that end in time may use the capacity until then."""
     starts_at: float = math.inf
-    """When the last of `going` is expected to have ended, on the monotonic clock; infinite: not known."""
+    """Monotonic time at which the last of `leaving` is expected to have ended; infinite: not known."""
     held_before: frozenset[str] = frozenset()
-    """Uids of members that had a seat when the room was decided on: that is not for them."""
+    """Uids of members that had a seat before: the nomination is not for them."""
     used: bool = False
-    """The group got seats; what is not theirs of the room is not needed any more."""
+    """The group got its seats; the rest of the capacity is not needed any more."""
     overtaken: bool = False
-    """Somebody who stands before the group in the queue took some of it."""
-    divided_by: tuple[object, ...] = ()
-    """Tree and constraints by which it was chosen."""
+    """An earlier group in the queue took some of the capacity."""
+    topology: tuple[object, ...] = ()
+    """Topology trees and constraints by which it was chosen."""
     ready: bool = False
-    """All that were to be evicted are gone, and the group was sent to be placed."""
+    """All victims are gone, and the group was activated."""
 
     def open_to(self, group: Group, now: float) -> bool:
-        """The group may use the room: it is its own; or it drains, and the group goes first, or ends in time."""
+        """The group may use the capacity: the nomination is its own; or is a backfill reservation, and the group is
+        earlier in the queue or ends in time.
+        """
         if group is self.group or not self.group.gangs:
             return True
-        return self.drains and (group.key < self.group.key or self.outlasts(group, now))
+        return self.backfill and (group.key < self.group.key or self.outlasts(group, now))
 
     def outlasts(self, group: Group, now: float) -> bool:
-        """The group, started now, ends before the room is needed. One that accumulates may not start now."""
+        """The group, started now, ends before the capacity is needed. An accumulating group may not start now."""
         return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf
 
     def vectors(self, ledger: Ledger) -> dict[str, Int64]:
-        """What others may not have, int64[resources] by node: the room less what those hold who are to go, and what the
+        """Capacity withheld from others, int64[resources] by node: less what leaving pods hold there, and what the
         group holds there already.
         """
         vectors = self._needed(ledger)
-        for node, amounts in _held(self._going_or_come(), ledger):
+        for node, amounts in _held(self._leaving_or_arrived(), ledger):
             if node in vectors:
                 vectors[node] = vectors[node] - amounts
         return {node: np.maximum(vector, 0) for node, vector in vectors.items()}
 
-    def stands(self, ledger: Ledger) -> bool:
-        """Its nodes are there, take such pods, and will have room for them when those that are to go have gone."""
-        for node, class_id in self.room:
+    def feasible(self, ledger: Ledger) -> bool:
+        """Its nodes exist, pass the filters, and will have the capacity when the leaving pods are gone."""
+        for node, class_id in self.capacity:
             if node not in ledger.nodes or ledger.why_unfit(node, class_id) is not None:
                 return False
-        going = {node: -amounts for node, amounts in _held(self._going_or_come(), ledger)}
-        return ledger.refusal(self.room, going) is None
+        leaving = {node: -amounts for node, amounts in _held(self._leaving_or_arrived(), ledger)}
+        return ledger.refusal(self.capacity, leaving) is None
 
     @property
-    def come(self) -> list[Seat]:
-        """Seats that the group holds in the room already."""
+    def arrived(self) -> list[Seat]:
+        """Seats that the group holds in the nominated capacity already."""
         seats = (held.seat for gang in self.group.gangs if not gang.permit.granted for held in gang.seats.values())
-        return [seat for seat in seats if seat.uid not in self.held_before and (seat.node, seat.class_id) in self.room]
+        return [
+            seat for seat in seats if seat.uid not in self.held_before and (seat.node, seat.class_id) in self.capacity
+        ]
 
-    def _going_or_come(self) -> list[str]:
-        return [*self.going, *(seat.uid for seat in self.come)]
+    def _leaving_or_arrived(self) -> list[str]:
+        return [*self.leaving, *(seat.uid for seat in self.arrived)]
 
     def _needed(self, ledger: Ledger) -> dict[str, Int64]:
         capacity = ledger.capacity
         needed: dict[str, Int64] = {}
-        for (node, class_id), count in self.room.items():
+        for (node, class_id), count in self.capacity.items():
             asked = capacity.vectors[capacity.classes[class_id]] * count
             needed[node] = needed[node] + asked if node in needed else asked
         return needed
 
-    def all_gone(self, ledger: Ledger) -> bool:
-        """Nothing that was to go holds room any more."""
-        return not self.still_there(ledger)
+    def all_left(self, ledger: Ledger) -> bool:
+        """No leaving pod holds capacity any more."""
+        return not self.remaining(ledger)
 
-    def still_there(self, ledger: Ledger) -> list[str]:
-        """Uids of pods that are to go and hold room yet."""
-        return [uid for uid in self.going if ledger.capacity.seated_on(uid) is not None]
+    def remaining(self, ledger: Ledger) -> list[str]:
+        """Uids of leaving pods that still hold capacity."""
+        return [uid for uid in self.leaving if ledger.capacity.seated_on(uid) is not None]
 
     @property
     def members(self) -> Counter[str]:
-        """Members that the room is for, by class."""
+        """Members that the capacity is for, by class."""
         members: Counter[str] = Counter()
-        for (_, class_id), count in self.room.items():
+        for (_, class_id), count in self.capacity.items():
             members[class_id] += count
         return members
 
     @property
     def recorded(self) -> tuple[PodsOnNode, ...]:
-        """The room as it is remembered."""
-        return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(self.room.items()))
+        """The capacity as it is recorded in etcd."""
+        return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(self.capacity.items()))
 
 
 def demand(group: Group) -> Counter[str]:
-    """Members that the group has to place, by class."""
+    """Members of the group to place, by class."""
     return Counter(pod.class_id for gang in group.gangs_to_place for pod in gang.pending.values())
 
 
 def longest_run(group: Group) -> float:
-    """How long the group's members run at most, in seconds; infinite where that is not known."""
+    """Longest expected run of the group's members in seconds; infinite where that is not known."""
     runs = [pod.expected_seconds for gang in group.gangs for pod in gang.pending.values()]
     return max((seconds if seconds > 0 else math.inf for seconds in runs), default=math.inf)
 
 
 def nominated_for_others(group: Group, kept: Iterable[Nomination], ledger: Ledger, now: float) -> dict[str, Int64]:
-    """Room that this group may not have, int64[resources] by node."""
+    """Capacity that is nominated for other groups and closed to this one, int64[resources] by node."""
     total: dict[str, Int64] = {}
     for each in kept:
         if not each.open_to(group, now):
@@ -133,10 +137,10 @@ def nominated_for_others(group: Group, kept: Iterable[Nomination], ledger: Ledge
     return total
 
 
-def without(vectors: dict[str, Int64], going: Iterable[str], ledger: Ledger) -> dict[str, Int64]:
-    """The same, as if these pods had gone: below zero where that leaves more room than there is now."""
+def after_departure(vectors: dict[str, Int64], leaving: Iterable[str], ledger: Ledger) -> dict[str, Int64]:
+    """The same after these pods have left: below zero where that frees more capacity than is nominated."""
     left = dict(vectors)
-    for node, amounts in _held(going, ledger):
+    for node, amounts in _held(leaving, ledger):
         left[node] = left[node] - amounts if node in left else -amounts
     return left
 
@@ -147,11 +151,11 @@ def _held(uids: Iterable[str], ledger: Ledger) -> Iterator[tuple[str, Int64]]:
 
 
 def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[NominatedCapacity, ...]:
-    """The same in the words of placement."""
+    """The same as a part of a solve request."""
     names = {column: name for name, column in ledger.capacity.resources.items()}
-    told = []
+    amounts_by_node = []
     for node, vector in vectors.items():
         amounts = tuple(sorted((names[int(column)], int(vector[column])) for column in np.flatnonzero(vector)))
         if amounts:
-            told.append(NominatedCapacity(node, amounts))
-    return tuple(told)
+            amounts_by_node.append(NominatedCapacity(node, amounts))
+    return tuple(amounts_by_node)

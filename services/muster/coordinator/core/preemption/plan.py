@@ -1,4 +1,4 @@
-"""Plans to make room: decided, durable, carried out, dropped when nobody wants them any more (I9)."""
+"""Preemption plans: decided, durable, carried out, and dropped when their group does not need them any more (I9)."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
@@ -19,14 +19,14 @@ from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.request import may_preempt
 
 REFUSED_PLAN_SECONDS = 60.0
-"""A plan that cannot be written is not made again before."""
+"""Pause after a plan that could not be written."""
 MAX_RECORDS = 64
 MAX_PODS = 5000
-"""In one transaction; etcd takes 128 writes and 1.5 MiB by default."""
+"""Limits of one transaction; etcd's defaults are 128 writes and 1.5 MiB."""
 
 
 class Plans:
-    """From the decision that somebody makes room until the room is used."""
+    """Plans and nominations, from the decision until the nominated capacity is used."""
 
     def __init__(
         self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, waiting: HoldAndWait
@@ -37,35 +37,35 @@ class Plans:
 
     # -- beginning
 
-    def keep(self, kept: Nomination) -> None:
-        """Keep room for a group."""
-        kept.divided_by = self._cache.topology_of(kept.group)
-        self._queue.leave_class(kept.group)  # the room is not there for those that want the same
-        self._cache.kept[kept.group] = kept
-        self._cache.touch_group(kept.group)
+    def nominate(self, nomination: Nomination) -> None:
+        """Withhold the capacity from other groups."""
+        nomination.topology = self._cache.topology_of(nomination.group)
+        self._queue.leave_class(nomination.group)  # its equals cannot use the capacity
+        self._cache.nominations[nomination.group] = nomination
+        self._cache.touch_group(nomination.group)
 
     def begin(self, plan: Plan, now: Now) -> list[Effect]:
-        """Victims are to go. Nobody is evicted before that is durable; giving up reservations harms nobody."""
-        if plan.kept is not None:
-            self.keep(plan.kept)
+        """Begin a plan. Pods are evicted when it is durable; releasing reservations need not wait for that."""
+        if plan.nomination is not None:
+            self.nominate(plan.nomination)
         if not plan.victims.bound:
-            return self._take_reservations(plan)
+            return self._release_reservations(plan)
         return self._decide(plan, now)
 
     def _decide(self, plan: Plan, now: Now) -> list[Effect]:
-        """Victims are recorded first, the group that they go for last: what a crash leaves without it is void."""
-        victims, kept = plan.victims, plan.kept
+        """Record victims first and the preemptor last: after a crash, victims without a recorded preemptor are void."""
+        victims, nomination = plan.victims, plan.nomination
         gangs = list(victims.bound)
         for gang, uids in victims.bound.items():
             whole = gang in victims.whole
-            gang.begin_eviction(uids, kept.owner if kept is not None else "", whole=whole)
+            gang.begin_eviction(uids, nomination.owner if nomination is not None else "", whole=whole)
             if whole:
                 gang.eviction.note_preempted()
             self._cache.touch(gang)
-        if kept is not None:
-            kept.victims = list(victims.bound)
-            owner = self._cache.gangs[kept.owner]
-            owner.nominated = kept.recorded
+        if nomination is not None:
+            nomination.victims = list(victims.bound)
+            owner = self._cache.gangs[nomination.owner]
+            owner.nominated = nomination.recorded
             gangs.append(owner)
         records = [self._permits.record(gang, _state(gang), now.unix_seconds) for gang in gangs]
         *parts, last = _in_parts(records)
@@ -74,15 +74,17 @@ class Plans:
     # -- carrying out
 
     def durable(self, plan: Plan) -> list[Effect]:
-        """The decision is durable: evict, unless the room is not wanted any more (I9)."""
-        kept, cache = plan.kept, self._cache
-        wanted = kept is None or (cache.kept.get(kept.group) is kept and self._needed(kept))
-        if not (wanted and self._holds(plan)):
-            self.refused(plan)
+        """The plan is durable: evict, unless the capacity is not needed any more (I9)."""
+        nomination, cache = plan.nomination, self._cache
+        wanted = nomination is None or (
+            cache.nominations.get(nomination.group) is nomination and self._needed(nomination)
+        )
+        if not (wanted and self._valid(plan)):
+            self.cancel(plan)
             return []
-        if kept is not None:
-            kept.evictions_begun = True
-        effects = [*self._take_reservations(plan), *preempts(plan)]
+        if nomination is not None:
+            nomination.evictions_begun = True
+        effects = [*self._release_reservations(plan), *preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if cache.gangs.get(gang.id) is gang:
                 if gang.eviction.whole:
@@ -92,8 +94,8 @@ class Plans:
                 effects.append(evicted(gang, uids))
         return effects
 
-    def _spare(self, gang: Gang) -> None:
-        """Members of the gang that are not known to be on their way out stay."""
+    def _cancel_evictions(self, gang: Gang) -> None:
+        """Cancel evictions of the gang that the binding service has not begun."""
         if self._cache.gangs.get(gang.id) is not gang or not gang.eviction.pods:
             return
         uids = self._evictions.stoppable(gang)
@@ -109,7 +111,7 @@ class Plans:
             gang.cancel_eviction(list(gang.eviction.pods))
             self._permits.adopt(gang)
         else:
-            gang.eviction.drop_preemptor()  # half of it is worth nothing: the rest follows
+            gang.eviction.drop_preemptor()  # half a gang is of no use: the rest is evicted, too
 
     @staticmethod
     def forget_preemptor(gang: Gang) -> None:
@@ -117,62 +119,62 @@ class Plans:
         gang.eviction.forget_preempted()
 
     def reconsider(self, uids: Iterable[str]) -> None:
-        """Evictions of these pods have failed: those that nobody waits for any more are not tried again."""
-        owners = {kept.owner for kept in self._cache.kept.values()}
+        """Evictions of these pods have failed: do not retry those whose nomination has ended."""
+        owners = {nomination.owner for nomination in self._cache.nominations.values()}
         for gang in {self._cache.gang_of[uid] for uid in uids if uid in self._cache.gang_of}:
             if gang.eviction.preemptor and gang.eviction.preemptor not in owners:
-                self._spare(gang)
+                self._cancel_evictions(gang)
 
-    def _holds(self, plan: Plan) -> bool:
-        """The victims still matter less, and can spare or give up what they were to."""
+    def _valid(self, plan: Plan) -> bool:
+        """The plan is still valid: victims have lower priority, and can spare the pods."""
         seated_on = self._cache.ledger.capacity.seated_on
         victims = plan.victims
-        if plan.kept is not None and victims.bound:
-            group = plan.kept.group
+        if plan.nomination is not None and victims.bound:
+            group = plan.nomination.group
             if not may_preempt(group) or any(gang.priority >= group.priority for gang in victims.bound):
                 return False
         for gang in victims.bound.keys() - victims.whole:
             if len(gang.bound) < gang.required:
-                return False  # it cannot spare them any more
+                return False  # the gang would fall below its minimum
         return not any(
             (gang.permit.granted or gang.group.persist_id is not None)
             and any(seated_on(uid) is not None for uid in uids)
             for gang, uids in plan.victims.reserved.items()
         )
 
-    def _take_reservations(self, plan: Plan) -> list[Effect]:
-        kept = plan.kept
+    def _release_reservations(self, plan: Plan) -> list[Effect]:
+        nomination = plan.nomination
         effects: list[Effect] = []
         for gang, uids in plan.victims.reserved.items():
             group = gang.group
             if gang.permit.granted or group.persist_id is not None or not any(uid in gang.seats for uid in uids):
                 continue
-            effects += reservation_released(gang, kept)
-            self._waiting.give_up(group)  # what is left of its reservations is of no use to it
-            if kept is not None:
-                kept.going.difference_update(uids)
-                group.preemption.yield_to(kept.group)
+            effects += reservation_released(gang, nomination)
+            self._waiting.give_up(group)  # the rest of its reservations is of no use
+            if nomination is not None:
+                nomination.leaving.difference_update(uids)
+                group.preemption.yield_to(nomination.group)
                 self._yielding[group] = None
         return effects
 
     def not_persisted(self, plan: Plan, message: str, now: Now) -> None:
-        """The decision can never be made durable as it is."""
-        self.refused(plan)
-        if plan.kept is not None and (group := plan.kept.group) in self._queue:
+        """The plan can never be made durable."""
+        self.cancel(plan)
+        if plan.nomination is not None and (group := plan.nomination.group) in self._queue:
             group.preemption.postpone(now.monotonic_seconds + REFUSED_PLAN_SECONDS)
             self._queue.back_off(group, now.monotonic_seconds, message)
 
-    def refused(self, plan: Plan) -> None:
-        """The decision is not carried out."""
-        if plan.kept is not None and self._cache.kept.get(plan.kept.group) is plan.kept:
-            self.drop(plan.kept)
+    def cancel(self, plan: Plan) -> None:
+        """The plan is not carried out."""
+        if plan.nomination is not None and self._cache.nominations.get(plan.nomination.group) is plan.nomination:
+            self.drop(plan.nomination)
         for gang in plan.victims.bound:
-            self._spare(gang)
+            self._cancel_evictions(gang)
 
     # -- a new term
 
     def recall(self, resumed: Sequence[tuple[Gang, Record]]) -> list[Effect]:
-        """What an earlier leader decided goes on where it was; what was for somebody who is gone does not begin."""
+        """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin."""
         cache = self._cache
         going: defaultdict[str, set[str]] = defaultdict(set)
         for _, record in resumed:
@@ -186,16 +188,16 @@ class Plans:
                 known = all(class_id in cache.ledger.classes for _, class_id in room)
                 if known and gang.group.gangs_to_place:
                     gang.nominated = record.kept_room
-                    going_for_it = going[gang.id] | self._on_their_way_out(room)
-                    self.keep(Nomination(gang.group, gang.id, room, going_for_it, evictions_begun=True))
+                    going_for_it = going[gang.id] | self._terminating_on(room)
+                    self.nominate(Nomination(gang.group, gang.id, room, going_for_it, evictions_begun=True))
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
                 effects += self._resume(gang, record)
         return effects
 
-    def _on_their_way_out(self, room: Counter[tuple[str, str]]) -> set[str]:
-        """Pods that hold room on these nodes until they have ended: those that were evicted are among them."""
+    def _terminating_on(self, room: Counter[tuple[str, str]]) -> set[str]:
+        """Pods that are being deleted on these nodes, evicted ones among them."""
         nodes = {node for node, _ in room}
         gangs = self._cache.gangs.values()
         return {uid for gang in gangs for uid, pod in gang.pods.items() if pod.deleting and pod.node in nodes}
@@ -208,37 +210,47 @@ class Plans:
         if not wanted and not whole:
             return []
         if not wanted and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
-            self._permits.adopt(gang)  # as far as one can see nobody was evicted
+            self._permits.adopt(gang)  # no eviction has begun
             return []
         preemptor_id = record.evicted_for if there and wanted else ""
         gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
         self._cache.touch(gang, edited=True)
-        if wanted and preemptor is not None and (kept := self._cache.kept.get(preemptor.group)) is not None:
-            kept.victims.append(gang)
+        if (
+            wanted
+            and preemptor is not None
+            and (nomination := self._cache.nominations.get(preemptor.group)) is not None
+        ):
+            nomination.victims.append(gang)
         return self._evictions.send(gang, there)
 
     # -- until it is used
 
     def drop_untenable(self, disturbed: Collection[str]) -> None:
-        """Room on nodes that are gone, closed, or taken by strangers is kept no more."""
-        for kept in list(self._cache.kept.values()):
-            if any(node in disturbed for node, _ in kept.room) and not kept.stands(self._cache.ledger):
-                self.drop(kept)
+        """Drop nominations on nodes that are gone, cordoned, or filled by other pods."""
+        for nomination in list(self._cache.nominations.values()):
+            if any(node in disturbed for node, _ in nomination.capacity) and not nomination.feasible(
+                self._cache.ledger
+            ):
+                self.drop(nomination)
 
-    def look(self) -> bool:
-        """Drop what nobody wants any more; try those whose room is free. True: somebody is to be looked at by that."""
+    def update(self) -> bool:
+        """Drop nominations that are not needed any more; activate groups whose capacity is free. True: gangs were
+        touched.
+        """
         changed = False
-        for kept in list(self._cache.kept.values()):
-            if not self._wanted(kept):
-                self.drop(kept)
+        for nomination in list(self._cache.nominations.values()):
+            if not self._wanted(nomination):
+                self.drop(nomination)
                 changed = True
-            elif not (kept.drains or kept.ready or kept.group.busy) and kept.all_gone(self._cache.ledger):
-                kept.ready = True
-                if kept.group in self._queue:
-                    self._queue.activate(kept.group)
+            elif not (nomination.backfill or nomination.ready or nomination.group.busy) and nomination.all_left(
+                self._cache.ledger
+            ):
+                nomination.ready = True
+                if nomination.group in self._queue:
+                    self._queue.activate(nomination.group)
         for group in list(self._yielding):
             preemptor = group.preemption.yields_to
-            if preemptor is None or not self._still_comes(preemptor) or not group.accumulates:
+            if preemptor is None or not self._may_start(preemptor) or not group.accumulates:
                 group.preemption.yield_to(None)
                 del self._yielding[group]
                 for gang in group.gangs:
@@ -246,51 +258,56 @@ class Plans:
                 changed = True
         return changed
 
-    def _wanted(self, kept: Nomination) -> bool:
-        group = kept.group
-        return self._needed(kept) and (group.busy or group.wants_seats) and not self._is_stuck(kept)
+    def _wanted(self, nomination: Nomination) -> bool:
+        group = nomination.group
+        return self._needed(nomination) and (group.busy or group.wants_seats) and not self._is_stuck(nomination)
 
-    def _is_stuck(self, kept: Nomination) -> bool:
-        """Somebody who was to go cannot be evicted, or does not go any more."""
-        if not kept.evictions_begun or kept.ready:
+    def _is_stuck(self, nomination: Nomination) -> bool:
+        """A victim cannot be evicted, or is not going to leave any more."""
+        if not nomination.evictions_begun or nomination.ready:
             return False
-        return any(self._evictions.stuck(gang) for gang in kept.victims) or any(
-            not self._goes(uid, kept.owner) for uid in kept.still_there(self._cache.ledger)
+        return any(self._evictions.stuck(gang) for gang in nomination.victims) or any(
+            not self._leaves(uid, nomination.owner) for uid in nomination.remaining(self._cache.ledger)
         )
 
-    def _goes(self, uid: str, owner: str) -> bool:
+    def _leaves(self, uid: str, owner: str) -> bool:
         gang = self._cache.gang_of.get(uid)
         return (
             gang is None or gang.pods[uid].deleting or (uid in gang.eviction.pods and gang.eviction.preemptor == owner)
         )
 
-    def _still_comes(self, group: Group) -> bool:
-        """The group for which another gave way is still on its way to its place."""
-        return bool(group.gangs) and (group.busy or group.holds or group in self._cache.kept)
+    def _may_start(self, group: Group) -> bool:
+        """The group for which another released its reservations may still start."""
+        return bool(group.gangs) and (group.busy or group.holds or group in self._cache.nominations)
 
-    def _needed(self, kept: Nomination) -> bool:
-        """The group still has members for all of the room, and the room is enough for it to start."""
-        group = kept.group
-        if kept.overtaken or kept.used or self._cache.groups.get(group.id) is not group or not group.gangs_to_place:
+    def _needed(self, nomination: Nomination) -> bool:
+        """The group still has members for all of the capacity, and the capacity suffices for it to start."""
+        group = nomination.group
+        if (
+            nomination.overtaken
+            or nomination.used
+            or self._cache.groups.get(group.id) is not group
+            or not group.gangs_to_place
+        ):
             return False
-        if kept.divided_by != self._cache.topology_of(group):
+        if nomination.topology != self._cache.topology_of(group):
             return False
-        wanted, come = demand(group), kept.come
+        wanted, come = demand(group), nomination.arrived
         wanted.update(seat.class_id for seat in come)
-        enough = sum(gang.minimum for gang in group.gangs_to_place) <= kept.room.total() - len(come)
-        return enough and all(wanted[class_id] >= count for class_id, count in kept.members.items())
+        enough = sum(gang.minimum for gang in group.gangs_to_place) <= nomination.capacity.total() - len(come)
+        return enough and all(wanted[class_id] >= count for class_id, count in nomination.members.items())
 
-    def drop(self, kept: Nomination) -> None:
-        """The room is used, or not wanted any more."""
-        del self._cache.kept[kept.group]
+    def drop(self, nomination: Nomination) -> None:
+        """The capacity is used, or not needed any more."""
+        del self._cache.nominations[nomination.group]
         self._queue.wake(ClusterEvent(EventKind.NOMINATION_ENDED))
-        if (owner := self._cache.gangs.get(kept.owner)) is not None:
+        if (owner := self._cache.gangs.get(nomination.owner)) is not None:
             owner.nominated = ()
             self._cache.touch(owner)
-        self._cache.touch_group(kept.group)
-        for gang in kept.victims:
-            if gang.eviction.pods and gang.eviction.preemptor == kept.owner:
-                self._spare(gang)
+        self._cache.touch_group(nomination.group)
+        for gang in nomination.victims:
+            if gang.eviction.pods and gang.eviction.preemptor == nomination.owner:
+                self._cancel_evictions(gang)
 
 
 def _known(gang: Gang, record: Record) -> list[str]:
@@ -298,7 +315,7 @@ def _known(gang: Gang, record: Record) -> list[str]:
 
 
 def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
-    """Transactions that etcd takes: few enough records, of few enough pods."""
+    """Split into transactions within etcd's limits."""
     parts: list[tuple[Record, ...]] = []
     part: list[Record] = []
     for record in records:
@@ -310,7 +327,7 @@ def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
 
 
 def unpermit(cache: Cache, gang: Gang) -> None:
-    """The gang is taken back to the queue, to start anew as a whole."""
+    """Revoke the permit of a gang that is evicted whole."""
     gang.restart()
     cache.touch(gang, edited=True)
     cache.touch_partners(gang.id)

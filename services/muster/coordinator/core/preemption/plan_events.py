@@ -11,11 +11,11 @@ from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.report.reports import PODS_WITH_EVENTS
 
 
-def reservation_released(gang: Gang, kept: Nomination | None) -> list[Effect]:
+def reservation_released(gang: Gang, nomination: Nomination | None) -> list[Effect]:
     """On a gang whose reservations are released for another group."""
-    if kept is None or gang.reference is None:
+    if nomination is None or gang.reference is None:
         return []
-    others = " and ".join(f"gang {other.label}" for other in kept.group.gangs)
+    others = " and ".join(f"gang {other.label}" for other in nomination.group.gangs)
     note = (
         f"gang {gang.label} released its {len(gang.seats)} reservations: {others} is ahead of it in the queue and "
         "needs the capacity; it is tried again when that gang has started or timed out"
@@ -25,12 +25,12 @@ def reservation_released(gang: Gang, kept: Nomination | None) -> list[Effect]:
 
 def preempts(plan: Plan) -> list[Effect]:
     """On the gangs of the preemptor's group."""
-    if plan.kept is None:
+    if plan.nomination is None:
         return []
     pods = sum(len(uids) for uids in plan.victims.bound.values())
     whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
     what = "1 pod" if pods == 1 else f"{pods} pods"
-    return _on_all(plan.kept.group, "Preempting", f"preempts {what} of lower priority, of {whom}")
+    return _on_all(plan.nomination.group, "Preempting", f"preempts {what} of lower priority, of {whom}")
 
 
 def _on_all(group: Group, reason: str, predicate: str) -> list[Effect]:
@@ -56,11 +56,11 @@ def evicted(gang: Gang, uids: list[str]) -> Report:
     return Report(gang.id, events=tuple(events))
 
 
-def capacity_reserved(kept: Nomination, now: Now) -> list[Effect]:
+def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:
     """On the gangs of a starving group: where capacity is reserved, and until when."""
-    nodes = len({node for node, _ in kept.room})
+    nodes = len({node for node, _ in nomination.capacity})
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
-    seconds = max(0.0, kept.starts_at - now.monotonic_seconds)
+    seconds = max(0.0, nomination.starts_at - now.monotonic_seconds)
     when = "" if math.isinf(seconds) else f", expected in {seconds:.0f} s"
     note = f"starves: capacity on {where} is reserved for it until enough running pods have ended{when}"
-    return _on_all(kept.group, "CapacityReserved", note)
+    return _on_all(nomination.group, "CapacityReserved", note)

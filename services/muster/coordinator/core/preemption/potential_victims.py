@@ -1,4 +1,10 @@
-"""Who may have to make room for a group, in which order; and which pods the solver's answer means."""
+"""Potential victims of a preemption in their order, and the pods that a placement answer chooses among them.
+
+The order of victims is decided here: NonStrict gangs that hold reservations behind the preemptor, the last in the queue
+first, since that costs them only the wait; then running gangs of lower priority, the lowest and youngest first. Pods
+that a disruption budget protects, that are leaving already, or that other nominations count on are no potential
+victims.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,13 +21,13 @@ from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
 
 
 class OfferedPods(Struct, frozen=True):
-    """Uids by node and class, those that are to go first first; and how many they are."""
+    """Uids by node and class, in the order in which they are removed, and their counts."""
 
     places: dict[tuple[str, str], list[str]]
     counted: tuple[PodsOnNode, ...]
 
     def taken(self, removed: VictimGang) -> list[str] | None:
-        """The pods that are meant; None if it is more than was offered."""
+        """The chosen pods; None if they are more than were offered."""
         uids: list[str] = []
         for each in removed.pods:
             there = self.places.get((each.node, each.class_id), [])
@@ -32,7 +38,7 @@ class OfferedPods(Struct, frozen=True):
 
 
 def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
-    """Pods as (uid, node, class id), those that are to go first first."""
+    """Pods as (uid, node, class id), in the order in which they are removed."""
     places: dict[tuple[str, str], list[str]] = {}
     for uid, node, class_id in pods:
         places.setdefault((node, class_id), []).append(uid)
@@ -42,7 +48,7 @@ def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
 
 
 class RunningGangs:
-    """Gangs with bound members. What they could offer is kept until they are touched."""
+    """Gangs with bound members by priority. Their removable pods are cached until they are touched."""
 
     def __init__(self) -> None:
         self._priority: dict[Gang, int] = {}
@@ -52,8 +58,8 @@ class RunningGangs:
         self._covered: dict[Gang, Counter[str]] = {}
         self._settled: set[Gang] = set()
 
-    def look(self, gang: Gang) -> bool:
-        """The gang was touched. True: it may be asked to give way, and could not when it was looked at before."""
+    def update(self, gang: Gang) -> bool:
+        """The gang was touched. True: it has become a potential victim."""
         self._offers.pop(gang, None)
         self._covered.pop(gang, None)
         priority = gang.priority if gang.bound else None
@@ -71,7 +77,7 @@ class RunningGangs:
         return settled
 
     def forget(self, gang: Gang) -> None:
-        """The gang is gone, or runs no more."""
+        """The gang is gone, or does not run any more."""
         self._offers.pop(gang, None)
         self._covered.pop(gang, None)
         self._settled.discard(gang)
@@ -84,7 +90,7 @@ class RunningGangs:
 
     @property
     def lowest(self) -> int | None:
-        """The lowest priority of a gang that runs; None if none does."""
+        """The lowest priority of a running gang; None if none runs."""
         return min(self._gangs, default=None)
 
     def below(self, priority: int) -> Iterator[tuple[int, list[Gang]]]:
@@ -103,7 +109,7 @@ class RunningGangs:
         return offer
 
     def covered(self, gang: Gang) -> Counter[str]:
-        """How many of its bound pods each disruption budget covers."""
+        """Bound pods by disruption budget."""
         covered = self._covered.get(gang)
         if covered is None:
             covered = self._covered[gang] = Counter(budget for uid in gang.bound for budget in gang.pods[uid].budgets)
@@ -119,24 +125,19 @@ def _youngest_pod_first(pod: PodFacts) -> tuple[int, str]:
 
 
 class PotentialVictims:
-    """Gangs that may have to make room for one group.
-
-    First those that wait with reservations and stand behind it in the queue, the last of them first: giving way costs
-    them nothing but the wait. Then running gangs of lower priority, the lowest and youngest first. What a disruption
-    budget protects, what is on its way out already, and what others count on, is none.
-    """
+    """Potential victims for one group."""
 
     def __init__(
         self, cache: Cache, running: RunningGangs, group: Group, holding: Iterable[Group], now: float, cautious: bool
     ) -> None:
-        """`cautious`: a budget is used up by all that are offered, not only by those that are taken in the end."""
+        """`cautious`: all potential victims together respect disruption budgets, not only those that are chosen."""
         self._cache, self._running = cache, running
         self._claimed = claimed(cache, group, now)
         self._offers: dict[str, OfferedPods] = {}
         self._were_waiting: set[str] = set()
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
-        """The answer takes more than a disruption budget allows."""
+        """The chosen victims exceed a disruption budget."""
         levels = self._offer_waiting(group, holding)
         if may_preempt(group):
             self._offer_running(group, levels, cautious)
@@ -144,12 +145,12 @@ class PotentialVictims:
     # -- the offer
 
     def _offer_waiting(self, group: Group, holding: Iterable[Group]) -> int:
-        """Returns how many levels they are."""
+        """Returns the number of levels."""
         key, level = group.key, 0
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):
             if not group.holds and other.priority >= group.priority:
-                continue  # only among gangs that wait is a wait for each other a deadlock
+                continue  # only gangs that hold reservations can deadlock
             for gang in other.gangs:
                 if gang.seats and self._claimed.isdisjoint(gang.seats):
                     seats = (held.seat for held in gang.seats.values())
@@ -174,7 +175,7 @@ class PotentialVictims:
                 self._offer(gang, level, _spare(gang), self._running.offer(gang))
 
     def _offer_unprotected(self, gang: Gang, level: int) -> None:
-        """Of a gang that cannot go whole, members that it can spare and no budget covers."""
+        """Of a gang that a budget protects, members that it can spare and that no budget covers."""
         uids = [uid for there in self._running.offer(gang).places.values() for uid in there]
         pods = [gang.pods[uid] for uid in uids if not gang.pods[uid].budgets][: _spare(gang)]
         if pods:
@@ -185,10 +186,10 @@ class PotentialVictims:
         self.potential_victims.append(PotentialVictim(gang.id, level, spare, pods.counted))
 
     def _allowed(self) -> Counter[str]:
-        """Evictions that budgets allow beyond those that are decided and not seen yet."""
+        """Evictions that budgets allow beyond those that are decided and not observed yet."""
         allowed = Counter(self._cache.budgets)
-        for kept in self._cache.kept.values():
-            for uid in kept.going if not kept.drains else ():
+        for kept in self._cache.nominations.values():
+            for uid in kept.leaving if not kept.backfill else ():
                 gang = self._cache.gang_of.get(uid)
                 if gang is not None and uid in gang.eviction.pods:
                     allowed.subtract(gang.pods[uid].budgets)
@@ -197,7 +198,7 @@ class PotentialVictims:
     # -- the answer
 
     def victims(self, removed: Sequence[VictimGang]) -> Victims | None:
-        """The pods that are meant; None if it cannot be so, or not any more."""
+        """The chosen victims; None if the choice is invalid, or not valid any more."""
         reserved: dict[Gang, list[str]] = {}
         bound: dict[Gang, list[str]] = {}
         whole = set()
@@ -226,8 +227,8 @@ class PotentialVictims:
 
 
 def claimed(cache: Cache, group: Group, now: float) -> set[str]:
-    """Uids of pods that are to go for others: what they leave is not for this group."""
-    return set().union(*(kept.going for kept in cache.kept.values() if not kept.open_to(group, now)))
+    """Uids of pods that leave for other groups: their capacity is not for this group."""
+    return set().union(*(kept.leaving for kept in cache.nominations.values() if not kept.open_to(group, now)))
 
 
 def _spare(gang: Gang) -> int:

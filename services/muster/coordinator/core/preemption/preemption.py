@@ -1,16 +1,18 @@
-"""Room for groups that have no place: from gangs that wait behind them, from gangs of lower priority, or by and by.
+"""Preemption: for a group that has no place, a second solve request with potential victims, and what its answer
+becomes.
 
-A group that found no place is asked about once more, with what could make room for it (`victims`, `draining`). What the
-answer takes from others is kept for the group (`kept_room`) until it starts, or stops wanting it.
+A group that found no place is asked for once more, with the pods that could be removed for it (`potential_victims`),
+or, if it starves, with pods in the order in which they are expected to end (`backfill`). What the answer removes
+becomes a plan (`plan`); the capacity is nominated for the group (`nomination`) until it starts, or does not want it any
+more.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import takewhile
 
-from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions, could_ever_fit
+from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions
+from muster.coordinator.core.backfill.reservation import StarvingGroups, equal
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Solve
 from muster.coordinator.core.events import Now
@@ -18,7 +20,13 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.decisions import Plan
-from muster.coordinator.core.preemption.nomination import Nomination, as_amounts, demand, nominated_for_others, without
+from muster.coordinator.core.preemption.nomination import (
+    Nomination,
+    after_departure,
+    as_amounts,
+    demand,
+    nominated_for_others,
+)
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.plan_events import capacity_reserved
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
@@ -31,215 +39,180 @@ from muster.coordinator.core.solve.validation import violated_constraint
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
 SHARE = 0.2
-"""At most this share of time goes into asking who could make room."""
+"""Share of time spent on preemption requests, at most."""
 MAX_AT_ONCE = 10
-"""Groups that are looked at in one step."""
-AGAIN_SECONDS = 1.0
-"""After an answer that did not come, or could not be used."""
+"""Groups whose potential victims are collected in one step."""
+RETRY_SECONDS = 1.0
+"""Pause after an answer that failed, or could not be used."""
+NO_VICTIMS_HELP = "preemption would not help: no set of lower-priority pods frees enough"
+NO_COMPLETIONS_HELP = "waiting would not help: it would not fit even if all pods that Muster placed had ended"
 
 
 @dataclass(slots=True, frozen=True)
 class _Attempt:
+    """A preemption request under way."""
+
     solve_id: int
     group: Group
     asked: SolveGroup
     demand: Counter[str]
-    divided_by: tuple[object, ...]
+    topology: tuple[object, ...]
     offer: PotentialVictims | ExpectedCompletions
     began: float
 
 
 class Preemption:
-    """Groups that have no place, and what is done for them."""
+    """Groups that have no place, and the request that is under way for one of them."""
 
     def __init__(
         self,
         cache: Cache,
         queue: Queue,
-        waiting: HoldAndWait,
+        holds: HoldAndWait,
         plans: Plans,
         rules: Rules,
         rejections: Rejections,
         solve_ids: Iterator[int],
     ) -> None:
-        self._cache, self._queue, self._waiting, self._plans = cache, queue, waiting, plans
+        self._cache, self._queue, self._holds, self._plans = cache, queue, holds, plans
         self._rules, self._rejections, self._solve_ids = rules, rejections, solve_ids
-        self._asking: dict[Group, float] = {}  # group -> when to ask for it
-        self._unplaced: dict[Group, float] = {}  # group -> since when it has no place, the earliest first
+        self._due_at: dict[Group, float] = {}
+        """When potential victims for a group are next considered."""
+        self._starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
         self.running = RunningGangs()
-        self._may_be_evicted: int | None = None
-        self._cautious: set[Group] = set()  # an answer for them took more than budgets allow
-        self._passed: dict[Group, float] = {}  # those of them for whom, or for somebody before whom, room drains
-        self._drain_again = 0.0
+        self._new_victims_from: int | None = None
+        """Lowest priority of gangs that became potential victims."""
+        self._cautious: set[Group] = set()
+        """Groups for which an answer took more than disruption budgets allow."""
 
     @property
     def under_way(self) -> bool:
-        """Placement has not answered yet."""
+        """Placement has not answered the request yet."""
         return self._attempt is not None
 
-    # -- what solves tell
+    # -- outcomes of other solves
 
     def no_place(self, group: Group, now: Now, *, proved: bool) -> None:
-        """A solve found none for the group, or only for a part of it."""
-        kept = self._cache.kept.get(group)
-        if kept is not None and proved and (kept.ready or (kept.drains and kept.all_gone(self._cache.ledger))):
-            self._plans.drop(kept)  # what was to be room for it is none
-        elif kept is None:
+        """A solve found no place for the group, or only for a part of it."""
+        nomination = self._cache.nominations.get(group)
+        if nomination is None:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
-            self._asking.setdefault(group, max(now.monotonic_seconds + delay, group.preemption.not_before))
-        self._unplaced.setdefault(group, now.monotonic_seconds)
+            self._due_at.setdefault(group, max(now.monotonic_seconds + delay, group.preemption.not_before))
+        elif proved and (nomination.ready or (nomination.backfill and nomination.all_left(self._cache.ledger))):
+            self._plans.drop(nomination)  # the nominated capacity does not suffice
+        self._starving.add(group, now.monotonic_seconds)
 
-    def rooms_that_drain_longer(self, group: Group, now: Now) -> list[Nomination]:
-        """Room that drains for others, for longer than the group runs if it starts now."""
-        kept = self._cache.kept.values()
-        return [room for room in kept if room.drains and room.outlasts(group, now.monotonic_seconds)]
+    def reservations_outlasting(self, group: Group, now: Now) -> list[Nomination]:
+        """Backfill reservations for others that begin after the group has ended, if it starts now."""
+        nominations = self._cache.nominations.values()
+        return [each for each in nominations if each.backfill and each.outlasts(group, now.monotonic_seconds)]
 
-    def seated(self, group: Group, gangs: Iterable[Gang], drain_longer: Iterable[Nomination], *, whole: bool) -> None:
-        """Gangs of the group got seats; `whole`: all that was asked for."""
-        for room in drain_longer:
-            room.going.update(uid for gang in gangs for uid in gang.seats)
-        for room in self._cache.kept.values():
-            if room.drains and room.group is not group:
-                room.overtaken |= not room.stands(self._cache.ledger)
+    def seated(self, group: Group, gangs: Iterable[Gang], outlasting: Iterable[Nomination], *, whole: bool) -> None:
+        """Gangs of the group got seats; `whole`: all that were requested. They end before `outlasting` begin."""
+        for nomination in outlasting:
+            nomination.leaving.update(uid for gang in gangs for uid in gang.seats)
+        for nomination in self._cache.nominations.values():
+            if nomination.backfill and nomination.group is not group:
+                nomination.overtaken |= not nomination.feasible(self._cache.ledger)
         if whole:
-            for waiting in (self._asking, self._unplaced, self._passed):
-                waiting.pop(group, None)
+            self._due_at.pop(group, None)
+            self._starving.discard(group)
             group.preemption.conclude("")
-            if (kept := self._cache.kept.get(group)) is not None:
-                kept.used = not group.accumulates
+            if (own := self._cache.nominations.get(group)) is not None:
+                own.used = not group.accumulates
 
     @staticmethod
     def forget_verdict(group: Group) -> None:
-        """The group was explained anew: what was found out before may not hold any more."""
+        """The group has a new explanation: the verdict may not hold any more."""
         group.preemption.conclude("")
 
-    def may_be_evicted(self, gang: Gang) -> None:
-        """The gang could make room from now on: groups that matter more may be asked for again."""
+    def victim_added(self, gang: Gang) -> None:
+        """The gang became a potential victim: groups of higher priority may be asked for again."""
         priority = gang.priority
-        self._may_be_evicted = priority if self._may_be_evicted is None else min(priority, self._may_be_evicted)
+        self._new_victims_from = priority if self._new_victims_from is None else min(priority, self._new_victims_from)
 
-    # -- asking
+    # -- requests
 
     def next_time(self) -> float | None:
-        """When to ask for somebody."""
-        times = [max(self._not_before, min(self._asking.values()))] if self._asking else []
-        if self._unplaced:
-            due = next(iter(self._unplaced.values())) + self._rules.starvation_after_seconds
-            times.append(max(due, self._drain_again, self._not_before))
-        if self._passed and self._draining() is None:
-            times.append(max(self._drain_again, self._not_before))
-        return min(times, default=None)
+        """When a request may be due."""
+        times = [min(self._due_at.values(), default=None), self._starving.next_time()]
+        return min((max(self._not_before, time) for time in times if time is not None), default=None)
 
     def wants_to_ask(self, now: Now) -> bool:
-        """There is somebody for whom `begin` is likely to ask."""
+        """`begin` is likely to return a request."""
         time = now.monotonic_seconds
-        if self._may_be_evicted is not None:
-            self._ask_again(self._may_be_evicted, now)
+        self._consider_new_victims(now)
         if time < self._not_before:
             return False
-        if any(at <= time and group in self._queue and self._may_gain(group) for group, at in self._asking.items()):
+        if any(at <= time and group in self._queue and self._may_gain(group) for group, at in self._due_at.items()):
             return True
-        since = next(iter(self._unplaced.values()), math.inf)
-        starved = since + self._rules.starvation_after_seconds <= time
-        return time >= self._drain_again and (starved or (bool(self._passed) and self._draining() is None))
+        return self._starving.has_next(time)
 
     def begin(self, now: Now) -> Solve | None:
-        """Ask placement who could make room for a group; None if there is nobody to ask for."""
-        if self._may_be_evicted is not None:
-            self._ask_again(self._may_be_evicted, now)
+        """A request with potential victims for a group; None if no group can gain by one."""
+        self._consider_new_victims(now)
         if now.monotonic_seconds < self._not_before:
             return None
         for group in self._due(now.monotonic_seconds):
-            offer = self._candidates(group, now)
-            if offer.potential_victims:
-                return self._ask(group, offer, now)
-        while (
-            now.monotonic_seconds >= self._drain_again and (starved := self._starved(now.monotonic_seconds)) is not None
-        ):
-            draining = ExpectedCompletions(self._cache, starved, now)
-            if draining.potential_victims:
-                return self._ask(starved, draining, now)
-            self._never_drains(starved)
+            victims = self._potential_victims(group, now)
+            if victims.potential_victims:
+                return self._request(group, victims, now)
+        while (starved := self._starving.next(now.monotonic_seconds)) is not None:
+            completions = ExpectedCompletions(self._cache, starved, now)
+            if completions.potential_victims:
+                return self._request(starved, completions, now)
+            self._give_up_reservation(starved)
         return None
 
-    def _never_drains(self, group: Group) -> None:
-        """Nothing that ends would make room for it, nor for those that want the same; when they are tried again, it is
-        looked at again.
-        """
-        for other in [other for other in self._unplaced if other is group or _alike(group, other)]:
-            del self._unplaced[other]
-            other.preemption.conclude("it would not fit either if everything that Muster placed had ended")
+    def _give_up_reservation(self, group: Group) -> None:
+        for other in self._starving.give_up(group):
+            other.preemption.conclude(NO_COMPLETIONS_HELP)
             self._cache.touch_group(other)
 
-    def _candidates(self, group: Group, now: Now) -> PotentialVictims:
+    def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
         cautious = group in self._cautious
         self._cautious.discard(group)
-        holding, time = self._waiting.groups, now.monotonic_seconds
-        return PotentialVictims(self._cache, self.running, group, holding, time, cautious)
+        time = now.monotonic_seconds
+        return PotentialVictims(self._cache, self.running, group, self._holds.groups, time, cautious)
 
-    def _ask_again(self, priority: int, now: Now) -> None:
-        self._may_be_evicted = None
+    def _consider_new_victims(self, now: Now) -> None:
+        priority, self._new_victims_from = self._new_victims_from, None
+        if priority is None:
+            return
         for group in self._queue.unschedulable_heads():
             if group.priority > priority:
-                self._asking.setdefault(group, now.monotonic_seconds)
+                self._due_at.setdefault(group, now.monotonic_seconds)
 
     def _due(self, now: float) -> Iterator[Group]:
-        """Groups to be asked for now, in queue order. They are asked for once."""
-        due = [group for group, at in self._asking.items() if at <= now]
-        worth_it = [group for group in due if group in self._queue and self._may_gain(group)]
-        for group in set(due).difference(worth_it):
-            del self._asking[group]
-        for group in sorted(worth_it, key=lambda group: group.key)[:MAX_AT_ONCE]:
-            del self._asking[group]
+        """Groups to be asked for now, in queue order; each once."""
+        due = [group for group, at in self._due_at.items() if at <= now]
+        gaining = [group for group in due if group in self._queue and self._may_gain(group)]
+        for group in set(due).difference(gaining):
+            del self._due_at[group]
+        for group in sorted(gaining, key=lambda group: group.key)[:MAX_AT_ONCE]:
+            del self._due_at[group]
             yield group
 
     def _may_gain(self, group: Group) -> bool:
-        """There may be somebody to make room for it."""
-        if not group.gangs or group in self._cache.kept:
+        """There may be victims for the group."""
+        if not group.gangs or group in self._cache.nominations:
             return False
-        if any(other is not group for other in self._waiting.groups):
+        if any(other is not group for other in self._holds.groups):
             return True
         lowest = self.running.lowest
         return lowest is not None and group.priority > lowest and may_preempt(group)
 
-    def _draining(self) -> Nomination | None:
-        return next((kept for kept in self._cache.kept.values() if kept.drains), None)
-
-    def _starved(self, now: float) -> Group | None:
-        """The first in the queue of those that had no place for too long and would have one in the empty cluster; None
-        also while room drains for somebody who stands before it.
-        """
-        draining = self._draining()
-        if draining is None and self._passed:
-            self._unplaced, self._passed = {**self._passed, **self._unplaced}, {}
-        starved = []
-        after = self._rules.starvation_after_seconds
-        for group, _ in list(takewhile(lambda unplaced: unplaced[1] + after <= now, self._unplaced.items())):
-            if group not in self._queue or not group.gangs:
-                del self._unplaced[group]
-            elif draining is not None and draining.group.key <= group.key:
-                self._passed[group] = self._unplaced.pop(group)
-            elif group in self._cache.kept:
-                del self._unplaced[group]
-            else:
-                starved.append(group)
-        for group in sorted(starved, key=lambda group: group.key):
-            if could_ever_fit(group, self._cache.ledger):
-                return group
-            del self._unplaced[group]  # it is looked at again when it was tried again
-        return None
-
-    def _ask(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
-        cache = self._cache
+    def _request(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
+        cache, time = self._cache, now.monotonic_seconds
         if isinstance(offer, PotentialVictims):
-            for other in [other for other in self._asking if _alike(group, other)]:
-                del self._asking[other]  # it would hear the same
+            for other in [other for other in self._due_at if equal(group, other)]:
+                del self._due_at[other]  # it would get the same answer
         asked = to_place(group)
-        divided_by, began = cache.topology_of(group), now.monotonic_seconds
-        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), divided_by, offer, began)
-        nominated = nominated_for_others(group, cache.kept.values(), cache.ledger, now.monotonic_seconds)
+        topology = cache.topology_of(group)
+        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), topology, offer, time)
+        nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, time)
         return Solve(
             self._attempt.solve_id,
             dict(cache.revision),
@@ -252,80 +225,77 @@ class Preemption:
     # -- answers
 
     def answered(self, solve_id: int, results: tuple[SolveResult, ...], now: Now) -> list[Effect]:
-        """Placement answered; no results: it did not."""
+        """Placement answered; without results it did not."""
         attempt = self._attempt
         if attempt is None or attempt.solve_id != solve_id:
             return []
         self._attempt = None
-        group = attempt.group
-        seconds = now.monotonic_seconds - attempt.began
+        group, seconds = attempt.group, now.monotonic_seconds - attempt.began
         charge(group, seconds)
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, ExpectedCompletions):
-            self._drain_again = now.monotonic_seconds + AGAIN_SECONDS
-        same = demand(group) == attempt.demand and self._cache.topology_of(group) == attempt.divided_by
+            self._starving.pause(now.monotonic_seconds)
+        same = demand(group) == attempt.demand and self._cache.topology_of(group) == attempt.topology
         if group not in self._queue or not group.wants_seats or not same:
-            return []  # it changed, and is tried again
+            return []  # the group changed, and is tried again
         result = next((result for result in results if result.id == group.id), None)
         if result is None:
-            self._later(attempt, now)
+            self._retry(attempt, now)
         elif result.outcome is not SolveOutcome.PLACED:
-            self._no_way(attempt)
-        elif not result.victims and self._bears(_kept(attempt, result), (), now):
-            group.preemption.postpone(now.monotonic_seconds + AGAIN_SECONDS)  # unless that was no truth
+            self._no_victims_help(attempt)
+        elif not result.victims and self._suffices(_nomination(attempt, result), (), now):
+            group.preemption.postpone(now.monotonic_seconds + RETRY_SECONDS)  # in case the answer was wrong
             self._queue.activate(group)
-        elif (effects := self._make_room(attempt, result, now)) is not None:
+        elif (effects := self._plan(attempt, result, now)) is not None:
             return effects
         else:
             if not (isinstance(attempt.offer, PotentialVictims) and attempt.offer.beyond_budget):
-                self._rejections.add(
-                    group, Rejection(RejectionReason.REMOVAL, "who is to make room cannot, or it is not enough")
-                )
-            self._later(attempt, now)
+                message = "the victims are not potential victims, or removing them does not free enough"
+                self._rejections.add(group, Rejection(RejectionReason.REMOVAL, message))
+            self._retry(attempt, now)
         return []
 
-    def _later(self, attempt: _Attempt, now: Now) -> None:
-        """There was no answer, or none that could be used: ask again."""
+    def _retry(self, attempt: _Attempt, now: Now) -> None:
         if isinstance(attempt.offer, PotentialVictims):
-            self._asking[attempt.group] = now.monotonic_seconds + AGAIN_SECONDS
-        elif self._unplaced.pop(attempt.group, None) is not None:
-            self._unplaced[attempt.group] = now.monotonic_seconds
-
-    def _no_way(self, attempt: _Attempt) -> None:
-        if isinstance(attempt.offer, ExpectedCompletions):
-            self._never_drains(attempt.group)
+            self._due_at[attempt.group] = now.monotonic_seconds + RETRY_SECONDS
         else:
-            attempt.group.preemption.conclude("nobody could be made to give way so that it would fit")
+            self._starving.restart(attempt.group, now.monotonic_seconds)
+
+    def _no_victims_help(self, attempt: _Attempt) -> None:
+        if isinstance(attempt.offer, ExpectedCompletions):
+            self._give_up_reservation(attempt.group)
+        else:
+            attempt.group.preemption.conclude(NO_VICTIMS_HELP)
             self._cache.touch_group(attempt.group)
 
-    def _make_room(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
-        """What the answer wants is planned; None: the answer cannot be used."""
-        kept = _kept(attempt, result)
-        if self._forbidden(attempt.group, result.assignments):
+    def _plan(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
+        """Nominate the capacity and begin the plan; None: the answer cannot be used."""
+        nomination = _nomination(attempt, result)
+        if self._violates_constraint(attempt.group, result.assignments):
             return None
-        kept.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
+        nomination.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, ExpectedCompletions):
             ends = attempt.offer.chosen(result.victims)
-            if not ends or not self._bears(kept, ends, now):
+            if not ends or not self._suffices(nomination, ends, now):
                 return None
-            kept.going, kept.drains, kept.starts_at = set(ends), True, max(ends.values())
-            if (before := self._draining()) is not None:
-                self._plans.drop(before)
-            self._plans.keep(kept)
-            return capacity_reserved(kept, now)
+            nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
+            if (held := self._starving.reservation) is not None:
+                self._plans.drop(held)
+            self._plans.nominate(nomination)
+            return capacity_reserved(nomination, now)
         victims = attempt.offer.victims(result.victims) if result.victims else None
         if victims is None:
             if attempt.offer.beyond_budget:
                 self._cautious.add(attempt.group)
             return None
-        kept.going = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
-        if not self._bears(kept, kept.going, now):
+        nomination.leaving = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
+        if not self._suffices(nomination, nomination.leaving, now):
             return None
-        self._may_be_evicted = self.running.lowest  # there may be victims for those that want the same as well
-        return self._plans.begin(Plan(victims, kept), now)
+        self._new_victims_from = self.running.lowest  # equal groups may have victims as well
+        return self._plans.begin(Plan(victims, nomination), now)
 
-    def _forbidden(self, group: Group, assignments: Sequence[Assignment]) -> bool:
-        """The room is not such as its hard constraints demand: nobody goes for that."""
+    def _violates_constraint(self, group: Group, assignments: Sequence[Assignment]) -> bool:
+        """The assignments violate a hard constraint: no pod is evicted for them."""
         cache, whole = self._cache, not group.accumulates
         for gang in group.gangs:
             nodes: Counter[str] = Counter()
@@ -336,38 +306,32 @@ class Preemption:
                 return True
         return False
 
-    def _bears(self, kept: Nomination, going: Iterable[str], now: Now) -> bool:
-        """The ledger bears the answer out: what is free, and what the pods that go leave, suffices."""
-        ledger = self._cache.ledger
-        others = nominated_for_others(kept.group, self._cache.kept.values(), ledger, now.monotonic_seconds)
-        return bool(kept.room) and ledger.refusal(kept.room, without(others, going, ledger)) is None
+    def _suffices(self, nomination: Nomination, leaving: Iterable[str], now: Now) -> bool:
+        """According to the ledger, free capacity and that of the leaving pods suffice (I9)."""
+        ledger, others = self._cache.ledger, self._cache.nominations.values()
+        nominated = nominated_for_others(nomination.group, others, ledger, now.monotonic_seconds)
+        wanted = nomination.capacity
+        return bool(wanted) and ledger.refusal(wanted, after_departure(nominated, leaving, ledger)) is None
 
 
-def _kept(attempt: _Attempt, result: SolveResult) -> Nomination:
-    """The room that the answer gives the group."""
-    return Nomination(attempt.group, attempt.asked.gangs[0].id, _room(attempt.asked, result.assignments))
+def _nomination(attempt: _Attempt, result: SolveResult) -> Nomination:
+    """The capacity that the answer assigns to the group."""
+    return Nomination(attempt.group, attempt.asked.gangs[0].id, _capacity(attempt.asked, result.assignments))
 
 
-def _alike(group: Group, other: Group) -> bool:
-    same = (
-        group.queueing.equivalence_key is not None and other.queueing.equivalence_key == group.queueing.equivalence_key
-    )
-    return same and bool(other.gangs) and other.priority == group.priority
-
-
-def _room(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
-    """Members by node and class; nothing if the answer is about what was not asked."""
+def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
+    """Members by node and class; empty if the answer does not match the request."""
     roles = {(gang.id, index): role for gang in asked.gangs for index, role in enumerate(gang.roles)}
-    room: Counter[tuple[str, str]] = Counter()
+    capacity: Counter[tuple[str, str]] = Counter()
     placed: Counter[tuple[str, int]] = Counter()
     for assignment in assignments:
         role = roles.get((assignment.gang, assignment.role))
         if role is None or assignment.count < 1:
             return Counter()
         placed[assignment.gang, assignment.role] += assignment.count
-        room[assignment.node, role.class_id] += assignment.count
+        capacity[assignment.node, role.class_id] += assignment.count
     fits = all(placed[key] <= role.wanted for key, role in roles.items())
     enough = all(
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
     )
-    return room if fits and enough else Counter()
+    return capacity if fits and enough else Counter()

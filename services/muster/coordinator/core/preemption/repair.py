@@ -1,4 +1,4 @@
-"""Started gangs that cannot be completed: after the repair timeout their policy decides (I6)."""
+"""Repair of started gangs: those that cannot be completed within the repair timeout follow their repair policy (I6)."""
 
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import Now
@@ -10,35 +10,35 @@ from muster.gangs.facts import RepairPolicy
 
 
 class Repairs:
-    """Gangs of which permitted members lost their seats."""
+    """Gangs with permitted members that lost their seats, and since when."""
 
     def __init__(self, plans: Plans, rules: Rules) -> None:
         self._plans, self._rules = plans, rules
         self._since: dict[Gang, float] = {}
-        self._told: dict[Gang, int] = {}
+        self._reported: dict[Gang, int] = {}
 
-    def look(self, gang: Gang, now: Now) -> None:
-        """The gang was touched."""
+    def update(self, gang: Gang, now: Now) -> None:
+        """Start or end the repair of a touched gang."""
         if not gang.lost and not any(held.repairs for held in gang.seats.values()):
             self.forget(gang)
         else:
             self._since.setdefault(gang, now.monotonic_seconds)
 
     def forget(self, gang: Gang) -> None:
-        """The gang is whole, or gone."""
+        """The gang is complete, or gone."""
         self._since.pop(gang, None)
-        self._told.pop(gang, None)
+        self._reported.pop(gang, None)
 
     def next_time(self) -> float | None:
-        """When the next gang's time is up."""
+        """When the next repair times out."""
         return min((self._deadline(gang) for gang in self._since if not _under_way(gang)), default=None)
 
     def due(self, now: Now) -> list[Effect]:
-        """Gangs that were not completed in time."""
+        """Handle repairs that timed out."""
         late = [gang for gang in self._since if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
         effects: list[Effect] = []
         for gang in late:
-            self._since[gang] = now.monotonic_seconds  # what goes on as it is may come to be below its minimum
+            self._since[gang] = now.monotonic_seconds  # it times out again: the gang may fall below its minimum later
             effects += self._give_up(gang, now)
         return effects
 
@@ -56,8 +56,8 @@ class Repairs:
         lost = f"{len(gang.lost)} of its pods found no other node for {seconds}"
         note = f"gang {gang.label} could not be repaired: {lost}; {what}"
         effects: list[Effect] = []
-        if evict or self._told.get(gang) != len(gang.lost):
-            self._told[gang] = len(gang.lost)
+        if evict or self._reported.get(gang) != len(gang.lost):
+            self._reported[gang] = len(gang.lost)
             effects.append(Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),)))
         if evict:
             victims = Victims(bound={gang: sorted(gang.bound)}, whole=frozenset({gang}))
@@ -69,5 +69,5 @@ class Repairs:
 
 
 def _under_way(gang: Gang) -> bool:
-    """Some of its pods may still be bound: what becomes of them is awaited."""
+    """Binds, a solve or a write are under way, whose outcome may complete the gang."""
     return bool(gang.seats or gang.acknowledged) or gang.group.busy

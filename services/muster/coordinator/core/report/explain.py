@@ -111,13 +111,13 @@ def waits_until_unix_millis(gang: Gang) -> int:
 
 def nodes_with_kept_room(machine: Machine, gang: Gang) -> int:
     """Nodes that have room kept for its group."""
-    kept = machine.cache.kept.get(gang.group)
-    return len({node for node, _ in kept.room}) if kept is not None else 0
+    kept = machine.cache.nominations.get(gang.group)
+    return len({node for node, _ in kept.capacity}) if kept is not None else 0
 
 
 def evicted_for(machine: Machine, gang: Gang) -> list[str]:
     """Ids of gangs that are evicted for its group."""
-    kept = machine.cache.kept.get(gang.group)
+    kept = machine.cache.nominations.get(gang.group)
     if kept is None:
         return []
     gangs = machine.cache.gangs.values()

@@ -107,7 +107,7 @@ class Solves:
             for gang in group.gangs:
                 gang.attempts.begin(gang.pending)
             cache.touch_group(group)
-        nominated = nominated_for_others(groups[0], cache.kept.values(), cache.ledger, now)
+        nominated = nominated_for_others(groups[0], cache.nominations.values(), cache.ledger, now)
         return Solve(
             solve_id,
             dict(cache.revision),
@@ -122,7 +122,7 @@ class Solves:
         """
         if group.solve.alone:
             return group.id
-        kept = self._cache.kept
+        kept = self._cache.nominations
         if not kept:
             return _NO_GROUPS
         return frozenset(owner for owner, nomination in kept.items() if not nomination.open_to(group, now))
@@ -211,8 +211,8 @@ class Solves:
         cache.check_readiness(group)
         if not group.wants_seats:
             return {}
-        nominated = nominated_for_others(group, cache.kept.values(), cache.ledger, now.monotonic_seconds)
-        drain_longer = self._preemption.rooms_that_drain_longer(group, now)
+        nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, now.monotonic_seconds)
+        outlasting = self._preemption.reservations_outlasting(group, now)
         seated = validate_and_reserve(cache.ledger, cache.trees, group, asked, result.assignments, nominated)
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
@@ -220,7 +220,7 @@ class Solves:
         if placed:
             group.solve.placed()
             self._queue.classify(group, None)
-        self._preemption.seated(group, seated, drain_longer, whole=placed)
+        self._preemption.seated(group, seated, outlasting, whole=placed)
         return seated
 
     def _reject(self, attempt: Attempt, group: Group, rejection: Rejection, now: Now) -> None:
@@ -236,7 +236,7 @@ class Solves:
             self._back_off(group, f"placement's answer could not be used: {rejection.message}", now)
 
     def _not_placed(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> None:
-        proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._cache.kept
+        proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._cache.nominations
         self._queue.classify(group, equivalence_key(group, asked) if proved else None)
         if result.explanation is not None:
             self._explain(group, result.explanation)
