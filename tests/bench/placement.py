@@ -214,26 +214,26 @@ def main() -> None:
                 solves += [{"policies": name, **solve_times(loaded, gang, text, options.rounds)} for gang in gangs]
         if nodes == 5_000:
             batches.append(batch_time(loaded, options.rounds))
-    told = {"solves": solves, "batches": batches}
+    summary = {"solves": solves, "batches": batches}
     if options.plot:
         plot_speed(solves, options.plot)
     if options.output == "json":
-        print(json.dumps(told, indent=2))
+        print(json.dumps(summary, indent=2))
     else:
-        show(told)
+        show(summary)
 
 
-def show(told: dict[str, list[dict[str, Any]]]) -> None:
+def show(summary: dict[str, list[dict[str, Any]]]) -> None:
     """Print tables."""
     console = Console()
     table = Table("nodes", "gang", "policies", "placed", "cold ms", "warm ms", "answer ms", title="one gang")
-    for each in told["solves"]:
+    for each in summary["solves"]:
         figures = (f"{each[name]:.2f}" if name in each else "" for name in ("cold_ms", "warm_ms", "answer_ms"))
         table.add_row(
             f"{each['nodes']:,}", f"{each['gang']:,}", each["policies"], "yes" if each["placed"] else "no", *figures
         )
     console.print(table)
-    for each in told["batches"]:
+    for each in summary["batches"]:
         console.print(
             f"500 gangs of 8 in one batch on {each['nodes']:,} nodes: {each['constrained_ms']} ms with constraints "
             f"({each['placed']} placed), {each['free_ms']} ms without"

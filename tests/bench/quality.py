@@ -23,7 +23,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.large_instances import dynamic_programme_cost, random_larger_case
 from builders.placement.optimum import Case, Cost, cost_of, optimum, terms
 from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.placement.solve.instance import NotPlaced, PartiallyPlaced
@@ -78,17 +78,17 @@ class Quality:
         self.counts[what] += 1
         self.found.insert(0, f"{what} {number}")
 
-    def told(self, show: int) -> dict[str, Any]:
+    def summary(self, show: int) -> dict[str, Any]:
         """Summary in words and figures."""
         words = ("instances", "feasible", "placed", "not found", "optimal", "infeasible", "proved", "wrong")
-        told: dict[str, Any] = {word: self.counts[word] for word in words}
-        told["policies"] = {
+        summary: dict[str, Any] = {word: self.counts[word] for word in words}
+        summary["policies"] = {
             policy: _told_gaps(self.gaps.get(policy, []), self.asked[policy]) for policy in sorted(self.asked)
         }
-        told["median_milliseconds"] = round(statistics.median(self.seconds) * 1000, 3)
+        summary["median_milliseconds"] = round(statistics.median(self.seconds) * 1000, 3)
         if show:
-            told["found"] = self.found[:show]
-        return told
+            summary["found"] = self.found[:show]
+        return summary
 
 
 def _told_gaps(gaps: list[float], asked: int) -> dict[str, float]:
@@ -114,7 +114,7 @@ def measure_larger(instances: int, first: int = 0) -> Quality:
     quality = Quality()
     for number in range(first, first + instances):
         case = random_larger_case(number)
-        quality.look_at(number, case, best_of_ladder(case))
+        quality.look_at(number, case, dynamic_programme_cost(case))
     return quality
 
 
@@ -130,10 +130,10 @@ def main() -> None:
     if not chosen:
         parser.error(f"there is no kind {options.kinds!r}; there are {', '.join(KINDS)}")
     each = -(-options.instances // len(chosen))
-    told: dict[str, Any] = {kind: measure(kind, each, options.first).told(options.show) for kind in chosen}
+    summary: dict[str, Any] = {kind: measure(kind, each, options.first).summary(options.show) for kind in chosen}
     if options.larger:
-        told["larger"] = measure_larger(options.larger, options.first).told(options.show)
-    print(json.dumps({"instances": each * len(chosen) + options.larger, "kinds": told}, indent=2))
+        summary["larger"] = measure_larger(options.larger, options.first).summary(options.show)
+    print(json.dumps({"instances": each * len(chosen) + options.larger, "kinds": summary}, indent=2))
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ def main() -> None:
                 "milliseconds": median_milliseconds(partial(run, cluster, groups), arguments.rounds),
             }
         )
-    told = {"nodes": arguments.nodes, "pods": cluster.capacity.seats, "solves": figures}
-    told["removals"] = [
+    summary = {"nodes": arguments.nodes, "pods": cluster.capacity.seats, "solves": figures}
+    summary["removals"] = [
         {
             "removal": name,
             "potential_victims": sum(pods.count for gang in gangs for pods in gang.pods),
@@ -159,7 +159,7 @@ def main() -> None:
         }
         for name, full, gangs, group in removals(arguments.nodes)
     ]
-    print(json.dumps(told, indent=2))
+    print(json.dumps(summary, indent=2))
 
 
 if __name__ == "__main__":

@@ -44,7 +44,7 @@ def random_larger_case(number: int) -> Case:
     return Case(nodes, classes, group(SolveGang("g", minimum, roles, "", constraints)), (tree,))
 
 
-def best_of_ladder(case: Case) -> Cost | None:
+def dynamic_programme_cost(case: Case) -> Cost | None:
     """The optimal cost by a dynamic programme with unlimited budget, whose correctness small cases show."""
     built = build(case)
     state, parts = built.state, parts_of(case.group)

@@ -55,7 +55,7 @@ class Level:
 
 def optimum(case: Case) -> Cost | None:
     """The cost of the optimal placement; None if not all minimums fit under the hard constraints."""
-    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
     by_total: dict[int, list[Sizes]] = {}
     for added in _all_sizes(case):
         by_total.setdefault(sum(map(sum, added)), []).append(added)
@@ -70,20 +70,20 @@ def most_in_part(case: Case) -> tuple[int, ...] | None:
     """Of partial placements that can be completed, the most members toward minimums: in total, then of each gang,
     earlier gangs first. None if there is no such placement, not even an empty one.
     """
-    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
     return max((_counted(judges, added) for added in _all_sizes(case) if _may_follow(judges, added)), default=None)
 
 
 def counted_in_part(case: Case, answer: Placed | PartiallyPlaced) -> tuple[int, ...] | None:
     """Members of an answer toward minimums, likewise; None if it cannot be completed."""
-    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
     added = _added(case, answer)
     return _counted(judges, added) if _may_follow(judges, added) else None
 
 
 def cost_of(case: Case, answer: Placed | PartiallyPlaced) -> Cost | None:
     """The cost of an answer; None if it violates a hard constraint or leaves a gang below its minimum."""
-    judges = [Judge(case, index) for index in range(len(case.group.gangs))]
+    judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
     return _cost(case, judges, _added(case, answer))
 
 
@@ -98,7 +98,7 @@ def terms(case: Case) -> list[str]:
     return names
 
 
-class Judge:
+class Evaluator:
     """Evaluates the sizes of one gang."""
 
     def __init__(self, case: Case, index: int) -> None:
@@ -168,27 +168,27 @@ def _added(case: Case, answer: Placed | PartiallyPlaced) -> Sizes:
     return tuple(map(tuple, added))
 
 
-def _counted(judges: Sequence[Judge], added: Sizes) -> tuple[int, ...]:
-    of_each = [min(sum(of_gang), judge.minimum) for judge, of_gang in zip(judges, added, strict=True)]
+def _counted(judges: Sequence[Evaluator], added: Sizes) -> tuple[int, ...]:
+    of_each = [min(sum(of_gang), evaluator.minimum) for evaluator, of_gang in zip(judges, added, strict=True)]
     return (sum(of_each), *of_each)
 
 
-def _may_follow(judges: Sequence[Judge], added: Sizes) -> bool:
-    return all(judge.may_become(of_gang) for judge, of_gang in zip(judges, added, strict=True))
+def _may_follow(judges: Sequence[Evaluator], added: Sizes) -> bool:
+    return all(evaluator.may_become(of_gang) for evaluator, of_gang in zip(judges, added, strict=True))
 
 
-def _cost(case: Case, judges: Sequence[Judge], added: Sizes) -> Cost | None:
+def _cost(case: Case, judges: Sequence[Evaluator], added: Sizes) -> Cost | None:
     total = outside = 0
     cost: list[int] = []
-    for judge, of_gang in zip(judges, added, strict=True):
+    for evaluator, of_gang in zip(judges, added, strict=True):
         placed = sum(of_gang)
-        if placed < judge.minimum:
+        if placed < evaluator.minimum:
             return None
-        solution_cost = judge.cost(of_gang)
+        solution_cost = evaluator.cost(of_gang)
         if solution_cost is None:
             return None
         total += placed
-        outside += judge.outside(of_gang)
+        outside += evaluator.outside(of_gang)
         cost += solution_cost
     wanted = sum(role.wanted for gang in case.group.gangs for role in gang.roles)
     return (wanted - total, outside, *cost)
@@ -280,14 +280,14 @@ def _all_sizes(case: Case) -> Iterator[Sizes]:
     # sizes node by node so far -> how many of each part may have been used for them
     states: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {(): {(0,) * len(parts)}}
     for node in case.nodes:
-        ways = [
+        divisions = [
             counts
             for counts in product(*(range(count + 1) for count in wanted))
             if _fits(node, [(by_id[class_id], count) for (_, class_id, _), count in zip(parts, counts, strict=True)])
         ]
         reached: dict[tuple[tuple[int, ...], ...], set[tuple[int, ...]]] = {}
         for sizes, used_before in states.items():
-            for counts in ways:
+            for counts in divisions:
                 here = [0] * len(case.group.gangs)
                 for (gang, _, _), count in zip(parts, counts, strict=True):
                     here[gang] += count

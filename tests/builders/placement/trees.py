@@ -38,7 +38,7 @@ def tree_of(text: str, levels: str = "rack node") -> tuple[TopologyTree, dict[st
     return TopologyTree("cluster", named, tuple(domains), tuple(leaves), default=True), free
 
 
-def planted(
+def tree_cluster(
     text: str,
     levels: str = "rack node",
     *,
@@ -79,5 +79,5 @@ def answer_to(
     placed: dict[str, int] | None = None,
 ) -> Answer:
     """The answer for a gang on a tree."""
-    [answer] = answers(planted(text, levels, placed=placed), asking(constraints, members, minimum, placed))
+    [answer] = answers(tree_cluster(text, levels, placed=placed), asking(constraints, members, minimum, placed))
     return answer

@@ -62,28 +62,28 @@ def test_without_budget_the_search_gives_up() -> None:
 def test_branch_and_bound_agrees_with_enumeration(
     asks: list[int], wanted: list[int], free: list[int], slack: int
 ) -> None:
-    asked = instance(asks, wanted[: len(asks)], free, slack)
-    found = search(asked, Budget(100_000))
-    assert (found is not None) == _possible(asked)
+    packing = instance(asks, wanted[: len(asks)], free, slack)
+    found = search(packing, Budget(100_000))
+    assert (found is not None) == _possible(packing)
     if found is not None:
-        for of_bin, counts in zip(asked.bins, found, strict=True):
-            assert sum(count * ask for count, (ask,) in zip(counts, asked.asks, strict=True)) <= of_bin.free[0]
+        for of_bin, counts in zip(packing.bins, found, strict=True):
+            assert sum(count * ask for count, (ask,) in zip(counts, packing.asks, strict=True)) <= of_bin.free[0]
         totals = [sum(column) for column in zip(*found, strict=True)]
-        assert all(total <= want for total, want in zip(totals, asked.wanted, strict=True))
-        assert sum(totals) >= sum(asked.wanted) - slack
+        assert all(total <= want for total, want in zip(totals, packing.wanted, strict=True))
+        assert sum(totals) >= sum(packing.wanted) - slack
 
 
-def _possible(asked: PackingInstance) -> bool:
+def _possible(packing: PackingInstance) -> bool:
     """Enumerates how many members of each part each bin gets."""
-    states: set[Counts] = {asked.wanted}
-    for of_bin in asked.bins:
+    states: set[Counts] = {packing.wanted}
+    for of_bin in packing.bins:
         reached = set(states)
         for left in states:
             for counts in product(*(range(each + 1) for each in left)):
-                if sum(count * ask for count, (ask,) in zip(counts, asked.asks, strict=True)) <= of_bin.free[0]:
+                if sum(count * ask for count, (ask,) in zip(counts, packing.asks, strict=True)) <= of_bin.free[0]:
                     reached.add(tuple(have - put for have, put in zip(left, counts, strict=True)))
         states = reached
-    return any(sum(left) <= asked.slack[0] for left in states)
+    return any(sum(left) <= packing.slack[0] for left in states)
 
 
 @settings(max_examples=200)
@@ -96,13 +96,13 @@ def _possible(asked: PackingInstance) -> bool:
 def test_dominated_bins_do_not_change_the_result(
     asks: list[int], wanted: list[int], free: list[int], most_bins: int
 ) -> None:
-    asked = instance(asks, wanted, free)
-    bins = np.array([(*each.most, *each.free) for each in asked.bins], np.int64)
+    packing = instance(asks, wanted, free)
+    bins = np.array([(*each.most, *each.free) for each in packing.bins], np.int64)
     chosen, whole = undominated_bins(bins, len(asks), sum(wanted), most_bins)
     reduced = PackingInstance(
-        asked.asks, asked.wanted, asked.gang, asked.slack, tuple(asked.bins[index] for index in chosen)
+        packing.asks, packing.wanted, packing.gang, packing.slack, tuple(packing.bins[index] for index in chosen)
     )
-    found, found_in_reduced = search(asked, Budget(100_000)), search(reduced, Budget(100_000))
+    found, found_in_reduced = search(packing, Budget(100_000)), search(reduced, Budget(100_000))
     if whole:
         assert (found is None) == (found_in_reduced is None)
     else:

@@ -15,7 +15,7 @@ from builders.placement.clusters import (
     seats,
     seats_of,
 )
-from builders.placement.trees import planted, tree_of
+from builders.placement.trees import tree_cluster, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.explain.explainer import Explainer
@@ -50,7 +50,7 @@ def mixed(
 
 
 def answer_on(tree: str, *gangs: SolveGang, levels: str = "rack node", partial: bool = False) -> Answer:
-    [answer] = answers(planted(tree, levels, classes=CLASSES), SolveGroup("g", gangs, partial))
+    [answer] = answers(tree_cluster(tree, levels, classes=CLASSES), SolveGroup("g", gangs, partial))
     return answer
 
 
@@ -73,7 +73,7 @@ def test_p22_pods_without_gpu_requests_avoid_gpu_nodes_in_the_rack() -> None:
 
 def test_p24_perfect_packing_within_one_rack() -> None:
     classes = [pod_class(str(cpu), cpu) for cpu in (3, 4, 5, 6)]
-    built = planted("r0(a:9,b:9,c:12) r1(d:10,e:10,f:10)", classes=classes)
+    built = tree_cluster("r0(a:9,b:9,c:12) r1(d:10,e:10,f:10)", classes=classes)
     asked = mixed("rack: hard pack", ("6", 1), ("5", 2), ("4", 2), ("3", 2))
     [answer] = answers(built, SolveGroup("g", (asked,)))
     assert set(seats(answer)) == {"d", "e", "f"}
@@ -103,7 +103,7 @@ def test_lack_of_capacity_is_not_attributed_to_constraints() -> None:
 
 
 def test_without_budget_nothing_is_proved() -> None:
-    built = planted("r0(a:4,b:4) r1(c:4,d:4)", classes=CLASSES)
+    built = tree_cluster("r0(a:4,b:4) r1(c:4,d:4)", classes=CLASSES)
     built.state.refresh()
     group = SolveGroup("g", (mixed("rack: hard partition(2); node: hard factor(2)", ("large", 3), ("two", 1)),))
     answer = place_constrained(built.state, group, parts_of(group), Explainer(built.state), Budget(0))
@@ -113,7 +113,7 @@ def test_without_budget_nothing_is_proved() -> None:
 
 
 def test_p34_nodes_outside_of_the_tree_are_a_last_resort() -> None:
-    built = planted("r0(a:2,b:2)", classes=CLASSES)
+    built = tree_cluster("r0(a:2,b:2)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 9),)))
     soft, hard = mixed("rack: pack", ("two", 1), ("x", 2)), mixed("rack: hard pack", ("two", 1), ("x", 3))
     assert set(seats(answers(built, SolveGroup("g", (soft,)))[0])) <= {"a", "b"}
@@ -150,7 +150,7 @@ def test_gangs_of_a_group_may_use_different_trees() -> None:
         (TreeDomain("w0", 0), TreeDomain("w1", 0)),
         (("a", 0), ("c", 0), ("b", 1), ("d", 1)),
     )
-    built = planted("r0(a:2,b:2) r1(c:2,d:2)", classes=CLASSES)
+    built = tree_cluster("r0(a:2,b:2) r1(c:2,d:2)", classes=CLASSES)
     built.apply(Batch(trees=(racks, rows)))
     in_rack = mixed("rack: hard pack", ("x", 2), name="in-rack")
     in_row = mixed("row: hard pack", ("x", 3), name="in-row", tree="rows")
@@ -170,7 +170,7 @@ def test_first_roles_come_before_best_fit() -> None:
 
 
 def test_unconstrained_gangs_leave_the_tree_to_constrained_ones() -> None:
-    built = planted("r0(a:2,b:2) r1(c:1) r2(d:1)", classes=CLASSES)
+    built = tree_cluster("r0(a:2,b:2) r1(c:1) r2(d:1)", classes=CLASSES)
     built.apply(Batch(nodes=(node("stray", 2),)))
     free, packed = mixed("", ("two", 1), name="free"), mixed("rack: pack", ("x", 4), name="packed")
     [answer] = answers(built, SolveGroup("g", (free, packed)))
@@ -178,7 +178,7 @@ def test_unconstrained_gangs_leave_the_tree_to_constrained_ones() -> None:
 
 
 def two_trees() -> Cluster:
-    built = planted("r0(a:2,b:3) r1(c:1)", classes=CLASSES)
+    built = tree_cluster("r0(a:2,b:3) r1(c:1)", classes=CLASSES)
     rows = (TreeDomain("w0", 0), TreeDomain("w1", 0))
     leaves = (("a", 0), ("b", 1), ("c", 0))
     built.apply(Batch(trees=(TopologyTree("rows", (TreeLevel("row"), TreeLevel("node")), rows, leaves),)))
@@ -375,7 +375,7 @@ def test_p39_heterogeneous_answers_do_not_depend_on_node_order(constraints: str)
     found = set()
     for seed in range(4):
         random.Random(seed).shuffle(names)
-        [answer] = answers(planted(tree, levels, classes=CLASSES, shuffled=names), asked)
+        [answer] = answers(tree_cluster(tree, levels, classes=CLASSES, shuffled=names), asked)
         assert isinstance(answer, Placed)
         found.add(answer.assignments)
     assert len(found) == 1

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from builders.placement.trees import planted
+from builders.placement.trees import tree_cluster
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.solve.constrained import restricted
 from muster.placement.solve.costs import is_optimal, solution_cost
@@ -15,7 +15,7 @@ TREE = "r0(a:4,b:4) r1(c:4,d:4) r2(e:1,f:1)"
 
 
 def instance(constraints: str, members: int = 4, tree: str = TREE) -> TreeInstance:
-    built = planted(tree)
+    built = tree_cluster(tree)
     built.state.refresh()
     gang = SolveGang("g", members, (Role("x", members),), "", parse_constraints(constraints))
     by_tree = built.state.trees.get("")

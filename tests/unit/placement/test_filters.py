@@ -75,28 +75,28 @@ changes = st.lists(st.lists(nodes | st.sampled_from(NAMES), max_size=6), min_siz
 def test_filters_agree_with_single_node_rules_after_changes(
     asked: PodClass, history: list[list[NodeFacts | str]]
 ) -> None:
-    table, kept, rows = NodeTable(), dict[str, NodeFacts](), dict[str, int]()
+    table, present, rows = NodeTable(), dict[str, NodeFacts](), dict[str, int]()
     filters = NodeFilters(asked, table)
     for batch in history:
         for change in batch:
             if isinstance(change, str):
                 table.drop([change])
-                kept.pop(change, None)
+                present.pop(change, None)
             else:
                 row = rows.setdefault(change.name, len(rows))
                 table.put([(row, change)], rows=row + 1)
-                kept[change.name] = change
+                present[change.name] = change
         filters.refresh()
         for name, row in rows.items():
             code = filters.reason[row]
-            if name not in kept:
+            if name not in present:
                 assert code == ABSENT
                 continue
-            assert (None if code == USABLE else filters.reasons[code]) == filter_reason(asked, kept[name])
-        usable = [name for name in kept if filters.reason[rows[name]] == USABLE]
+            assert (None if code == USABLE else filters.reasons[code]) == filter_reason(asked, present[name])
+        usable = [name for name in present if filters.reason[rows[name]] == USABLE]
         by_dislike = sorted(usable, key=lambda name: (int(filters.penalty[rows[name]]), name))
-        assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, kept[name]), name))
-        assert len(filters.penalties) == len({_expected_dislike(asked, kept[name]) for name in usable})
+        assert by_dislike == sorted(usable, key=lambda name: (_expected_dislike(asked, present[name]), name))
+        assert len(filters.penalties) == len({_expected_dislike(asked, present[name]) for name in usable})
 
 
 def _expected_dislike(asked: PodClass, of: NodeFacts) -> tuple[int, int, int]:

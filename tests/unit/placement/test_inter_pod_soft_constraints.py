@@ -6,7 +6,7 @@ import pytest
 
 from builders.placement.clusters import answers, cluster, pod_class
 from builders.placement.inter_pod_rules import HOST, RACK, ZONE, anti_affinity, member, rack, spread
-from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.large_instances import dynamic_programme_cost, random_larger_case
 from builders.placement.small_instances import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
@@ -57,6 +57,6 @@ def _constraints(rng: random.Random) -> tuple[LevelConstraint, ...]:
 def test_a_hard_partition_within_racks_is_per_rack() -> None:
     """Soft constraints of a level above define the domains in which a hard shape applies."""
     case = random_larger_case(493)  # rack: pack, factor(2); node: hard partition(4)
-    assert best_of_ladder(case) is not None
+    assert dynamic_programme_cost(case) is not None
     answer = answer_to(case)
     assert isinstance(answer, Placed) or (isinstance(answer, NotPlaced) and not answer.proved)

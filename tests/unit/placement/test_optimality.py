@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from bench.quality import measure
-from builders.placement.large_instances import best_of_ladder, random_larger_case
+from builders.placement.large_instances import dynamic_programme_cost, random_larger_case
 from builders.placement.optimum import Case, cost_of, counted_in_part, most_in_part
 from builders.placement.small_instances import KINDS, Kind, answer_to, random_case
 from muster.gangs.solve import SolveGroup
@@ -46,7 +46,7 @@ def test_larger_heterogeneous_gangs_are_nearly_optimal() -> None:
     feasible = best = 0
     for number in range(40):
         case = random_larger_case(number)
-        optimum, answer = best_of_ladder(case), answer_to(case)
+        optimum, answer = dynamic_programme_cost(case), answer_to(case)
         if optimum is None:
             assert isinstance(answer, NotPlaced)
             assert answer.proved

@@ -135,7 +135,7 @@ def test_i7_a_partial_placement_has_the_most_members(free: list[int], roles: lis
 # -- nominated capacity
 
 
-def kept(name: str, cpu: float = 0, **others: int) -> NominatedCapacity:
+def nominated_on(name: str, cpu: float = 0, **others: int) -> NominatedCapacity:
     return NominatedCapacity(name, amounts(cpu, **others))
 
 
@@ -146,7 +146,9 @@ def place(nodes: list[NodeFacts], asked: SolveGroup, *nominated: NominatedCapaci
 
 def test_nominated_capacity_is_withheld_from_all_groups() -> None:
     built = cluster([node("a", 4), node("b", 4)], CLASSES)
-    first, second = answers(built, alone("g", ("x", 4)), alone("h", ("x", 1)), nominated=[kept("a", 3), kept("b", 1)])
+    first, second = answers(
+        built, alone("g", ("x", 4)), alone("h", ("x", 1)), nominated=[nominated_on("a", 3), nominated_on("b", 1)]
+    )
     assert seats(first) == {"a": 1, "b": 3}
     assert isinstance(second, NotPlaced)
     [after] = answers(built, alone("g", ("x", 8)))
@@ -156,11 +158,11 @@ def test_nominated_capacity_is_withheld_from_all_groups() -> None:
 @pytest.mark.parametrize(
     ("nominated", "fits"),
     [
-        ([kept("a", 1), kept("a", 1)], 2),
-        ([kept("a", 100)], 0),
-        ([kept("a", pods=2)], 1),
-        ([kept("a", gpu=5)], 3),
-        ([kept("nowhere", 4)], 3),
+        ([nominated_on("a", 1), nominated_on("a", 1)], 2),
+        ([nominated_on("a", 100)], 0),
+        ([nominated_on("a", pods=2)], 1),
+        ([nominated_on("a", gpu=5)], 3),
+        ([nominated_on("nowhere", 4)], 3),
         ([NominatedCapacity("a", (("no such thing", 5),))], 3),
         ([NominatedCapacity("a", (("cpu", MAX_AMOUNT),)) for _ in range(3000)], 0),
     ],
@@ -173,14 +175,16 @@ def test_nominated_amounts_are_summed_and_never_add_capacity(nominated: list[Nom
 
 def test_reservations_and_nominated_capacity_both_count() -> None:
     built = cluster([node("a", 4)], CLASSES)
-    [answer] = answers(built, alone("g", ("x", 3)), reserved=[("a", "x", ("p",))], nominated=[kept("a", 1)])
+    [answer] = answers(built, alone("g", ("x", 3)), reserved=[("a", "x", ("p",))], nominated=[nominated_on("a", 1)])
     assert refusal(answer).explanation.fit == 2
 
 
 def test_the_explanation_mentions_nominated_capacity() -> None:
     nodes = [node("a", 4), node("b", 4), node("c", 0.5), node("d", 4, unschedulable=True)]
-    told = refusal(place(nodes, alone("g", ("x", 5)), kept("a", 4), kept("c", 0.5), kept("d", 4))).explanation
-    assert told.summary == (
+    explanation = refusal(
+        place(nodes, alone("g", ("x", 5)), nominated_on("a", 4), nominated_on("c", 0.5), nominated_on("d", 4))
+    ).explanation
+    assert explanation.summary == (
         "4 of 5 members fit; short of 1 cpu for the next; 0/4 nodes are available: 3 Insufficient cpu, "
         "1 node(s) were unschedulable; capacity is nominated for others on 1 node"
     )
@@ -190,6 +194,6 @@ def test_the_explanation_mentions_nominated_capacity() -> None:
 
 def test_the_explanation_of_heterogeneous_gangs_mentions_it_too() -> None:
     nodes = [node("a", 4), node("b", 8)]
-    told = refusal(place(nodes, alone("g", ("x", 1), ("big", 1)), kept("b", 1))).explanation
-    assert told.class_id == "big"
-    assert told.summary.endswith("; capacity is nominated for others on 1 node")
+    explanation = refusal(place(nodes, alone("g", ("x", 1), ("big", 1)), nominated_on("b", 1))).explanation
+    assert explanation.class_id == "big"
+    assert explanation.summary.endswith("; capacity is nominated for others on 1 node")

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers, cluster, gang, group, node, pod_class, refusal
 from builders.placement.inter_pod_rules import RACK, anti_affinity, member, rack, spread
-from builders.placement.trees import answer_to, asking, planted, tree_of
+from builders.placement.trees import answer_to, asking, tree_cluster, tree_of
 from muster.gangs.facts import Batch, TopologyTree, TreeLevel
 from muster.gangs.solve import Explanation
 from muster.placement.solve.instance import NotPlaced
@@ -17,17 +17,17 @@ from muster.topology.constraints import contradictions, parse_constraints
 LEVELS = ("rack", "node")
 
 
-def why(forest: str, constraints: str, members: int, placed: dict[str, int] | None = None) -> Explanation:
-    return refusal(answer_to(forest, constraints, members, placed=placed)).explanation
+def why(notation: str, constraints: str, members: int, placed: dict[str, int] | None = None) -> Explanation:
+    return refusal(answer_to(notation, constraints, members, placed=placed)).explanation
 
 
 def test_the_best_domain_holds_at_most_the_wanted_members() -> None:
-    told = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
-    assert told.summary == (
+    explanation = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
+    assert explanation.summary == (
         "4 of 6 members fit under the hard constraints; 6 of them fit in r0; "
         'it would fit if the constraint "node: hard pack" were soft'
     )
-    assert told.best_domain_fit == 6
+    assert explanation.best_domain_fit == 6
 
 
 def test_nodes_outside_of_the_tree_are_not_the_best_domain() -> None:
@@ -43,19 +43,19 @@ def test_nodes_outside_of_the_tree_are_not_the_best_domain() -> None:
 
 
 def test_the_explanation_names_the_rack_of_placed_members() -> None:
-    told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
-    assert (told.best_domain, told.best_domain_fit) == ("r0", 1)
-    assert "; members are placed in r0 already, where 1 more would fit; " in told.summary
-    told = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
-    assert "; members are placed in r0 already, where 0 more would fit; " in told.summary
-    told = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
-    assert "; members are placed in 2 domains already, among them r0 and r1; " in told.summary
+    explanation = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
+    assert (explanation.best_domain, explanation.best_domain_fit) == ("r0", 1)
+    assert "; members are placed in r0 already, where 1 more would fit; " in explanation.summary
+    explanation = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
+    assert "; members are placed in r0 already, where 0 more would fit; " in explanation.summary
+    explanation = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
+    assert "; members are placed in 2 domains already, among them r0 and r1; " in explanation.summary
 
 
 def test_more_nodes_help_a_packed_gang_in_its_best_domain() -> None:
-    told = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
-    assert told.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
-    assert told.summary == (
+    explanation = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
+    assert explanation.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
+    assert explanation.summary == (
         "6 of 11 members fit under the hard constraints; without them 10 of 11 members fit; "
         "short of 1 cpu for the next; 0/3 nodes are available: 3 Insufficient cpu"
     )
@@ -75,8 +75,8 @@ def test_filtered_nodes_are_proposed_if_there_are_no_others() -> None:
 
 
 def test_all_hard_constraints_relaxed_if_no_single_one_helps() -> None:
-    told = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
-    assert told.remedy == "it would fit if none of its constraints were hard"
+    explanation = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
+    assert explanation.remedy == "it would fit if none of its constraints were hard"
 
 
 def test_relaxation_of_constraints_that_conflict_with_pod_rules() -> None:
@@ -85,9 +85,9 @@ def test_relaxation_of_constraints_that_conflict_with_pod_rules() -> None:
     on = cluster(nodes, [member(**spread(RACK))])
     on.apply(Batch(trees=(tree,)))
     [answer] = answers(on, asking("rack: hard pack", 4))
-    told = refusal(answer).explanation
-    assert told.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
-    assert told.summary.endswith(f"; {told.remedy}")
+    explanation = refusal(answer).explanation
+    assert explanation.remedy == 'it would fit if the constraint "rack: hard pack" were soft'
+    assert explanation.summary.endswith(f"; {explanation.remedy}")
 
 
 def test_no_nodes_in_one_rack_are_proposed_under_anti_affinity() -> None:
@@ -104,16 +104,16 @@ def test_the_explanation_names_the_part_that_lacks_capacity() -> None:
 
 
 def test_the_explanation_of_constraints_that_conflict_between_gangs() -> None:
-    on = planted("z0(r0(a:6)) z1(r1(b:2,c:3))", "zone rack node", classes=[pod_class("y", 2)])
+    on = tree_cluster("z0(r0(a:6)) z1(r1(b:2,c:3))", "zone rack node", classes=[pod_class("y", 2)])
     apart = parse_constraints("zone: hard spread; rack: hard partition(2); node: hard partition(2)")
     asked = group(
         replace(gang("g0", ("x", 1)), constraints=parse_constraints("zone: hard spread; node: factor(2)")),
         replace(gang("g1", ("y", 1), ("x", 5)), constraints=apart),
     )
     [answer] = answers(on, asked)
-    told = refusal(answer).explanation
-    assert told.gang == "g1"
-    assert told.summary == (
+    explanation = refusal(answer).explanation
+    assert explanation.gang == "g1"
+    assert explanation.summary == (
         "no placement was found that satisfies all hard constraints; it would fit if none of its constraints were hard"
     )
 

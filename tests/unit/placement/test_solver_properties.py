@@ -187,12 +187,12 @@ def test_explanations_of_homogeneous_gangs_are_exact(
     [answer] = answers(cluster(nodes, classes), alone("g", (each.id, wanted)))
     if isinstance(answer, Placed):
         return
-    told = answer.explanation
+    explanation = answer.explanation
     fit = sum(_fits(each, on) for on in nodes)
-    assert (told.fit, told.needed) == (fit, wanted)
-    assert sum(count for _, count in told.filtered_nodes) == len(nodes)
-    if told.short_by:
-        short = dict(told.short_by)
+    assert (explanation.fit, explanation.needed) == (fit, wanted)
+    assert sum(count for _, count in explanation.filtered_nodes) == len(nodes)
+    if explanation.short_by:
+        short = dict(explanation.short_by)
         raised = [
             NodeFacts(on.name, allocatable=tuple((k, v + short.get(k, 0)) for k, v in _all(on)), labels=on.labels)
             for on in nodes

@@ -15,7 +15,7 @@ PARTS = (Axis(3), Axis(2))
 MATCHING = Axis(2, adds=False)
 
 
-def free_of_charge(cells: int, shares: int) -> None:
+def unlimited(cells: int, shares: int) -> None:
     """An unlimited budget."""
 
 
@@ -28,7 +28,7 @@ def random_table(seed: int, units: int, axes: tuple[Axis, ...]) -> Int64:
     return table
 
 
-def by_trying(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> int:
+def by_enumeration(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> int:
     """The least cost of all ways to divide a cell over all units."""
     best = IMPOSSIBLE
     cells = list(np.ndindex(table.shape[1:]))
@@ -46,22 +46,22 @@ def by_trying(table: Int64, axes: tuple[Axis, ...], cell: tuple[int, ...]) -> in
 @pytest.mark.parametrize("seed", range(6))
 def test_joined_tables_have_the_least_costs_and_trace_back(seed: int, axes: tuple[Axis, ...]) -> None:
     table = random_table(seed, 3, axes)
-    joined, steps = join(table, np.zeros(3, np.int64), axes, free_of_charge)
+    joined, steps = join(table, np.zeros(3, np.int64), axes, unlimited)
     assert len(joined) == 1
     for cell in np.ndindex(joined.shape[1:]):
-        price = int(joined[(0, *cell)])
-        assert price == min(by_trying(table, axes, cell), IMPOSSIBLE)
-        if price < IMPOSSIBLE and len(axes) == len(PARTS):
+        cost = int(joined[(0, *cell)])
+        assert cost == min(by_enumeration(table, axes, cell), IMPOSSIBLE)
+        if cost < IMPOSSIBLE and len(axes) == len(PARTS):
             found = dict(read_back(steps, cell, len(PARTS)))
             assert [sum(share[part] for share in found.values()) for part in range(len(PARTS))] == list(cell)
             nobody = sum(int(table[unit, 0, 0]) for unit in range(3) if unit not in found)
-            assert price == nobody + sum(int(table[(unit, *share)]) for unit, share in found.items())
+            assert cost == nobody + sum(int(table[(unit, *share)]) for unit, share in found.items())
 
 
 def test_only_units_of_one_owner_are_joined() -> None:
     table = random_table(7, 5, PARTS)
-    joined, _ = join(table, np.array([0, 0, 1, 2, 2]), PARTS, free_of_charge)
-    alone, _ = join(table[:2], np.zeros(2, np.int64), PARTS, free_of_charge)
+    joined, _ = join(table, np.array([0, 0, 1, 2, 2]), PARTS, unlimited)
+    alone, _ = join(table[:2], np.zeros(2, np.int64), PARTS, unlimited)
     assert len(joined) == 3
     assert (joined[0] == alone[0]).all()
     assert (joined[1] == table[2]).all()

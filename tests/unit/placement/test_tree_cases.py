@@ -5,7 +5,7 @@ import random
 import pytest
 
 from builders.placement.clusters import answers, refusal, seats
-from builders.placement.trees import answer_to, asking, planted, tree_of
+from builders.placement.trees import answer_to, asking, tree_cluster, tree_of
 from muster.placement.solve.instance import Answer, Placed
 
 P01 = "r0(a:4,b:4) r1(c:8,d:8)"
@@ -131,13 +131,13 @@ def test_p39_the_answer_does_not_depend_on_node_order(constraints: str, members:
     first = answer_to(tree, constraints, members)
     for seed in range(100):
         random.Random(seed).shuffle(names)
-        [answer] = answers(planted(tree, shuffled=names), asking(constraints, members))
+        [answer] = answers(tree_cluster(tree, shuffled=names), asking(constraints, members))
         assert answer == first
 
 
 def test_p40_two_runs_on_many_equal_nodes_agree() -> None:
     racks = [f"r{rack:03}({','.join(f'n{rack:03}-{i:02}:8' for i in range(20))})" for rack in range(750)]
-    on = planted(" ".join(racks))
+    on = tree_cluster(" ".join(racks))
     group = asking("rack: pack; node: spread", 512)
     [first], [second] = answers(on, group), answers(on, group)
     assert first == second

@@ -6,7 +6,7 @@ from itertools import pairwise
 import pytest
 
 from builders.placement.clusters import answers, cluster, node, pod_class, refusal, seats
-from builders.placement.trees import answer_to, asking, planted, tree_of
+from builders.placement.trees import answer_to, asking, tree_cluster, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.trees import Tree
@@ -39,7 +39,7 @@ def domains(of: Tree, level: int, on: Cluster) -> dict[str, list[str]]:
 
 
 def test_domains_are_slices_in_the_order_of_their_names() -> None:
-    on = planted("z1(r2(e:8,f:8)) z0(r1(c:4,d:4) r0(b:4,a:4))", "zone rack node")
+    on = tree_cluster("z1(r2(e:8,f:8)) z0(r1(c:4,d:4) r0(b:4,a:4))", "zone rack node")
     assert domains(tree(on), 1, on) == {"z0/r0": ["a", "b"], "z0/r1": ["c", "d"], "z1/r2": ["e", "f"]}
     assert list(domains(tree(on), 0, on)) == ["z0", "z1"]
 
@@ -82,7 +82,7 @@ def test_nodes_are_added_and_removed() -> None:
 
 
 def test_a_changed_tree_takes_effect_at_the_next_solve() -> None:
-    on = planted("r0(a:2,b:2) r1(c:2,d:2)")
+    on = tree_cluster("r0(a:2,b:2) r1(c:2,d:2)")
     [before] = answers(on, asking("rack: hard pack", 6))
     assert refusal(before).proved
     changed, _ = tree_of("r0(a:2,b:2,c:2) r1(d:2)")
@@ -106,7 +106,7 @@ class TestOutside:
     """P34: nodes outside of the tree."""
 
     def test_p34_names_of_nodes_that_do_not_exist_are_ignored(self) -> None:
-        on = planted("r0(a:4,b:4)")
+        on = tree_cluster("r0(a:4,b:4)")
         facts, _ = tree_of("r0(a:4,b:4,ghost:9) r1(phantom:9)")
         on.apply(Batch(trees=(facts,)))
         [answer] = answers(on, asking("rack: pack", 8))
@@ -114,7 +114,7 @@ class TestOutside:
 
     @pytest.mark.parametrize("members", [3, 4])
     def test_p34_a_node_in_no_domain_is_used_last(self, members: int) -> None:
-        on = planted("r0(a:1,b:2)")
+        on = tree_cluster("r0(a:1,b:2)")
         on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
         [answer] = answers(on, asking("rack: pack; node: spread", members))
         assert ("stray" in seats(answer)) == (members > 3)
@@ -123,13 +123,13 @@ class TestOutside:
         "constraints", ["rack: hard pack", "rack: hard range(1,9)", "rack: spread, hard factor(4)"]
     )
     def test_p34_it_is_not_used_under_a_hard_constraint_above_the_nodes(self, constraints: str) -> None:
-        on = planted("r0(a:1,b:2)")
+        on = tree_cluster("r0(a:1,b:2)")
         on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
         [answer] = answers(on, asking(constraints, 4))
         assert refusal(answer).proved
 
     def test_p34_it_is_used_under_a_hard_constraint_on_nodes(self) -> None:
-        on = planted("r0(a:1,b:2)")
+        on = tree_cluster("r0(a:1,b:2)")
         on.apply(Batch(nodes=(node("stray", 9, memory=0),)))
         [answer] = answers(on, asking("node: hard range(1,3)", 5))
         assert seats(answer)["stray"] == 2
@@ -138,17 +138,17 @@ class TestOutside:
 def test_arrays_do_not_depend_on_the_order_of_nodes() -> None:
     text = "z0(r0(a:1,b:1) r1(c:1)) z1(r2(d:1,e:1) r3(f:1))"
     names = ["a", "b", "c", "d", "e", "f"]
-    on = planted(text, "zone rack node")
+    on = tree_cluster(text, "zone rack node")
     expected = domains(tree(on), 1, on)
     for seed in range(20):
         random.Random(seed).shuffle(names)
-        on = planted(text, "zone rack node", shuffled=names)
+        on = tree_cluster(text, "zone rack node", shuffled=names)
         assert domains(tree(on), 1, on) == expected
 
 
 def test_node_preferences_break_ties_after_constraints() -> None:
     # Nodes with a GPU have a penalty; one rack with GPUs is better than two without.
-    on = planted("r0(a:2) r1(b:2) r2(c:4)")
+    on = tree_cluster("r0(a:2) r1(b:2) r2(c:4)")
     on.apply(Batch(nodes=(node("c", 4, memory=0, gpu=1), node("d", 4, memory=0, gpu=1))))
     [packed] = answers(on, asking("rack: pack", 4))
     assert seats(packed) == {"c": 4}

@@ -152,8 +152,8 @@ def _filtered_nodes(state: CapacityState, of_class: ClassCapacity, left: Int64) 
     if of_class.inter_pod is not None:
         undecided = _count_filtered(counts, undecided, of_class.inter_pod.filtered_before_resources())
     names = {column: name for name, column in state.capacity.resources.items()}
-    asked = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
-    for name, index in sorted(asked, key=_check_order):
+    requested = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
+    for name, index in sorted(requested, key=_check_order):
         short = left[index, undecided] < of_class.amounts[index]
         if short.any():
             counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
@@ -176,8 +176,8 @@ def _count_filtered(counts: dict[str, int], undecided: Int64, filtered: Filtered
     return undecided
 
 
-def _check_order(asked: tuple[str, int]) -> tuple[int, str]:
-    name = asked[0]
+def _check_order(requested: tuple[str, int]) -> tuple[int, str]:
+    name = requested[0]
     return (_CHECKED_FIRST.index(name) if name in _CHECKED_FIRST else len(_CHECKED_FIRST), name)
 
 

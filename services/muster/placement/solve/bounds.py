@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.placement.solve.division import Divider, Growing
+from muster.placement.solve.division import Divider, GrowthDivider
 from muster.placement.solve.instance import Part, TreeInstance
 from muster.placement.solve.level_rules import Shape, relaxed
 from muster.placement.state.capacity import CapacityState
@@ -39,7 +39,7 @@ def _too_few_as_asked(instance: TreeInstance, gang: int, needed: int) -> bool:
     tiers = instance.tree.tiers([rule.level for rule in rules], len(caps))
     held = instance.placed[gang]
     if held.any():
-        return Growing(rules, tiers, caps, held).capacity < needed
+        return GrowthDivider(rules, tiers, caps, held).capacity < needed
     wanted = sum(part.wanted for part in instance.parts if part.gang == gang)
     return Divider(rules, tiers, caps, wanted).capacity < needed
 
@@ -104,15 +104,15 @@ def _too_little_free(state: CapacityState, parts: Sequence[Part], required: Sequ
     useful = np.logical_or.reduce([of_class.fits > 0 for of_class in class_capacities.values()])
     resources = len(state.free)
     for column in range(resources):
-        asked = 0
+        requested = 0
         for gang, needed in enumerate(required):
             least = sorted(
                 (int(class_capacities[p.class_id].vector(resources)[column]), p.wanted) for p in parts if p.gang == gang
             )
             for amount, wanted in least:
-                asked += amount * min(wanted, needed)
+                requested += amount * min(wanted, needed)
                 needed -= min(wanted, needed)
         free = float(np.maximum(state.free[column, useful], 0).sum(dtype=np.float64))
-        if asked > free * _ROUNDING:
+        if requested > free * _ROUNDING:
             return True
     return False

@@ -46,8 +46,8 @@ def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> C
 
 def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Iterator[tuple[Rule, list[int]]]:
     """The result of `measure` for each declared rule."""
-    counting, asked = _asked(tuple(rules), len(tree.levels))
-    found = measure(asked, tree.of, np.ascontiguousarray(nodes), np.ascontiguousarray(counts))
+    counting, declared = _asked(tuple(rules), len(tree.levels))
+    found = measure(declared, tree.of, np.ascontiguousarray(nodes), np.ascontiguousarray(counts))
     return zip(counting, found.tolist(), strict=True)
 
 
@@ -55,11 +55,11 @@ def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) ->
 def _asked(rules: tuple[Rule, ...], levels: int) -> tuple[tuple[Rule, ...], Int64]:
     """The declared rules, as they are and in the format of `measure`."""
     counting = tuple(rule for rule in rules if rule.counts)
-    asked = np.zeros((len(counting), 5), np.int64)
+    declared = np.zeros((len(counting), 5), np.int64)
     for at, rule in enumerate(counting):
         level = rule.level if rule.level < levels else OF_NODES
-        asked[at] = level, rule.least, rule.most, rule.step, rule.parts
-    return counting, asked
+        declared[at] = level, rule.least, rule.most, rule.step, rule.parts
+    return counting, declared
 
 
 def _holds(

@@ -43,7 +43,7 @@ class Divider:
         return Division(nodes, counts, members) if len(nodes) else None
 
 
-class Growing:
+class GrowthDivider:
     """Adds members to a gang with placed members so that its rules hold.
 
     Later members are few, and the placed ones determine where they may go, so no alternatives are searched. `caps` and

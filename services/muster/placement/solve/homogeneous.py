@@ -15,7 +15,7 @@ from muster.placement.kernels.bounds import node_caps
 from muster.placement.kernels.costs import cheapest
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
 from muster.placement.solve.costs import Cost, cost_of, holds
-from muster.placement.solve.division import Division, Growing
+from muster.placement.solve.division import Division, GrowthDivider
 from muster.placement.solve.dynamic_programme import DynamicProgramme
 from muster.placement.solve.instance import (
     ConstrainedGang,
@@ -153,8 +153,8 @@ class _DivisionSearch:
         self, division: Division | None, state: CapacityState, part: Part, budget: Budget
     ) -> tuple[Division | None, bool]:
         """The optimal division if it is better than `division`; if there is none, whether that is proved."""
-        asked = [ConstrainedGang(self.gang, self._plan.rules)]
-        programme = DynamicProgramme(tree_instance(state, self.tree, asked, [part]), budget)
+        gangs = [ConstrainedGang(self.gang, self._plan.rules)]
+        programme = DynamicProgramme(tree_instance(state, self.tree, gangs, [part]), budget)
         try:
             cell = best_cell(programme.solve(), [part], [self.gang.minimum])
         except OutOfBudget:
@@ -217,11 +217,11 @@ class _DivisionSearch:
     def _extend(self, tiers: Tiers, caps: Int64, held: Int64) -> tuple[Division | None, bool]:
         """As `_cheapest`, in addition to members placed earlier."""
         relaxations = self._plan.relaxations
-        most_relaxed = Growing(relaxations[-1], tiers, caps, held)
+        most_relaxed = GrowthDivider(relaxations[-1], tiers, caps, held)
         most = self.capacity = min(self._wanted, most_relaxed.capacity)
         for members in range(most, max(self.gang.minimum, most - _MAX_OMITTED) - 1, -1):
-            growing = [*(Growing(rules, tiers, caps, held) for rules in relaxations[:-1]), most_relaxed]
-            found = [each for one in growing if (each := one.place(members)) and self._holds(each)]
+            dividers = [*(GrowthDivider(rules, tiers, caps, held) for rules in relaxations[:-1]), most_relaxed]
+            found = [each for one in dividers if (each := one.place(members)) and self._holds(each)]
             if found:
                 self.is_optimal = members == self._wanted and not self.is_small
                 return min(found, key=self._cost), False

@@ -101,17 +101,17 @@ def relaxed(rules: tuple[Rule, ...]) -> tuple[tuple[Rule, ...], ...]:
     """Relaxations: the rules with soft ranges and factors as hard ones, then with one less at a time, least important
     first. The last has none of them.
     """
-    ways = [rules]
+    relaxations = [rules]
     for at in range(len(rules) - 1, -1, -1):
         rule = rules[at]
         if rule.has_step and not rule.step_is_hard:
             rule = replace(rule, step=1)
             rules = (*rules[:at], rule, *rules[at + 1 :])
-            ways.append(rules)
+            relaxations.append(rules)
         if rule.has_range and not rule.range_is_hard:
             rules = (*rules[:at], replace(rule, least=1, most=UNBOUNDED), *rules[at + 1 :])
-            ways.append(rules)
-    return tuple(ways)
+            relaxations.append(rules)
+    return tuple(relaxations)
 
 
 def _with(rule: Rule, constraint: LevelConstraint) -> Rule:

@@ -9,7 +9,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.costs import Cost, cost_of
-from muster.placement.solve.division import Divider, Division, Growing
+from muster.placement.solve.division import Divider, Division, GrowthDivider
 from muster.placement.solve.instance import TreeInstance
 from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape, relaxed
 from muster.placement.solve.packing import Seats
@@ -19,7 +19,7 @@ from muster.placement.state.trees import Tiers
 _PENALTIES_TRIED: Final = 8
 """Penalties tried, lowest first."""
 
-Ways = Sequence[tuple[Rule, ...]]
+Relaxations = Sequence[tuple[Rule, ...]]
 
 
 class TreeSlice:
@@ -57,11 +57,13 @@ class TreeSlice:
         self.held[division.nodes + self._first] += division.counts
         return rows, division.counts
 
-    def _divide(self, relaxed_rules: Ways, caps: Int64, members: int) -> Division | None:
+    def _divide(self, relaxed_rules: Relaxations, caps: Int64, members: int) -> Division | None:
         held = self.held[self._first : self._last]
         there = bool(held.any())
         for rules in relaxed_rules:
-            divider = Growing(rules, self._tiers, caps, held) if there else Divider(rules, self._tiers, caps, members)
+            divider = (
+                GrowthDivider(rules, self._tiers, caps, held) if there else Divider(rules, self._tiers, caps, members)
+            )
             most = min(members, divider.capacity)
             found = divider.place(most) if most else None
             if found is not None:
@@ -69,7 +71,7 @@ class TreeSlice:
         return None
 
     def _on_preferred_nodes(
-        self, division: Division, relaxed_rules: Ways, of_class: ClassCapacity, caps: Int64
+        self, division: Division, relaxed_rules: Relaxations, of_class: ClassCapacity, caps: Int64
     ) -> Division:
         """An equally good division on nodes with a lower penalty, if there is one."""
         penalties = of_class.penalties
