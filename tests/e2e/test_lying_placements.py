@@ -4,7 +4,7 @@ coordinator and placement changes the responses.
 
 import pytest
 
-from builders.e2e.solve_relay import Lie, removes
+from builders.e2e.solve_relay import Fault, removes
 from builders.e2e.world import World
 from builders.gangs.workloads import Workload, gang, plain
 from builders.placement import faults as placement_faults
@@ -22,7 +22,7 @@ async def rejected(world: World, workload: Workload) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    ("lie", "reason", "counted"),
+    ("fault", "reason", "counted"),
     [
         (
             placement_faults.all_on("no-such-node"),
@@ -54,11 +54,11 @@ async def rejected(world: World, workload: Workload) -> set[str]:
     ],
 )
 async def test_an_invalid_solve_response_is_reported_on_the_gang(
-    world: World, lie: Lie, reason: str, counted: str
+    world: World, fault: Fault, reason: str, counted: str
 ) -> None:
     await world.nodes(4, 4)
     a = gang("a").of(6)
-    with world.cluster.solves.lying(lie):
+    with world.cluster.solves.with_fault(fault):
         await world.create(a)
         await world.waits(a, reason)
         await world.unschedulable(a, reason)
@@ -70,7 +70,7 @@ async def test_an_invalid_solve_response_is_reported_on_the_gang(
 async def test_i3_placement_cannot_overcommit_a_node(world: World) -> None:
     small, _ = await world.nodes(4, 8)
     a = gang("a").of(6)
-    with world.cluster.solves.lying(placement_faults.all_on(small)):
+    with world.cluster.solves.with_fault(placement_faults.all_on(small)):
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {small} has 4000 cpu free, 6000 would be used")
         assert world.bound_pods(a) == {}
@@ -81,7 +81,7 @@ async def test_i3_placement_cannot_overcommit_a_node(world: World) -> None:
 async def test_i3_placement_cannot_assign_the_same_capacity_twice(world: World) -> None:
     small, _ = await world.nodes(6, 4)
     a, b = gang("a").of(4), gang("b").of(4)
-    with world.cluster.solves.lying(placement_faults.all_on(small)):
+    with world.cluster.solves.with_fault(placement_faults.all_on(small)):
         await world.create(a, b)
         first = await world.one_bound(a, b)
         second = b if first is a else a
@@ -93,7 +93,7 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
     closed, _ = await world.nodes(8, 8)
     await world.cordon(closed)
     a = gang("a").of(4)
-    with world.cluster.solves.lying(placement_faults.all_on(closed)):
+    with world.cluster.solves.with_fault(placement_faults.all_on(closed)):
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {closed}: node(s) were unschedulable")
         assert await rejected(world, a) == {"a node that does not take such pods"}
@@ -103,7 +103,7 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
 async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> None:
     await world.nodes(4, 4)
     a = gang("a").of(6)
-    with world.cluster.solves.lying(change_placed(placement_faults.unrequested_partial)) as told:
+    with world.cluster.solves.with_fault(change_placed(placement_faults.unrequested_partial)) as told:
         await world.create(a)
         await world.cluster.until(lambda: told, "placement was asked")
         await world.waits(a)
@@ -115,7 +115,7 @@ async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> 
 async def test_a_response_that_violates_a_hard_constraint_is_reported(world: World) -> None:
     one, other = await world.nodes(4, 4)
     a = gang("a").of(4).marked({"muster.dev/topology": "node: hard pack"})
-    with world.cluster.solves.lying(placement_faults.spread_over(one, other)):
+    with world.cluster.solves.with_fault(placement_faults.spread_over(one, other)):
         await world.create(a)
         await world.waits(a, f'{UNUSABLE}it divides the members in a way that "node: hard pack" forbids')
         assert world.bound_pods(a) == {}
@@ -127,7 +127,7 @@ async def test_a_response_that_violates_a_hard_constraint_is_reported(world: Wor
 async def test_a_missing_response_costs_one_backoff(world: World) -> None:
     await world.nodes(4)
     a, single = gang("a").of(3), plain("single")
-    with world.cluster.solves.lying(placement_faults.no_answer):
+    with world.cluster.solves.with_fault(placement_faults.no_answer):
         await world.create(a)
         await world.waits(a, "placement is not available: DEADLINE_EXCEEDED")
         assert world.bound_pods(a) == {}
@@ -141,7 +141,7 @@ async def test_i9_pods_that_were_not_offered_are_not_evicted(world: World) -> No
     await world.create(low)
     await world.bound(low)
     before = world.uids(low)
-    with world.cluster.solves.lying(placement_faults.unknown_victim("koordinator/nowhere/nobody")) as told:
+    with world.cluster.solves.with_fault(placement_faults.unknown_victim("koordinator/nowhere/nobody")) as told:
         await world.create(high)
         await world.cluster.until(lambda: any(map(removes, told)), "somebody was to go")
         await world.waits(high)
@@ -155,7 +155,7 @@ async def test_i9_nothing_is_evicted_for_a_gang_that_fits(world: World) -> None:
     await world.create(low)
     await world.bound(low)
     before = world.uids(low)
-    with world.cluster.solves.lying(placement_faults.needless_victim(world.here(low).id, node)):
+    with world.cluster.solves.with_fault(placement_faults.needless_victim(world.here(low).id, node)):
         await world.create(high)
         await world.bound(high)
     assert world.uids(low) == before

@@ -24,7 +24,7 @@ def removes(response: pb.SolveResponse) -> bool:
     return any(result.victims for result in response.results)
 
 
-Lie = Callable[[pb.SolveRequest, pb.SolveResponse], bool]
+Fault = Callable[[pb.SolveRequest, pb.SolveResponse], bool]
 """Changes a response; false: none is sent."""
 
 
@@ -40,7 +40,7 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         self._stub = pb_grpc.PlacementServiceStub(self._channel)
         self._on_change = on_change
         self._open = asyncio.Event()
-        self._lie: Lie | None = None
+        self._fault: Fault | None = None
         self._held: tuple[Callable[[pb.SolveResponse], bool], asyncio.Event] | None = None
         self._server = aio.server(options=_MESSAGES)
         pb_grpc.add_PlacementServiceServicer_to_server(self, self._server)
@@ -71,14 +71,14 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
             self._open.set()
 
     @contextlib.contextmanager
-    def lying(self, lie: Lie) -> Iterator[list[pb.SolveResponse]]:
+    def with_fault(self, fault: Fault) -> Iterator[list[pb.SolveResponse]]:
         """Change responses in the block before they are relayed, or drop them; the list has them as sent."""
-        self._lie, told = lie, self._told
+        self._fault, told = fault, self._told
         told.clear()
         try:
             yield told
         finally:
-            self._lie = None
+            self._fault = None
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
         self.asked.append(request)
@@ -89,8 +89,8 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
         except aio.AioRpcError as error:
             await context.abort(error.code(), error.details() or "")
             raise
-        if self._lie is not None:
-            if not self._lie(request, response):
+        if self._fault is not None:
+            if not self._fault(request, response):
                 await asyncio.Event().wait()
             self._told.append(response)
             self._on_change()

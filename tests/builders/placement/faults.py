@@ -2,22 +2,22 @@
 
 from collections.abc import Callable
 
-from builders.e2e.solve_relay import Lie
+from builders.e2e.solve_relay import Fault
 from muster.placement.v1 import placement_pb2 as pb
 
 PLACED = pb.GroupResult.OUTCOME_PLACED
 
 
-def change_placed(change: Callable[[pb.GroupResult], object]) -> Lie:
+def change_placed(change: Callable[[pb.GroupResult], object]) -> Fault:
     """Change the results of placed groups."""
 
-    def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    def fault(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for result in response.results:
             if result.outcome == PLACED:
                 change(result)
         return True
 
-    return lie
+    return fault
 
 
 def no_results(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
@@ -31,10 +31,10 @@ def no_answer(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
     return False
 
 
-def all_on(node: str) -> Lie:
+def all_on(node: str) -> Fault:
     """All members on one node."""
 
-    def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    def fault(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
             result.CopyFrom(pb.GroupResult(id=group.id, outcome=PLACED))
             for gang in group.gangs:
@@ -42,13 +42,13 @@ def all_on(node: str) -> Lie:
                     result.assignments.add(gang=gang.id, role=index, node=node, count=role.wanted)
         return True
 
-    return lie
+    return fault
 
 
-def spread_over(*nodes: str) -> Lie:
+def spread_over(*nodes: str) -> Fault:
     """The members of every role on different nodes, one each."""
 
-    def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    def fault(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
             result.CopyFrom(pb.GroupResult(id=group.id, outcome=PLACED))
             for gang in group.gangs:
@@ -57,7 +57,7 @@ def spread_over(*nodes: str) -> Lie:
                         result.assignments.add(gang=gang.id, role=index, node=nodes[member % len(nodes)], count=1)
         return True
 
-    return lie
+    return fault
 
 
 def duplicated(result: pb.GroupResult) -> None:
@@ -112,26 +112,26 @@ def oversized_count(result: pb.GroupResult) -> None:
         assignment.count = 2**32 - 1
 
 
-def unknown_victim(gang: str) -> Lie:
+def unknown_victim(gang: str) -> Fault:
     """A victim that is not a potential victim."""
 
-    def lie(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    def fault(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for result in response.results:
             for removed in result.victims:
                 removed.id = gang
         return True
 
-    return lie
+    return fault
 
 
-def needless_victim(gang: str, node: str) -> Lie:
+def needless_victim(gang: str, node: str) -> Fault:
     """A victim for a group that fits without preemption."""
 
-    def lie(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    def fault(request: pb.SolveRequest, response: pb.SolveResponse) -> bool:
         for group, result in zip(request.groups, response.results, strict=True):
             if result.outcome == PLACED:
                 removed = result.victims.add(id=gang, whole=True)
                 removed.pods.add(node=node, class_id=group.gangs[0].roles[0].class_id, count=1)
         return True
 
-    return lie
+    return fault

@@ -36,7 +36,7 @@ class Instance:
     nodes: list[NodeFacts]
     classes: list[PodClass]
     gangs: list[PotentialVictim]
-    asked: SolveGroup
+    group: SolveGroup
     tree: TopologyTree = FLAT
 
     def cluster(self) -> Cluster:
@@ -51,7 +51,7 @@ class Instance:
         return built
 
     def answer(self) -> Placed | NotPlaced:
-        [answer] = answers(self.cluster(), self.asked, removing=self.gangs)
+        [answer] = answers(self.cluster(), self.group, removing=self.gangs)
         assert isinstance(answer, Placed | NotPlaced)
         return answer
 
@@ -60,7 +60,7 @@ class Instance:
         state = self.cluster().state
         state.refresh()
         table = victim_table(state, self.gangs, NO_NOMINATIONS)
-        dry_run = DryRun(state, self.asked, parts_of(self.asked), table)
+        dry_run = DryRun(state, self.group, parts_of(self.group), table)
         dry_run.limit_effort(10**6)
         return dry_run
 
@@ -72,7 +72,7 @@ class Instance:
                 self._seat(free, pods.node, pods.class_id, pods.count)
         for (name, class_id), count in victims.items():
             self._seat(free, name, class_id, -count)
-        [asked] = self.asked.gangs
+        [asked] = self.group.gangs
         if asked.constraints:
             return self._topology_feasible(free)
         members = [role.class_id for role in asked.roles for _ in range(role.wanted)]
@@ -82,7 +82,7 @@ class Instance:
         left = [
             NodeFacts(each.name, allocatable=tuple(free[each.name].items()), labels=each.labels) for each in self.nodes
         ]
-        return optimum(Case(left, self.classes, self.asked, (self.tree,))) is not None
+        return optimum(Case(left, self.classes, self.group, (self.tree,))) is not None
 
     def _place(self, free: dict[str, dict[str, int]], members: list[str], needed: int) -> bool:
         if not needed:
@@ -231,7 +231,7 @@ _HARD = (
 def confined_instances(draw: st.DrawFn, max_roles: int = 1) -> Instance:
     """Instances with two racks and a gang with hard constraints."""
     plain = draw(instances(max_roles))
-    [gang] = plain.asked.gangs
+    [gang] = plain.group.gangs
     racks = (TreeDomain("r0", 0), TreeDomain("r1", 0))
     leaves = tuple((each.name, draw(st.integers(0, 1))) for each in plain.nodes)
     tree = TopologyTree("racks", (TreeLevel("rack"), TreeLevel("node")), racks, leaves, default=True)
