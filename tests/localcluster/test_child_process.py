@@ -1,4 +1,4 @@
-"""Processes that we start: they end when told, when we end, and say why when they end by themselves."""
+"""Child processes: start, stop, failure, and their end with the parent."""
 
 import asyncio
 import os
@@ -40,7 +40,7 @@ async def gone(pid: int) -> None:
     await eventually(lambda: not alive(pid), f"process {pid} ends", seconds=20)
 
 
-async def test_it_stops_when_told(tmp_path: Path) -> None:
+async def test_stop_sends_sigterm(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     await child.start()
     await said(child, "up")
@@ -49,7 +49,7 @@ async def test_it_stops_when_told(tmp_path: Path) -> None:
     assert child.returncode == -signal.SIGTERM
 
 
-async def test_one_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
+async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     child = python("stubborn", STUBBORN, tmp_path)
     await child.start()
     await said(child, "up")
@@ -57,14 +57,14 @@ async def test_one_that_does_not_stop_in_time_is_killed(tmp_path: Path) -> None:
     assert child.returncode == -signal.SIGKILL
 
 
-async def test_it_runs_in_a_session_of_its_own_so_that_the_terminal_does_not_reach_it(tmp_path: Path) -> None:
+async def test_it_runs_in_its_own_session(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     await child.start()
     assert os.getsid(child.pid) == child.pid
     await child.kill()
 
 
-async def test_one_that_fails_says_why(tmp_path: Path) -> None:
+async def test_a_failure_has_the_end_of_the_log(tmp_path: Path) -> None:
     child = python("broken", FAILS, tmp_path)
     await child.start()
     await child.wait()
@@ -73,7 +73,7 @@ async def test_one_that_fails_says_why(tmp_path: Path) -> None:
     assert "no such thing: quux" in text
 
 
-async def test_waiting_for_one_that_fails_ends_with_its_failure(tmp_path: Path) -> None:
+async def test_waiting_for_readiness_ends_with_a_failure(tmp_path: Path) -> None:
     child = python("broken", FAILS, tmp_path)
     await child.start()
 
@@ -84,14 +84,14 @@ async def test_waiting_for_one_that_fails_ends_with_its_failure(tmp_path: Path) 
         await wait_until_ready(child, never)
 
 
-async def test_waiting_for_one_that_is_ready_ends(tmp_path: Path) -> None:
+async def test_waiting_for_readiness_ends_when_ready(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     await child.start()
     await wait_until_ready(child, always)
     await child.kill()
 
 
-async def test_it_can_be_started_again_with_the_same_log(tmp_path: Path) -> None:
+async def test_a_restart_appends_to_the_log(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     for _ in range(2):
         await child.start()
@@ -100,7 +100,7 @@ async def test_it_can_be_started_again_with_the_same_log(tmp_path: Path) -> None
     assert child.starts == 2
 
 
-async def test_it_does_not_outlive_us_even_when_we_are_killed(tmp_path: Path) -> None:
+async def test_it_is_killed_with_its_parent(tmp_path: Path) -> None:
     supervisor = (
         "import asyncio, pathlib, sys\n"
         "from muster.localcluster.child_process import Child\n"

@@ -1,4 +1,4 @@
-"""Tokens of a local cluster's processes: written for their owner alone, and read as they were written."""
+"""Token and kubeconfig files of a local cluster."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ from muster.localcluster.identities import KUBELETS, Identities
 from muster.localcluster.rights import SERVICES
 
 
-def test_what_is_written_is_what_the_api_server_reads(tmp_path: Path) -> None:
+def test_the_api_server_reads_the_token_file(tmp_path: Path) -> None:
     identities = Identities(tmp_path / "access")
     identities.write(server="http://127.0.0.1:1", services_server="http://127.0.0.1:2")
     users = read_tokens(identities.token_file)
@@ -22,7 +22,7 @@ def test_what_is_written_is_what_the_api_server_reads(tmp_path: Path) -> None:
     assert "127.0.0.1:1" in identities.kubeconfig(KUBELETS).read_text()
 
 
-def test_nobody_else_may_read_them(tmp_path: Path) -> None:
+def test_the_files_are_private(tmp_path: Path) -> None:
     identities = Identities(tmp_path / "access")
     for _ in range(2):  # also when they are written again
         identities.write(server="http://127.0.0.1:1", services_server="http://127.0.0.1:1")
@@ -41,7 +41,7 @@ def test_nobody_else_may_read_them(tmp_path: Path) -> None:
     ],
     ids=["few-fields", "many-fields", "twice", "no-token", "no-user"],
 )
-def test_a_file_that_makes_no_sense_is_refused_without_showing_a_token(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_token_file_is_rejected_without_showing_a_token(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "tokens.csv"
     file.write_text(text)
     with pytest.raises(BadTokenFile, match=said) as caught:
@@ -49,12 +49,12 @@ def test_a_file_that_makes_no_sense_is_refused_without_showing_a_token(tmp_path:
     assert "secret-one" not in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_token_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadTokenFile, match=r"none\.csv cannot be read"):
         read_tokens(tmp_path / "none.csv")
 
 
-def test_lines_are_as_kube_apiserver_reads_them(tmp_path: Path) -> None:
+def test_the_token_file_has_the_format_of_kube_apiserver(tmp_path: Path) -> None:
     file = tmp_path / "tokens.csv"
     file.write_text('t1,ann,7,"writers, readers"\nt2,bob,8\n')
     users = read_tokens(file)

@@ -1,4 +1,4 @@
-"""Ports belong to whom they were given to, across processes."""
+"""Allocation of ports across processes."""
 
 import random
 import subprocess
@@ -17,28 +17,28 @@ except ports.NoFreePort:
 
 
 def in_another_process(port: int) -> str:
-    """What a process is given that wants this port and no other."""
+    """The port that another process gets if it may only have this one."""
     child = [sys.executable, "-c", _CHILD.format(port=port)]
     return subprocess.run(child, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_no_port_is_given_twice() -> None:
+def test_no_port_is_allocated_twice() -> None:
     given = [ports.free_port() for _ in range(1000)]
     assert len(set(given)) == len(given)
 
 
-def test_a_seed_of_the_common_source_does_not_choose_the_ports() -> None:
+def test_ports_do_not_depend_on_the_global_seed() -> None:
     random.seed(7)
     first = [random.randint(20_000, 32_000) for _ in range(20)]
     random.seed(7)
     assert [ports.free_port() for _ in range(20)] != first
 
 
-def test_another_process_is_not_given_a_port_although_nobody_listens_on_it_yet() -> None:
+def test_ports_are_reserved_across_processes() -> None:
     assert in_another_process(ports.free_port()) == "none"
 
 
-def test_a_process_that_ends_leaves_its_ports_to_others() -> None:
+def test_ports_are_released_when_the_process_ends() -> None:
     port = ports.free_port()
     other = next(each for each in range(20_000, 32_000) if each != port and in_another_process(each) == str(each))
     assert in_another_process(other) == str(other)

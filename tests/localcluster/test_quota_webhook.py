@@ -1,4 +1,4 @@
-"""The webhook is asked about the same things in a local cluster as in one that was installed by hand."""
+"""The quota webhook of a local cluster equals the one of deploy/webhooks."""
 
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ def installed() -> Any:
     return webhook
 
 
-async def test_local_and_installed_webhooks_are_alike(tmp_path: Path) -> None:
+async def test_local_and_installed_webhooks_are_equal(tmp_path: Path) -> None:
     local = QuotaWebhook(tmp_path, "127.0.0.1:1")
     await local.create_certificate()
     [webhook] = local.configuration()["webhooks"]
@@ -29,11 +29,11 @@ async def test_local_and_installed_webhooks_are_alike(tmp_path: Path) -> None:
     assert {**rule, "scope": "Namespaced"} == other
 
 
-def test_all_know_the_same_path() -> None:
+def test_the_webhook_path_is_the_same_everywhere() -> None:
     assert installed()["clientConfig"]["service"]["path"] == PATH == LOCAL_PATH
 
 
-async def test_a_certificate_that_is_there_is_kept(tmp_path: Path) -> None:
+async def test_an_existing_certificate_is_kept(tmp_path: Path) -> None:
     local = QuotaWebhook(tmp_path, "127.0.0.1:1")
     await local.create_certificate()
     before = local.certificate.read_bytes()

@@ -1,4 +1,4 @@
-"""The trace file: what is added is found, whatever the file went through."""
+"""The trace file: writing, reading, rotation, and OTLP export."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "traces.jsonl"
 
 
-def test_spans_come_back_with_all_they_had_by_start(path: Path) -> None:
+def test_spans_are_read_back_by_start(path: Path) -> None:
     first = span(T1, 1, attributes={"muster.gang": 'odd "name"', "n": 3}, events=(SpanEvent("bound", 4, {"pod": "a"}),))
     second = span(T1, 2, parent_id=first.span_id, error=True, message="no room")
     writer = TraceWriter(path)
@@ -33,14 +33,14 @@ def test_spans_come_back_with_all_they_had_by_start(path: Path) -> None:
     assert spans_of_trace(path, T1) == [first, second]
 
 
-def test_a_span_that_was_sent_twice_is_shown_once(path: Path) -> None:
+def test_a_span_that_was_sent_twice_is_read_once(path: Path) -> None:
     writer = TraceWriter(path)
     writer.add([span(T1, 1)])
     writer.add([span(T1, 1)])
     assert len(spans_of_trace(path, T1)) == 1
 
 
-def test_the_newest_trace_of_a_gang_is_found(path: Path) -> None:
+def test_the_newest_trace_with_an_attribute(path: Path) -> None:
     writer = TraceWriter(path)
     writer.add([span(T1, 1, attributes={"muster.gang": "g"}), span(T2, 2, attributes={"muster.gang": "g"})])
     writer.add([span("3" * 32, 3, attributes={"muster.gang": "gg"})])
@@ -49,7 +49,7 @@ def test_the_newest_trace_of_a_gang_is_found(path: Path) -> None:
     assert values_of(path, "muster.gang") == ["gg", "g"]
 
 
-def test_the_files_stay_bounded_and_keep_the_newest(path: Path) -> None:
+def test_the_files_are_bounded_and_keep_the_newest_spans(path: Path) -> None:
     limit = 20_000
     writer = TraceWriter(path, limit_bytes=limit)
     for number in range(1000):
@@ -60,7 +60,7 @@ def test_the_files_stay_bounded_and_keep_the_newest(path: Path) -> None:
     assert not spans_of_trace(path, f"{0:032x}")
 
 
-def test_a_trace_in_both_halves_is_read_whole(path: Path) -> None:
+def test_a_trace_in_both_files_is_read_completely(path: Path) -> None:
     writer = TraceWriter(path, limit_bytes=10_000)
     writer.add([span(T1, 1)])
     while not path.with_name("traces.jsonl.1").exists():
@@ -69,7 +69,7 @@ def test_a_trace_in_both_halves_is_read_whole(path: Path) -> None:
     assert [one.start_ns for one in spans_of_trace(path, T1)] == [1, 3]
 
 
-def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path) -> None:
+def test_a_truncated_line_is_skipped(path: Path) -> None:
     TraceWriter(path).add([span(T1, 1)])
     with path.open("ab") as file:
         file.write(b'{"trace_id":"' + T1.encode() + b'","span_id":"00')
@@ -77,14 +77,14 @@ def test_a_line_that_a_crash_cut_short_is_passed_over(path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [None, b""])
-def test_no_file_or_an_empty_one_has_no_spans(path: Path, content: bytes | None) -> None:
+def test_a_missing_or_empty_file_has_no_spans(path: Path, content: bytes | None) -> None:
     if content is not None:
         path.parent.mkdir()
         path.write_bytes(content)
     assert spans_of_trace(path, T1) == []
 
 
-async def test_what_is_exported_by_otlp_is_kept(path: Path) -> None:
+async def test_exported_spans_are_written(path: Path) -> None:
     receiver = TraceReceiver(path)
     await receiver.start()
     sent = trace_pb2.Span(

@@ -1,4 +1,4 @@
-"""An API server of its own for every test, in the test's process, on a port of its own."""
+"""A new API server for every test, in the test's process."""
 
 from collections.abc import AsyncIterator
 

@@ -1,4 +1,4 @@
-"""Binding, the one write that schedulers live by."""
+"""The pods/binding subresource."""
 
 import asyncio
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 from builders.kube.client import PODS, ApiClient, pod
 
 
-async def test_binding_puts_the_pod_on_the_node_and_merges_annotations_and_labels(api: ApiClient) -> None:
+async def test_binding_sets_the_node_and_merges_annotations_and_labels(api: ApiClient) -> None:
     before = await api.created(PODS, pod("a", metadata={"annotations": {"kept": "1"}}))
 
     reply = await api.bind("a", "node-1", annotations={"muster.dev/trace": "t"}, labels={"l": "m"})
@@ -22,7 +22,7 @@ async def test_binding_puts_the_pod_on_the_node_and_merges_annotations_and_label
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
 
 
-async def test_the_other_binding_path(api: ApiClient) -> None:
+async def test_binding_by_the_bindings_resource(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 
     reply = await api.post(
@@ -33,7 +33,7 @@ async def test_the_other_binding_path(api: ApiClient) -> None:
     assert (await api.get(f"{PODS}/a")).body["spec"]["nodeName"] == "n"
 
 
-async def test_i4_a_pod_is_bound_once_even_when_many_try(api: ApiClient) -> None:
+async def test_i4_of_concurrent_binds_one_succeeds(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 
     replies = await asyncio.gather(*(api.bind("a", f"node-{number}") for number in range(8)))
@@ -48,7 +48,7 @@ async def test_i4_a_pod_is_bound_once_even_when_many_try(api: ApiClient) -> None
     )
 
 
-async def test_a_pod_that_is_being_deleted_is_not_bound(api: ApiClient) -> None:
+async def test_a_terminating_pod_is_not_bound(api: ApiClient) -> None:
     await api.created(PODS, pod("a", metadata={"finalizers": ["example.com/hold"]}))
     await api.delete(f"{PODS}/a")
 
@@ -57,7 +57,7 @@ async def test_a_pod_that_is_being_deleted_is_not_bound(api: ApiClient) -> None:
     assert reply.status == 409 and "pod a is being deleted, cannot be assigned to a host" in reply.message
 
 
-async def test_a_gated_pod_is_not_bound_until_the_gate_is_gone(api: ApiClient) -> None:
+async def test_a_gated_pod_is_not_bound(api: ApiClient) -> None:
     await api.created(PODS, pod("a", schedulingGates=[{"name": "example.com/wait"}]))
 
     refused = await api.bind("a", "n")
@@ -81,7 +81,7 @@ async def test_a_gated_pod_is_not_bound_until_the_gate_is_gone(api: ApiClient) -
         ({"metadata": {"name": "a"}, "target": "n"}, 400, "cannot be handled as a Binding"),
     ],
 )
-async def test_bad_bindings(api: ApiClient, binding: Any, status: int, words: str) -> None:
+async def test_invalid_bindings(api: ApiClient, binding: Any, status: int, words: str) -> None:
     await api.created(PODS, pod("a"))
 
     reply = await api.post(f"{PODS}/a/binding", binding)
@@ -90,7 +90,7 @@ async def test_bad_bindings(api: ApiClient, binding: Any, status: int, words: st
     assert "nodeName" not in (await api.get(f"{PODS}/a")).body["spec"]
 
 
-async def test_binding_a_pod_that_is_not_there(api: ApiClient) -> None:
+async def test_binding_an_unknown_pod(api: ApiClient) -> None:
     reply = await api.bind("a", "n")
 
     assert (reply.status, reply.message) == (404, 'pods "a" not found')

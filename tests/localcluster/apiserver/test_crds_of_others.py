@@ -1,4 +1,4 @@
-"""A cluster may have the kinds of a dialect already, defined by the project that they belong to: those are used."""
+"""CRDs of other projects for the kinds of a dialect: existing ones are used and kept."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ async def session(server: ApiServer, tmp_path: Path) -> AsyncIterator[KubeSessio
     await session.close()
 
 
-async def test_it_stays_as_it_is_and_the_others_are_added(api: ApiClient, session: KubeSession) -> None:
+async def test_an_existing_definition_is_kept_and_others_are_added(api: ApiClient, session: KubeSession) -> None:
     before = await api.created(CRDS, THEIRS)
     await apply_manifests(session, load_manifests(DEPLOYED))
     assert (await api.get(f"{CRDS}/{NAME}")).body == before
@@ -65,7 +65,7 @@ async def test_it_stays_as_it_is_and_the_others_are_added(api: ApiClient, sessio
     assert (await api.post(GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 1}})).status == 422
 
 
-async def test_gangs_are_read_by_it(api: ApiClient, session: KubeSession) -> None:
+async def test_gangs_are_read_by_the_existing_definition(api: ApiClient, session: KubeSession) -> None:
     await api.created(CRDS, THEIRS)
     state, told = ClusterState(["muster"]), asyncio.Event()
     state.settle()
@@ -87,6 +87,6 @@ async def test_gangs_are_read_by_it(api: ApiClient, session: KubeSession) -> Non
 
 
 def _name(path: Path) -> str:
-    """Files are called <group>_<plural>.yaml, definitions <plural>.<group>."""
+    """Definition <plural>.<group> of the file <group>_<plural>.yaml."""
     group, _, plural = path.stem.rpartition("_")
     return f"{plural}.{group}"

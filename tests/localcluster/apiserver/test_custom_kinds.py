@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: served at once, checked as they say, gone when they are."""
+"""CustomResourceDefinitions: serving, validation, deletion."""
 
 import re
 from typing import Any
@@ -75,7 +75,7 @@ async def test_a_new_kind_is_served_at_once(api: ApiClient) -> None:
     assert resources["gadgets"]["shortNames"] == ["gd"] and "gadgets/status" in resources
 
 
-async def test_defaults_are_filled_in_and_unknown_fields_cut(api: ApiClient) -> None:
+async def test_defaults_are_set_and_unknown_fields_pruned(api: ApiClient) -> None:
     await api.created(CRDS, definition())
 
     created = await api.created(GADGETS, gadget(unknown=1, free={"any": ["thing"]}, limits={"a": 1}) | {"other": 1})
@@ -110,7 +110,7 @@ async def test_defaults_are_filled_in_and_unknown_fields_cut(api: ApiClient) -> 
         ({"limits": {"a": "b"}}, 'spec.limits.a in body must be of type integer: "string"'),
     ],
 )
-async def test_objects_that_do_not_fit_the_schema(api: ApiClient, spec: dict[str, Any], message: str) -> None:
+async def test_objects_that_violate_the_schema(api: ApiClient, spec: dict[str, Any], message: str) -> None:
     await api.created(CRDS, definition())
 
     reply = await api.post(GADGETS, gadget(**spec))
@@ -128,7 +128,7 @@ async def test_required_fields(api: ApiClient) -> None:
     assert reply.message == 'Gadget.example.com "g" is invalid: spec.minimum: Required value'
 
 
-async def test_status_is_kept_apart_and_generations_count_specs(api: ApiClient) -> None:
+async def test_status_is_a_subresource_and_generation_counts_specs(api: ApiClient) -> None:
     await api.created(CRDS, definition())
     created = await api.created(GADGETS, gadget() | {"status": {"phase": "Mine"}})
 
@@ -141,7 +141,7 @@ async def test_status_is_kept_apart_and_generations_count_specs(api: ApiClient) 
     assert spec.body["status"] == {"phase": "Up"} and spec.body["metadata"]["generation"] == 2
 
 
-async def test_an_update_needs_a_version_and_a_strategic_patch_is_not_known(api: ApiClient) -> None:
+async def test_updates_need_a_version_and_strategic_patches_are_unsupported(api: ApiClient) -> None:
     await api.created(CRDS, definition())
     await api.created(GADGETS, gadget())
 
@@ -164,7 +164,7 @@ async def test_columns_of_a_table(api: ApiClient) -> None:
     assert cells == ["g", 4, "Up"] and re.fullmatch(r"\d+s", age)
 
 
-async def test_versions_show_the_same_objects(api: ApiClient) -> None:
+async def test_all_versions_serve_the_same_objects(api: ApiClient) -> None:
     two = definition()
     two["spec"]["versions"].append({**two["spec"]["versions"][0], "name": "v2", "storage": False})
     await api.created(CRDS, two)
@@ -184,7 +184,7 @@ async def test_versions_show_the_same_objects(api: ApiClient) -> None:
     assert (await api.get(f"{GADGETS}/g")).body["spec"]["minimum"] == 5
 
 
-async def test_a_deleted_definition_takes_its_objects_with_it_and_ends_their_watches(api: ApiClient) -> None:
+async def test_deleting_a_definition_deletes_its_objects_and_ends_watches(api: ApiClient) -> None:
     await api.created(CRDS, definition())
     await api.created(GADGETS, gadget())
 
@@ -198,7 +198,7 @@ async def test_a_deleted_definition_takes_its_objects_with_it_and_ends_their_wat
     assert (await api.get("/apis/example.com/v1")).status == 404
 
 
-async def test_a_definition_that_comes_again_starts_empty_and_knows_no_old_versions(api: ApiClient) -> None:
+async def test_a_recreated_definition_starts_empty_without_history(api: ApiClient) -> None:
     await api.created(CRDS, definition())
     old = (await api.created(GADGETS, gadget()))["metadata"]["resourceVersion"]
     await api.delete(f"{CRDS}/gadgets.example.com")
@@ -220,7 +220,7 @@ async def test_a_definition_that_comes_again_starts_empty_and_knows_no_old_versi
         ({"spec": definition(schema=None)["spec"]}, "spec.versions[0].schema.openAPIV3Schema"),
     ],
 )
-async def test_bad_definitions(api: ApiClient, change: dict[str, Any], field: str) -> None:
+async def test_invalid_definitions(api: ApiClient, change: dict[str, Any], field: str) -> None:
     reply = await api.post(CRDS, definition() | change)
 
     assert reply.status == 422

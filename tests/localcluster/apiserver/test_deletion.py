@@ -1,4 +1,4 @@
-"""Deletion: grace, finalizers, dependents, namespaces, and pods of nodes that are gone."""
+"""Deletion: grace periods, finalizers, dependents, namespaces, and pods of deleted nodes."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def _owned_by(*owners: Any) -> list[dict[str, Any]]:
     ]
 
 
-async def test_an_unbound_pod_goes_at_once(api: ApiClient) -> None:
+async def test_an_unbound_pod_is_removed_at_once(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 
     reply = await api.delete(f"{PODS}/a")
@@ -23,7 +23,7 @@ async def test_an_unbound_pod_goes_at_once(api: ApiClient) -> None:
     assert (await api.get(f"{PODS}/a")).status == 404
 
 
-async def test_a_bound_pod_is_given_time_and_goes_when_its_kubelet_says_so(api: ApiClient) -> None:
+async def test_a_bound_pod_has_a_grace_period_that_its_kubelet_ends(api: ApiClient) -> None:
     await api.created(NODES, node("n"))
     await api.created(PODS, pod("a"))
     await api.bind("a", "n")
@@ -39,7 +39,7 @@ async def test_a_bound_pod_is_given_time_and_goes_when_its_kubelet_says_so(api: 
     assert (await api.get(f"{PODS}/a")).status == 404
 
 
-async def test_preconditions_of_a_deletion(api: ApiClient) -> None:
+async def test_preconditions_of_delete(api: ApiClient) -> None:
     await api.created(MAPS, config_map("c"))
 
     uid = await api.delete(f"{MAPS}/c", {"preconditions": {"uid": "other"}})
@@ -51,7 +51,7 @@ async def test_preconditions_of_a_deletion(api: ApiClient) -> None:
     assert (await api.get(f"{MAPS}/c")).status == 200
 
 
-async def test_finalizers_hold_an_object_until_they_are_gone(api: ApiClient) -> None:
+async def test_finalizers_delay_the_removal(api: ApiClient) -> None:
     await api.created(MAPS, config_map("c", finalizers=["example.com/a"]))
 
     held = await api.delete(f"{MAPS}/c")
@@ -64,7 +64,7 @@ async def test_finalizers_hold_an_object_until_they_are_gone(api: ApiClient) -> 
     assert (await api.get(f"{MAPS}/c")).status == 404
 
 
-async def test_dependents_go_with_their_owner(api: ApiClient) -> None:
+async def test_dependents_are_deleted_with_their_owner(api: ApiClient) -> None:
     owner = await api.created(MAPS, config_map("owner"))
     child = await api.created(MAPS, config_map("child", ownerReferences=_owned_by(owner)))
     await api.created(PODS, pod("grandchild", metadata={"ownerReferences": _owned_by(child)}))
@@ -75,7 +75,7 @@ async def test_dependents_go_with_their_owner(api: ApiClient) -> None:
     await api.until_gone(f"{PODS}/grandchild")
 
 
-async def test_a_dependent_stays_while_one_of_its_owners_does(api: ApiClient) -> None:
+async def test_a_dependent_stays_while_it_has_an_owner(api: ApiClient) -> None:
     first, second = await api.created(MAPS, config_map("first")), await api.created(MAPS, config_map("second"))
     await api.created(MAPS, config_map("child", ownerReferences=_owned_by(first, second)))
 
@@ -85,7 +85,7 @@ async def test_a_dependent_stays_while_one_of_its_owners_does(api: ApiClient) ->
     assert left.body["metadata"]["ownerReferences"][0]["name"] == "second"
 
 
-async def test_orphans_are_set_free(api: ApiClient) -> None:
+async def test_dependents_are_orphaned(api: ApiClient) -> None:
     owner = await api.created(MAPS, config_map("owner"))
     await api.created(MAPS, config_map("child", ownerReferences=_owned_by(owner)))
 
@@ -96,7 +96,7 @@ async def test_orphans_are_set_free(api: ApiClient) -> None:
     assert child.status == 200 and "ownerReferences" not in child.body["metadata"]
 
 
-async def test_in_the_foreground_the_owner_goes_last(api: ApiClient) -> None:
+async def test_foreground_deletion_removes_the_owner_last(api: ApiClient) -> None:
     owner = await api.created(MAPS, config_map("owner"))
     references = _owned_by(owner)
     await api.created(MAPS, config_map("child", ownerReferences=references, finalizers=["example.com/hold"]))
@@ -110,14 +110,14 @@ async def test_in_the_foreground_the_owner_goes_last(api: ApiClient) -> None:
     await api.until_gone(f"{MAPS}/owner")
 
 
-async def test_an_object_whose_owner_never_was_is_collected(api: ApiClient) -> None:
+async def test_an_object_with_an_unknown_owner_is_collected(api: ApiClient) -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "0-0"}
     await api.created(MAPS, config_map("child", ownerReferences=[reference]))
 
     await api.until_gone(f"{MAPS}/child")
 
 
-async def test_an_owner_of_a_kind_that_is_not_served_counts_as_there(api: ApiClient) -> None:
+async def test_an_owner_of_an_unserved_kind_counts_as_existing(api: ApiClient) -> None:
     reference = {"apiVersion": "example.com/v1", "kind": "Queue", "name": "q", "uid": "0-0"}
     gone = await api.created(MAPS, config_map("gone"))
     await api.created(MAPS, config_map("child", ownerReferences=[reference, *_owned_by(gone)]))
@@ -128,7 +128,7 @@ async def test_an_owner_of_a_kind_that_is_not_served_counts_as_there(api: ApiCli
     assert left.body["metadata"]["ownerReferences"] == [reference]
 
 
-async def test_a_namespace_takes_all_it_has_with_it(api: ApiClient) -> None:
+async def test_deleting_a_namespace_deletes_its_objects(api: ApiClient) -> None:
     await api.created("/api/v1/namespaces", {"metadata": {"name": "team"}})
     await api.created("/api/v1/namespaces/team/pods", pod("a"))
     held = config_map("c", finalizers=["example.com/hold"])
@@ -145,13 +145,13 @@ async def test_a_namespace_takes_all_it_has_with_it(api: ApiClient) -> None:
     await api.until_gone("/api/v1/namespaces/team")
 
 
-async def test_the_default_namespace_stays(api: ApiClient) -> None:
+async def test_the_default_namespace_cannot_be_deleted(api: ApiClient) -> None:
     reply = await api.delete("/api/v1/namespaces/default")
 
     assert reply.status == 403 and "this namespace may not be deleted" in reply.message
 
 
-async def test_many_are_deleted_by_a_selector(api: ApiClient) -> None:
+async def test_deletecollection_by_a_selector(api: ApiClient) -> None:
     for name in "abc":
         await api.created(PODS, pod(name, metadata={"labels": {"keep": str(name == "b")}}))
 
@@ -161,7 +161,7 @@ async def test_many_are_deleted_by_a_selector(api: ApiClient) -> None:
     assert await api.names(PODS) == ["b"]
 
 
-async def test_pods_of_a_node_that_is_gone_are_removed(api: ApiClient) -> None:
+async def test_pods_of_a_deleted_node_are_removed(api: ApiClient) -> None:
     await api.created(NODES, node("n"))
     await api.created(PODS, pod("a"))
     await api.bind("a", "n")

@@ -1,4 +1,4 @@
-"""Disruption budgets in between: before anybody has counted, and while evicted pods are still there."""
+"""Disruption budgets without a status, and while evicted pods still exist."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 
 
 class Quiet:
-    """An API server whose controllers do not run."""
+    """API server without controllers."""
 
     def __init__(self) -> None:
         self.cluster = Cluster(Kinds(builtin_kinds()), history=100, timing=Timing())
@@ -47,7 +47,7 @@ def ready_pod(name: str, **metadata: Any) -> Record:
     return Record(f"default/{name}", {**body, "status": status}, 1)
 
 
-async def test_a_budget_that_nobody_has_counted_yet_refuses_for_a_while() -> None:
+async def test_a_budget_without_status_rejects_evictions_for_a_while() -> None:
     quiet = Quiet()
     quiet.ask("POST", PODS, ready_pod("a").object)
     quiet.ask("PATCH", f"{PODS}/a/status", {"status": {"phase": "Running"}}, "application/merge-patch+json")
@@ -58,33 +58,33 @@ async def test_a_budget_that_nobody_has_counted_yet_refuses_for_a_while() -> Non
     assert "is still being processed by the server" in str(refused.value.details)
 
 
-def test_a_pod_whose_eviction_was_allowed_counts_no_more_while_it_is_still_there() -> None:
+def test_a_disrupted_pod_does_not_count_as_healthy() -> None:
     pods = [ready_pod("a"), ready_pod("b")]
     status = budget_status(budget(disruptedPods={"a": later_text(-60), "gone": later_text(-60)}), pods)
     assert (status["currentHealthy"], status["disruptionsAllowed"]) == (1, 0)
     assert list(status["disruptedPods"]) == ["a"]
 
 
-def test_a_new_pod_of_the_name_counts_when_the_evicted_one_was_seen_to_go() -> None:
+def test_a_new_pod_with_the_name_of_an_evicted_one_counts() -> None:
     pods = [ready_pod("a"), ready_pod("b")]
     status = budget_status(budget(disruptedPods={"a": later_text(-1)}), pods, {"a"})
     assert (status["currentHealthy"], "disruptedPods" in status) == (2, False)
 
 
-def test_a_pod_that_did_not_go_after_all_counts_again() -> None:
+def test_a_disrupted_pod_that_stays_counts_again() -> None:
     pods = [ready_pod("a"), ready_pod("b")]
     status = budget_status(budget(disruptedPods={"a": later_text(-121)}), pods)
     assert (status["currentHealthy"], status["disruptionsAllowed"]) == (2, 1)
     assert "disruptedPods" not in status
 
 
-def test_a_pod_that_is_being_deleted_needs_no_entry() -> None:
+def test_a_terminating_pod_needs_no_entry() -> None:
     pods = [ready_pod("a", deletionTimestamp=later_text(30)), ready_pod("b")]
     status = budget_status(budget(disruptedPods={"a": later_text(-1)}), pods)
     assert (status["currentHealthy"], "disruptedPods" in status) == (1, False)
 
 
-def test_the_condition_keeps_its_time_while_it_stays_as_it_is() -> None:
+def test_an_unchanged_condition_keeps_its_transition_time() -> None:
     pods = [ready_pod("a"), ready_pod("b")]
     first = budget_status(budget(), pods)
     long_ago = later_text(-3600)

@@ -1,4 +1,4 @@
-"""Eviction, and the disruption budgets that it asks."""
+"""The pods/eviction subresource with disruption budgets."""
 
 import asyncio
 from typing import Any
@@ -12,7 +12,7 @@ REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 async def running(api: ApiClient, *names: str, ready: bool = True) -> list[Any]:
-    """Pods that run somewhere, with the label app=web."""
+    """Running pods with the label app=web."""
     made = []
     await api.post(NODES, node("n"))  # pods of a node that is not there are swept away
     for name in names:
@@ -24,7 +24,7 @@ async def running(api: ApiClient, *names: str, ready: bool = True) -> list[Any]:
 
 
 async def budget(api: ApiClient, name: str = "web", **spec: Any) -> Any:
-    """A budget for these pods, once it has been counted."""
+    """A budget for these pods, after its first status update."""
     selector = {"matchLabels": {"app": "web"}}
     await api.created(BUDGETS, {"metadata": {"name": name}, "spec": {"selector": selector, **spec}})
     counted = await api.until(f"{BUDGETS}/{name}", lambda reply: "observedGeneration" in reply.body["status"])
@@ -32,7 +32,7 @@ async def budget(api: ApiClient, name: str = "web", **spec: Any) -> Any:
 
 
 async def allowed(api: ApiClient, count: int, name: str = "web") -> Any:
-    """The budget's status once it allows so many."""
+    """The budget's status once it allows that number of disruptions."""
     reply = await api.until(f"{BUDGETS}/{name}", lambda reply: reply.body["status"]["disruptionsAllowed"] == count)
     return reply.body["status"]
 
@@ -46,7 +46,7 @@ async def being_deleted(api: ApiClient, name: str) -> bool:
     return "deletionTimestamp" in (await api.get(f"{PODS}/{name}")).body["metadata"]
 
 
-async def test_a_budget_that_has_no_room_refuses_and_says_why(api: ApiClient) -> None:
+async def test_an_exhausted_budget_rejects_with_a_cause(api: ApiClient) -> None:
     await running(api, "a", "b")
     await budget(api, minAvailable=1)
 
@@ -69,7 +69,7 @@ async def test_a_budget_that_has_no_room_refuses_and_says_why(api: ApiClient) ->
     assert not await being_deleted(api, "b")
 
 
-async def test_two_that_are_evicted_at_once_do_not_share_one_place_in_the_budget(api: ApiClient) -> None:
+async def test_concurrent_evictions_do_not_share_one_disruption(api: ApiClient) -> None:
     await running(api, "a", "b", "c", "d")
     await budget(api, maxUnavailable=2)
 
@@ -78,7 +78,7 @@ async def test_two_that_are_evicted_at_once_do_not_share_one_place_in_the_budget
     assert sorted(reply.status for reply in replies) == [201, 201, 429, 429]
 
 
-async def test_a_budget_has_room_again_when_another_pod_is_ready(api: ApiClient) -> None:
+async def test_another_ready_pod_allows_an_eviction_again(api: ApiClient) -> None:
     await running(api, "a", "b")
     await budget(api, minAvailable=1)
     await evict(api, "a")
@@ -104,7 +104,7 @@ async def test_a_budget_has_room_again_when_another_pod_is_ready(api: ApiClient)
         ({}, 1, 3),
     ],
 )
-async def test_a_budget_shows_what_it_allows(
+async def test_the_status_of_a_budget_has_its_allowed_disruptions(
     api: ApiClient, spec: dict[str, Any], desired: int, expected_allowed: int
 ) -> None:
     await running(api, "a", "b", "c", "d")
@@ -117,7 +117,7 @@ async def test_a_budget_shows_what_it_allows(
     assert condition["status"] == ("True" if expected_allowed else "False")
 
 
-async def test_pods_that_are_not_ready_or_ended_or_others_are_not_counted_as_healthy(api: ApiClient) -> None:
+async def test_unready_ended_and_other_pods_do_not_count_as_healthy(api: ApiClient) -> None:
     await running(api, "ready", "ended")
     await running(api, "starting", ready=False)
     ended = {"phase": "Succeeded", "conditions": [{"type": "Ready", "status": "False"}]}
@@ -128,7 +128,7 @@ async def test_pods_that_are_not_ready_or_ended_or_others_are_not_counted_as_hea
     assert (found["currentHealthy"], found["expectedPods"], found["disruptionsAllowed"]) == (1, 2, 0)
 
 
-async def test_watches_tell_what_budgets_allow(api: ApiClient) -> None:
+async def test_watches_show_allowed_disruptions(api: ApiClient) -> None:
     await running(api, "a", "b")
     await budget(api, minAvailable=1)
     revision = (await api.get(BUDGETS)).revision
@@ -157,7 +157,7 @@ async def test_watches_tell_what_budgets_allow(api: ApiClient) -> None:
         ({"maxUnavailable": "101%"}, "must not be greater than 100%"),
     ],
 )
-async def test_bad_budgets(api: ApiClient, spec: dict[str, Any], words: str) -> None:
+async def test_invalid_budgets(api: ApiClient, spec: dict[str, Any], words: str) -> None:
     reply = await api.post(BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": {}, **spec}})
 
     assert (reply.status, reply.reason) == (422, "Invalid")
@@ -165,14 +165,14 @@ async def test_bad_budgets(api: ApiClient, spec: dict[str, Any], words: str) -> 
 
 
 @pytest.mark.parametrize("amount", [1.5, True, [1]])
-async def test_a_budget_of_another_type(api: ApiClient, amount: Any) -> None:
+async def test_a_budget_with_mistyped_fields(api: ApiClient, amount: Any) -> None:
     reply = await api.post(BUDGETS, {"metadata": {"name": "web"}, "spec": {"selector": {}, "maxUnavailable": amount}})
 
     assert (reply.status, reply.reason) == (400, "BadRequest")
     assert "PodDisruptionBudgetSpec.spec.maxUnavailable of type int32" in reply.message
 
 
-async def test_pods_that_have_not_started_or_have_ended_are_evicted_whatever_the_budget(api: ApiClient) -> None:
+async def test_pending_and_ended_pods_are_evicted_regardless_of_budgets(api: ApiClient) -> None:
     await api.created(PODS, pod("pending", metadata={"labels": {"app": "web"}}))
     await running(api, "ended")
     await api.patch(f"{PODS}/ended/status", {"status": {"phase": "Failed"}}, STRATEGIC)
@@ -182,14 +182,14 @@ async def test_pods_that_have_not_started_or_have_ended_are_evicted_whatever_the
     assert [(await api.get(f"{PODS}/{name}")).status for name in ("pending", "ended")] == [404, 404]
 
 
-async def test_a_pod_that_is_being_deleted_is_evicted_whatever_the_budget(api: ApiClient) -> None:
+async def test_a_terminating_pod_is_evicted_regardless_of_budgets(api: ApiClient) -> None:
     await running(api, "a", "b")
     await budget(api, minAvailable=1)
 
     assert [(await evict(api, name)).status for name in ("a", "a", "b")] == [201, 201, 429]
 
 
-async def test_a_pod_that_is_not_ready_is_evicted_when_the_budget_has_enough_without_it(api: ApiClient) -> None:
+async def test_an_unready_pod_is_evicted_if_enough_others_are_healthy(api: ApiClient) -> None:
     await running(api, "a")
     await running(api, "starting", ready=False)
     await budget(api, minAvailable=1)
@@ -198,7 +198,7 @@ async def test_a_pod_that_is_not_ready_is_evicted_when_the_budget_has_enough_wit
 
 
 @pytest.mark.parametrize(("policy", "status"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
-async def test_a_pod_that_is_not_ready_of_a_budget_in_want(api: ApiClient, policy: str, status: int) -> None:
+async def test_an_unready_pod_of_a_violated_budget(api: ApiClient, policy: str, status: int) -> None:
     await running(api, "starting", ready=False)
     await budget(api, minAvailable=1, unhealthyPodEvictionPolicy=policy)
 
@@ -216,7 +216,7 @@ async def test_a_pod_of_several_budgets_cannot_be_evicted(api: ApiClient) -> Non
     assert reply.message.startswith("This pod has more than one PodDisruptionBudget")
 
 
-async def test_only_the_pod_that_is_meant_is_evicted(api: ApiClient) -> None:
+async def test_eviction_checks_preconditions(api: ApiClient) -> None:
     [pod_a] = await running(api, "a")
 
     other = await evict(api, "a", preconditions={"uid": "other"})
@@ -227,7 +227,7 @@ async def test_only_the_pod_that_is_meant_is_evicted(api: ApiClient) -> None:
     assert meant.status == 201
 
 
-async def test_a_dry_run_asks_and_changes_nothing(api: ApiClient) -> None:
+async def test_a_dry_run_checks_and_changes_nothing(api: ApiClient) -> None:
     await running(api, "a", "b")
     await budget(api, minAvailable=1)
 
@@ -238,7 +238,7 @@ async def test_a_dry_run_asks_and_changes_nothing(api: ApiClient) -> None:
     assert (await api.get(f"{BUDGETS}/web")).body["status"]["disruptionsAllowed"] == 1
 
 
-async def test_bad_evictions(api: ApiClient) -> None:
+async def test_invalid_evictions(api: ApiClient) -> None:
     await running(api, "a")
 
     assert (await evict(api, "nobody")).status == 404

@@ -7,7 +7,7 @@ from builders.kube.client import NODES, PODS, ApiClient, config_map, node, pod
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def test_pages_show_the_list_as_it_was_at_first(api: ApiClient) -> None:
+async def test_pages_are_of_one_revision(api: ApiClient) -> None:
     for name in "edcba":
         await api.created(MAPS, config_map(name))
 
@@ -26,7 +26,7 @@ async def test_pages_show_the_list_as_it_was_at_first(api: ApiClient) -> None:
     assert "continue" not in third["metadata"]
 
 
-async def test_pages_of_two_selections_at_one_revision_do_not_mix(api: ApiClient) -> None:
+async def test_pages_of_two_selections_do_not_mix(api: ApiClient) -> None:
     for name in "abcd":
         await api.created(MAPS, config_map(name, labels={"even": str(name in "bd")}))
 
@@ -115,13 +115,13 @@ async def test_field_selectors_of_pods(api: ApiClient, selector: str, names: lis
         ("continue=nonsense", 400, "invalid continue token"),
     ],
 )
-async def test_bad_list_options(api: ApiClient, query: str, status: int, words: str) -> None:
+async def test_invalid_list_options(api: ApiClient, query: str, status: int, words: str) -> None:
     reply = await api.get(f"/api/v1/pods?{query}")
 
     assert reply.status == status and words in reply.message
 
 
-async def test_a_list_at_least_as_new_as_a_known_version(api: ApiClient) -> None:
+async def test_a_list_not_older_than_a_version(api: ApiClient) -> None:
     created = await api.created(NODES, node("n"))
 
     reply = await api.get(f"{NODES}?resourceVersion={created['metadata']['resourceVersion']}")
@@ -140,11 +140,11 @@ async def test_a_list_at_least_as_new_as_a_known_version(api: ApiClient) -> None
         (f"{PODS}/a/nonsense", 404),
     ],
 )
-async def test_what_is_not_served(api: ApiClient, path: str, status: int) -> None:
+async def test_unserved_paths(api: ApiClient, path: str, status: int) -> None:
     assert (await api.get(path)).status == status
 
 
-async def test_a_client_that_reads_only_protobuf_is_told_so(api: ApiClient) -> None:
+async def test_clients_that_accept_only_protobuf_get_406(api: ApiClient) -> None:
     reply = await api.get(NODES, Accept="application/vnd.kubernetes.protobuf")
 
     assert (reply.status, reply.reason) == (406, "NotAcceptable")

@@ -1,4 +1,4 @@
-"""PodGroups of Kubernetes itself: checked like a real server's, one object in all versions, named by pods."""
+"""PodGroups and Workloads of scheduling.k8s.io in all versions."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def condition(name: str, status: str = "True") -> dict[str, Any]:
     return {"type": name, "status": status, "reason": "Scheduled", "lastTransitionTime": "2026-01-01T00:00:00Z"}
 
 
-async def test_it_is_one_object_in_all_versions(api: ApiClient) -> None:
+async def test_all_versions_are_one_object(api: ApiClient) -> None:
     reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
     await api.created(WORKLOADS.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": {}})
     made = await api.created(ALPHA2, group(disruptionMode="PodGroup", podGroupTemplateRef=reference))
@@ -34,7 +34,7 @@ async def test_it_is_one_object_in_all_versions(api: ApiClient) -> None:
     assert (await api.get(f"{ALPHA2}/g")).body == made
 
 
-async def test_its_status_is_apart_and_a_condition_is_called_as_the_version_calls_it(api: ApiClient) -> None:
+async def test_status_is_a_subresource_with_condition_names_by_version(api: ApiClient) -> None:
     made = await api.created(BETA, {**group(), "status": {"conditions": [condition("x")]}})
     assert "status" not in made
     told = {"status": {"conditions": [condition("PodGroupInitiallyScheduled")]}}
@@ -46,7 +46,7 @@ async def test_its_status_is_apart_and_a_condition_is_called_as_the_version_call
     assert table["rows"][0]["cells"][:4] == ["g", "Gang", "<none>", "Scheduled"]
 
 
-async def test_items_of_a_list_leave_out_their_version(api: ApiClient) -> None:
+async def test_list_items_have_no_version(api: ApiClient) -> None:
     await api.created(BETA, group())
     listed = (await api.get("/apis/scheduling.k8s.io/v1alpha2/podgroups")).body
     assert (listed["apiVersion"], listed["kind"]) == ("scheduling.k8s.io/v1alpha2", "PodGroupList")
@@ -67,19 +67,19 @@ async def test_items_of_a_list_leave_out_their_version(api: ApiClient) -> None:
         ({"parentCompositePodGroupName": "root"}, "workloadRef must be set with it"),
     ],
 )
-async def test_what_makes_no_sense_is_refused(api: ApiClient, spec: dict[str, Any], words: str) -> None:
+async def test_invalid_pod_groups(api: ApiClient, spec: dict[str, Any], words: str) -> None:
     reply = await api.post(BETA, group(**spec))
     assert (reply.status, reply.reason) == (422, "Invalid")
     assert words in reply.message
 
 
-async def test_unknown_fields_are_refused_if_the_client_asks_for_that(api: ApiClient) -> None:
+async def test_strict_validation_rejects_unknown_fields(api: ApiClient) -> None:
     reply = await api.post(f"{ALPHA2}?fieldValidation=Strict", group(workloadRef={}))
     assert reply.status == 400
     assert 'unknown field "spec.workloadRef"' in reply.message
 
 
-async def test_only_the_minimum_may_change_and_not_in_the_first_version(api: ApiClient) -> None:
+async def test_only_the_minimum_is_mutable_except_in_v1alpha2(api: ApiClient) -> None:
     await api.created(BETA, group())
     more = {"spec": {"schedulingPolicy": {"gang": {"minCount": 5}}}}
     assert (await api.patch(f"{ALPHA2}/g", more)).status == 422
@@ -88,7 +88,7 @@ async def test_only_the_minimum_may_change_and_not_in_the_first_version(api: Api
     assert (reply.status, "field is immutable" in reply.message) == (422, True)
 
 
-async def test_the_priority_class_gives_the_priority(api: ApiClient) -> None:
+async def test_the_priority_class_sets_the_priority(api: ApiClient) -> None:
     assert (await api.post(BETA, group(priorityClassName="high"))).status == 403
     await api.created(CLASSES, {"metadata": {"name": "high"}, "value": 7})
     assert (await api.created(BETA, group(priorityClassName="high")))["spec"]["priority"] == 7
@@ -100,12 +100,12 @@ async def test_the_priority_class_gives_the_priority(api: ApiClient) -> None:
     assert (spec["priority"], spec["priorityClassName"]) == (5, "usual")
 
 
-async def test_a_workload_that_it_comes_from_must_be_there(api: ApiClient) -> None:
+async def test_the_referenced_workload_must_exist(api: ApiClient) -> None:
     reply = await api.post(BETA, group(workloadRef={"workloadName": "w", "templateName": "t"}))
     assert (reply.status, 'Workload "w" not found' in reply.message) == (403, True)
 
 
-async def test_a_pod_names_its_group_for_good(api: ApiClient) -> None:
+async def test_the_scheduling_group_of_a_pod_is_immutable(api: ApiClient) -> None:
     await api.created(PODS, pod("a", schedulingGroup={"podGroupName": "g"}))
     assert (await api.patch(f"{PODS}/a", {"spec": {"schedulingGroup": {"podGroupName": "h"}}})).status == 422
     for bad in ({}, {"podGroupName": ""}, {"podGroupName": "A/B"}):
@@ -113,7 +113,7 @@ async def test_a_pod_names_its_group_for_good(api: ApiClient) -> None:
     assert (await api.post(PODS, pod("b", schedulingGroup={"podGroupName": 7}))).status == 400
 
 
-async def test_a_group_that_is_deleted_stays_until_its_pods_are_gone_or_have_ended(api: ApiClient) -> None:
+async def test_a_terminating_group_stays_until_its_pods_have_ended(api: ApiClient) -> None:
     await api.created(BETA, group())
     for name in ("a", "b"):
         await api.created(PODS, pod(name, schedulingGroup={"podGroupName": "g"}))
@@ -126,13 +126,13 @@ async def test_a_group_that_is_deleted_stays_until_its_pods_are_gone_or_have_end
     await api.until_gone(f"{BETA}/g")
 
 
-async def test_a_group_without_pods_goes_when_it_is_deleted(api: ApiClient) -> None:
+async def test_a_group_without_pods_is_removed_at_once(api: ApiClient) -> None:
     await api.created(BETA, group())
     await api.delete(f"{BETA}/g")
     await api.until_gone(f"{BETA}/g")
 
 
-async def test_workloads_are_kept(api: ApiClient) -> None:
+async def test_workloads_are_stored(api: ApiClient) -> None:
     spec = {"podGroupTemplates": [{"name": "t", **GANG}]}
     await api.created(WORKLOADS.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": spec})
     assert (await api.get(f"{WORKLOADS.format('v1beta1')}/w")).body["spec"] == spec

@@ -1,4 +1,4 @@
-"""What the API server makes of new pods, and which ones it does not take."""
+"""Defaults and validation of new pods."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from builders.kube.client import PODS, ApiClient, pod
 PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 
 
-async def test_a_pod_is_filled_in_as_schedulers_expect(api: ApiClient) -> None:
+async def test_a_pod_gets_its_defaults(api: ApiClient) -> None:
     created = await api.created(PODS, pod("a", requests={"cpu": "0.5", "memory": "1.5Gi"}))
 
     metadata, spec, status = created["metadata"], created["spec"], created["status"]
@@ -27,7 +27,7 @@ async def test_a_pod_is_filled_in_as_schedulers_expect(api: ApiClient) -> None:
     assert status == {"phase": "Pending", "qosClass": "Burstable"}
 
 
-async def test_limits_become_requests(api: ApiClient) -> None:
+async def test_requests_default_to_limits(api: ApiClient) -> None:
     body = pod("a")
     body["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 1, "memory": "1Gi", "nvidia.com/gpu": "2"}}
 
@@ -38,19 +38,19 @@ async def test_limits_become_requests(api: ApiClient) -> None:
     assert created["status"]["qosClass"] == "Guaranteed"
 
 
-async def test_own_tolerations_replace_the_default_ones(api: ApiClient) -> None:
+async def test_own_tolerations_override_the_defaults(api: ApiClient) -> None:
     created = await api.created(PODS, pod("a", tolerations=[{"operator": "Exists"}]))
 
     assert created["spec"]["tolerations"] == [{"operator": "Exists"}]
 
 
-async def test_a_gated_pod_says_so(api: ApiClient) -> None:
+async def test_a_gated_pod_has_its_condition(api: ApiClient) -> None:
     created = await api.created(PODS, pod("a", schedulingGates=[{"name": "example.com/wait"}]))
 
     assert created["status"]["conditions"][0]["reason"] == "SchedulingGated"
 
 
-async def test_priority_comes_from_the_class_or_the_default_class(api: ApiClient) -> None:
+async def test_priority_of_the_class_or_the_default_class(api: ApiClient) -> None:
     await api.created(PRIORITY_CLASSES, {"metadata": {"name": "high"}, "value": 1000, "preemptionPolicy": "Never"})
     await api.created(PRIORITY_CLASSES, {"metadata": {"name": "usual"}, "value": 7, "globalDefault": True})
 
@@ -79,7 +79,7 @@ async def test_dry_run_stores_nothing(api: ApiClient) -> None:
     assert await api.names(PODS) == []
 
 
-async def test_the_same_name_twice(api: ApiClient) -> None:
+async def test_a_duplicate_name_conflicts(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 
     reply = await api.post(PODS, pod("a"))
@@ -128,7 +128,7 @@ def _with(change: dict[str, Any], **spec: Any) -> dict[str, Any]:
         ),
     ],
 )
-async def test_bad_pods_are_refused_with_the_field(api: ApiClient, body: Any, field: str, reason: str) -> None:
+async def test_invalid_pods_are_rejected_with_the_field(api: ApiClient, body: Any, field: str, reason: str) -> None:
     reply = await api.post(PODS, body)
 
     assert (reply.status, reply.reason) == (422, "Invalid")
@@ -152,7 +152,7 @@ async def test_bad_pods_are_refused_with_the_field(api: ApiClient, body: Any, fi
         (b" " * (3 * 1024 * 1024 + 1), 413, "Request entity too large: limit is 3145728"),
     ],
 )
-async def test_what_is_no_pod_is_refused(api: ApiClient, body: Any, status: int, words: str) -> None:
+async def test_mistyped_pods_are_rejected(api: ApiClient, body: Any, status: int, words: str) -> None:
     reply = await api.post(PODS, body)
 
     assert reply.status == status and words in reply.message
@@ -164,7 +164,7 @@ async def test_the_namespace_must_exist(api: ApiClient) -> None:
     assert (reply.status, reply.message) == (404, 'namespaces "nowhere" not found')
 
 
-async def test_unknown_fields_are_refused_when_the_client_is_strict(api: ApiClient) -> None:
+async def test_strict_clients_get_unknown_fields_rejected(api: ApiClient) -> None:
     body = _with({"imagee": "x"}, contianers=[])
 
     strict = await api.post(f"{PODS}?fieldValidation=Strict", body)

@@ -1,4 +1,4 @@
-"""ResourceQuotas as users meet them: pods that are within are let in, others are told by how much they are not."""
+"""ResourceQuotas: admission of pods and other objects."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ def of_user(reply: Reply) -> Any:
 
 
 async def counted(api: ApiClient, body: Any) -> None:
-    """Make a quota and wait until it counts."""
+    """Create a quota and wait until it is enforced."""
     await api.created(QUOTAS, body)
     await api.until(f"{QUOTAS}/{body['metadata']['name']}", lambda reply: of_user(reply) is not None)
 
@@ -35,7 +35,7 @@ def limited_pod(name: str, **limits: str) -> Any:
     return body
 
 
-async def test_pods_are_charged_until_the_quota_is_used_up(api: ApiClient) -> None:
+async def test_pods_are_charged_until_the_quota_is_exhausted(api: ApiClient) -> None:
     await counted(api, quota(cpu="3", requests_memory="2Gi", pods="5"))
     for name in ("a", "b"):
         await api.created(PODS, pod(name, requests={"cpu": "1500m", "memory": "512Mi"}))
@@ -47,21 +47,21 @@ async def test_pods_are_charged_until_the_quota_is_used_up(api: ApiClient) -> No
     )
 
 
-async def test_what_is_exceeded_is_named_and_only_that(api: ApiClient) -> None:
+async def test_only_exceeded_resources_are_named(api: ApiClient) -> None:
     await counted(api, quota(limits_memory="1Gi", limits_cpu="1", pods="1"))
     refused = await api.post(PODS, limited_pod("a", cpu="2", memory="3Gi"))
     told = "requested: limits.cpu=2,limits.memory=3Gi, used: limits.cpu=0,limits.memory=0, limited: limits.cpu=1"
     assert f"exceeded quota: q, {told},limits.memory=1Gi" in refused.message
 
 
-async def test_every_container_has_to_name_what_is_bounded(api: ApiClient) -> None:
+async def test_every_container_must_specify_limited_resources(api: ApiClient) -> None:
     await counted(api, quota(limits_cpu="8", requests_memory="8Gi"))
     refused = await api.post(PODS, pod("a", requests={"cpu": "1"}))
     expected = "failed quota: q: must specify limits.cpu for: main; requests.memory for: main"
     assert (refused.status, refused.message) == (403, f'pods "a" is forbidden: {expected}')
 
 
-async def test_ended_and_deleted_pods_give_back_what_they_used(api: ApiClient) -> None:
+async def test_ended_and_deleted_pods_release_their_usage(api: ApiClient) -> None:
     await counted(api, quota(pods="2"))
     await api.created(PODS, pod("ends"))
     await api.created(PODS, pod("goes"))
@@ -73,7 +73,7 @@ async def test_ended_and_deleted_pods_give_back_what_they_used(api: ApiClient) -
     await api.created(PODS, pod("third"))
 
 
-async def test_many_at_once_do_not_exceed(api: ApiClient) -> None:
+async def test_concurrent_creations_do_not_exceed_the_quota(api: ApiClient) -> None:
     await counted(api, quota(**{"requests_example.com/gpu": "10"}))
     pods = [limited_pod(f"p{index}", **{"example.com/gpu": "3"}) for index in range(20)]
     replies = await asyncio.gather(*(api.post(PODS, each) for each in pods))
@@ -82,7 +82,7 @@ async def test_many_at_once_do_not_exceed(api: ApiClient) -> None:
 
 
 @pytest.mark.parametrize("refused", ["dry run", "name taken", "other quota"])
-async def test_what_does_not_come_to_be_is_not_charged(api: ApiClient, refused: str) -> None:
+async def test_failed_creations_are_not_charged(api: ApiClient, refused: str) -> None:
     await counted(api, quota(pods="5"))
     await counted(api, quota("other", cpu="1"))
     await api.created(PODS, pod("there", requests={"cpu": "1"}))
@@ -100,7 +100,7 @@ async def test_what_does_not_come_to_be_is_not_charged(api: ApiClient, refused: 
     assert of_user(await api.get(f"{QUOTAS}/q")) == {"pods": "1"}
 
 
-async def test_a_quota_with_scopes_is_about_some_pods(api: ApiClient) -> None:
+async def test_a_quota_with_scopes_applies_to_matching_pods(api: ApiClient) -> None:
     await api.created("/apis/scheduling.k8s.io/v1/priorityclasses", {"metadata": {"name": "high"}, "value": 5})
     high = {"scopeName": "PriorityClass", "operator": "In", "values": ["high"]}
     of_class = quota("of-class", pods="0")
@@ -112,7 +112,7 @@ async def test_a_quota_with_scopes_is_about_some_pods(api: ApiClient) -> None:
     await api.created(PODS, pod("other"))
 
 
-async def test_other_objects_count_by_their_number(api: ApiClient) -> None:
+async def test_other_objects_are_counted(api: ApiClient) -> None:
     await counted(api, quota(configmaps="1", **{"count/secrets": "0"}))
     path = "/api/v1/namespaces/default/configmaps"
     await api.created(path, config_map("one"))
@@ -126,7 +126,7 @@ async def test_other_objects_count_by_their_number(api: ApiClient) -> None:
     await used(api, {"configmaps": "0", "count/secrets": "0"})
 
 
-async def test_a_quota_is_about_its_own_namespace(api: ApiClient) -> None:
+async def test_a_quota_applies_to_its_namespace(api: ApiClient) -> None:
     await counted(api, quota(pods="0"))
     await api.created("/api/v1/namespaces/kube-public/pods", pod("a"))
 
@@ -145,7 +145,7 @@ def _selecting(scope: str, operator: str) -> Any:
         ({"hard": {"pods": "1"}, "scopes": ["Sometimes"]}, 'Unsupported value: "Sometimes"'),
     ],
 )
-async def test_a_quota_that_makes_no_sense_is_refused(api: ApiClient, spec: Any, told: str) -> None:
+async def test_invalid_quotas(api: ApiClient, spec: Any, told: str) -> None:
     refused = await api.post(QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
     assert refused.status == 422
     assert told in refused.message

@@ -1,4 +1,4 @@
-"""Who may do what: the API server knows users by their tokens, and holds them to the roles that are bound to them."""
+"""Authentication by tokens and authorization by RBAC."""
 
 from collections.abc import AsyncIterator
 
@@ -37,15 +37,15 @@ def bob(api: ApiClient) -> As:
 
 
 class TestTokens:
-    async def test_who_shows_none_is_the_owner_of_the_machine(self, api: ApiClient) -> None:
+    async def test_requests_without_a_token_are_the_administrators(self, api: ApiClient) -> None:
         assert (await api.get(PODS)).status == 200
 
-    async def test_an_unknown_one_is_refused(self, api: ApiClient) -> None:
+    async def test_an_unknown_token_is_rejected(self, api: ApiClient) -> None:
         for shown in ("Bearer nobody-token", "Basic YTpi", "ann-token", "Bearer "):
             reply = await api.get(PODS, Authorization=shown)
             assert (reply.status, reply.reason, reply.message) == (401, "Unauthorized", "Unauthorized")
 
-    async def test_a_name_alone_allows_nothing_but_questions(self, ann: As) -> None:
+    async def test_a_user_without_roles_may_only_review_access(self, ann: As) -> None:
         assert (await ann.get(PODS)).status == 403
         assert (await ann.get("/api/v1")).status == 200
         assert (await ann.get("/readyz")).status == 200
@@ -54,7 +54,7 @@ class TestTokens:
     async def test_masters_may_do_everything(self, api: ApiClient) -> None:
         assert (await As(api, "root-token").call("POST", PODS, pod("a"))).status == 201
 
-    async def test_a_service_account_gets_one_that_ends_with_it(self, api: ApiClient) -> None:
+    async def test_a_service_account_token_ends_with_the_account(self, api: ApiClient) -> None:
         await api.created(ACCOUNTS, {"metadata": {"name": "robot"}})
         await grant(api, "robot", rule("list", "pods"), to=account("default", "robot"), namespace="default")
         told = await api.created(f"{ACCOUNTS}/robot/token", {"spec": {}})
@@ -89,7 +89,7 @@ class TestRoles:
         assert (await ann.get(OTHER_PODS)).status == 403
         assert (await ann.get("/api/v1/namespaces/default/secrets")).status == 403
 
-    async def test_a_subresource_is_another_right(self, api: ApiClient, ann: As) -> None:
+    async def test_a_subresource_needs_its_own_right(self, api: ApiClient, ann: As) -> None:
         await grant(api, "binds", rule("create", "pods/binding"), to=user("ann"))
         await api.created(PODS, pod("a"))
         await api.created(NODES, {"metadata": {"name": "n"}, "status": {"allocatable": {"pods": "10"}}})
@@ -108,7 +108,7 @@ class TestRoles:
         assert (await ann.get(PODS)).status == 403
         assert (await ann.get(f"{PODS}?fieldSelector=metadata.name%3Da")).status == 200
 
-    async def test_rights_come_and_go_at_once(self, api: ApiClient, ann: As) -> None:
+    async def test_changes_of_roles_apply_at_once(self, api: ApiClient, ann: As) -> None:
         await grant(api, "reads", rule("list", "pods"), to=user("ann"))
         assert (await ann.get(PODS)).status == 200
         await api.patch(f"{RBAC}/clusterroles/reads", {"rules": [rule("list", "nodes")]}, MERGE)
@@ -117,7 +117,7 @@ class TestRoles:
         await api.delete(f"{RBAC}/clusterrolebindings/reads")
         assert (await ann.get(NODES)).status == 403
 
-    async def test_a_role_made_of_others(self, api: ApiClient, ann: As) -> None:
+    async def test_an_aggregated_role(self, api: ApiClient, ann: As) -> None:
         wanted = {"clusterRoleSelectors": [{"matchLabels": {"adds": "up"}}]}
         sum_of_them = {"metadata": {"name": "sum"}, "aggregationRule": wanted, "rules": []}
         await api.created(f"{RBAC}/clusterroles", sum_of_them)
@@ -127,7 +127,7 @@ class TestRoles:
         await api.created(f"{RBAC}/clusterroles", part)
         assert (await ann.get(PODS)).status == 200
 
-    async def test_what_is_not_served_is_forbidden_first(self, ann: As, api: ApiClient) -> None:
+    async def test_unserved_paths_are_forbidden_first(self, ann: As, api: ApiClient) -> None:
         path = "/apis/example.com/v1/namespaces/default/things"
         assert (await ann.get(path)).status == 403
         await grant(api, "things", rule("list", "things", "example.com"), to=user("ann"))
@@ -157,14 +157,14 @@ class TestRoles:
     ],
     ids=["many", "one", "subresource", "no-resource"],
 )
-async def test_a_refusal_says_what_is_lacking(bob: As, path: str, message: str, details: dict[str, str]) -> None:
+async def test_a_denial_names_the_missing_right(bob: As, path: str, message: str, details: dict[str, str]) -> None:
     reply = await bob.get(path)
     assert (reply.status, reply.reason, reply.message) == (403, "Forbidden", message)
     assert reply.body.get("details", {}) == details
 
 
-class TestWhatMayNotBeGivenAway:
-    async def test_a_role_with_more_than_one_has(self, api: ApiClient, ann: As) -> None:
+class TestEscalation:
+    async def test_a_role_beyond_the_writers_rights(self, api: ApiClient, ann: As) -> None:
         everything = rule("create update patch", "roles rolebindings", GROUP)
         await grant(api, "roles", everything, rule("list", "pods"), to=user("ann"), namespace="default")
         roles = f"{RBAC}/namespaces/default/roles"
@@ -176,7 +176,7 @@ class TestWhatMayNotBeGivenAway:
         wider = await ann.call("PATCH", f"{roles}/own", {"rules": [rule("*", "pods")]}, MERGE)
         assert wider.status == 403
 
-    async def test_a_binding_to_such_a_role(self, api: ApiClient, ann: As) -> None:
+    async def test_a_binding_beyond_the_writers_rights(self, api: ApiClient, ann: As) -> None:
         await grant(api, "binds", rule("create", "rolebindings", GROUP), to=user("ann"), namespace="default")
         path = f"{RBAC}/namespaces/default/rolebindings"
         reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "admin"}
@@ -186,7 +186,7 @@ class TestWhatMayNotBeGivenAway:
         await grant(api, "may-bind", may_bind, to=user("ann"), namespace="default")
         assert (await ann.call("POST", path, binding)).status == 201
 
-    async def test_holding_up_an_owner(self, api: ApiClient, ann: As) -> None:
+    async def test_blocking_the_deletion_of_an_owner(self, api: ApiClient, ann: As) -> None:
         await grant(api, "makes", rule("create patch", "pods"), to=user("ann"))
         owner = await api.created(PODS, pod("owner"))
         reference = {"apiVersion": "v1", "kind": "Pod", "name": "owner", "uid": owner["metadata"]["uid"]}
@@ -211,7 +211,7 @@ class TestWhatMayNotBeGivenAway:
         assert (await ann.call("PATCH", f"{path}?fieldManager=x", applied, apply)).status == 201
 
 
-class TestComingAsSomebodyElse:
+class TestImpersonation:
     async def test_needs_a_right(self, api: ApiClient) -> None:
         as_bob = As(api, "ann-token", **{"Impersonate-User": "bob"})
         refused = await as_bob.get(PODS)
@@ -222,7 +222,7 @@ class TestComingAsSomebodyElse:
         assert (await as_bob.get(PODS)).status == 200
         assert (await As(api, "ann-token", **{"Impersonate-User": "carl"}).get(PODS)).status == 403
 
-    async def test_the_owner_may_and_has_only_their_rights_then(self, api: ApiClient) -> None:
+    async def test_the_administrator_may_impersonate(self, api: ApiClient) -> None:
         name = "system:serviceaccount:kube-system:robot"
         robot = As(api, **{"Impersonate-User": name})
         assert (await robot.get(PODS)).status == 403
@@ -231,7 +231,7 @@ class TestComingAsSomebodyElse:
 
 
 class TestMalformed:
-    async def test_roles_that_say_nothing(self, api: ApiClient) -> None:
+    async def test_incomplete_roles(self, api: ApiClient) -> None:
         for rules, field in (
             ([{"apiGroups": [""], "resources": ["pods"]}], "rules[0].verbs"),
             ([{"verbs": ["get"], "resources": ["pods"]}], "rules[0].apiGroups"),
@@ -244,7 +244,7 @@ class TestMalformed:
         odd = {"metadata": {"name": "r"}, "rules": {"verbs": "get"}}
         assert (await api.post(f"{RBAC}/clusterroles", odd)).status == 400
 
-    async def test_a_binding_keeps_its_role(self, api: ApiClient) -> None:
+    async def test_the_role_of_a_binding_is_immutable(self, api: ApiClient) -> None:
         await grant(api, "reads", rule("list", "pods"), to=user("ann"))
         path = f"{RBAC}/clusterrolebindings"
         changed = await api.patch(f"{path}/reads", {"roleRef": {"name": "cluster-admin"}}, MERGE)
@@ -255,7 +255,7 @@ class TestMalformed:
         assert fields == ["roleRef.kind", "subjects[0].kind", "subjects[0].name"]
 
 
-async def test_what_was_asked_is_kept(api: ApiClient, ann: As) -> None:
+async def test_requests_are_audited(api: ApiClient, ann: As) -> None:
     await grant(api, "reads", rule("list", "pods"), to=user("ann"))
     await ann.get(PODS)
     await ann.get(PODS)
@@ -268,7 +268,7 @@ async def test_what_was_asked_is_kept(api: ApiClient, ann: As) -> None:
     assert (await api.get("/muster-access")).body == []
 
 
-async def test_one_may_ask_what_one_may_do(ann: As, api: ApiClient) -> None:
+async def test_users_may_review_their_own_access(ann: As, api: ApiClient) -> None:
     rules = await ann.call(
         "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}
     )

@@ -1,4 +1,4 @@
-"""kubectl over HTTPS: as whom it comes, what it may do, and how it is told what it may not."""
+"""RBAC with kubectl over HTTPS."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ subjects:
 
 
 class Kubectl:
-    """Runs kubectl by the kubeconfigs of one directory."""
+    """kubectl with the kubeconfigs of a directory."""
 
     def __init__(self, directory: Path, url: str) -> None:
         path = shutil.which("kubectl")
@@ -42,7 +42,7 @@ class Kubectl:
         self._path, self._directory, self.url = path, directory, url
 
     async def __call__(self, who: str, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        """Standard output, or standard error of a command that has to fail."""
+        """Standard output; standard error of a command that must fail."""
         pipe = asyncio.subprocess.PIPE
         environment = {**os.environ, "HOME": str(self._directory), "KUBECONFIG": str(self._directory / who)}
         process = await asyncio.create_subprocess_exec(
@@ -56,7 +56,7 @@ class Kubectl:
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    """For the owner of an API server that serves HTTPS, and for bob."""
+    """kubectl for the administrator of an HTTPS server, and for bob."""
     issued = Authority(tmp_path / "ca").issue("api-server")
     assert issued.certificate_file and issued.key_file and issued.ca_file
     certificates = Certificates(issued.certificate_file, issued.key_file, issued.ca_file)
@@ -68,7 +68,7 @@ async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
     await server.stop()
 
 
-async def test_people_have_the_rights_that_they_are_given(kubectl: Kubectl) -> None:
+async def test_users_have_their_granted_rights(kubectl: Kubectl) -> None:
     assert (await kubectl("bob", "auth", "can-i", "list", "pods", fails=True)) == ""
     await kubectl("owner", "apply", "-f", "-", stdin=ROLES)
 
@@ -87,7 +87,7 @@ async def test_people_have_the_rights_that_they_are_given(kubectl: Kubectl) -> N
     assert "bob" in await kubectl("bob", "auth", "whoami")
 
 
-async def test_over_https_who_has_no_token_is_nobody(kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_requests_without_a_token_are_anonymous_over_https(kubectl: Kubectl, tmp_path: Path) -> None:
     trust = ssl.create_default_context(cafile=tmp_path / "ca" / "ca.crt")
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trust)) as session:
         refused = await session.get(kubectl.url + PODS)
@@ -96,7 +96,7 @@ async def test_over_https_who_has_no_token_is_nobody(kubectl: Kubectl, tmp_path:
         assert (await session.get(f"{kubectl.url}/readyz")).status == 200
 
 
-async def test_a_service_account_comes_by_its_token(kubectl: Kubectl, tmp_path: Path) -> None:
+async def test_a_service_account_authenticates_by_its_token(kubectl: Kubectl, tmp_path: Path) -> None:
     await kubectl("owner", "create", "serviceaccount", "robot")
     await kubectl("owner", "create", "rolebinding", "robot", "--clusterrole=view", "--serviceaccount=default:robot")
     token = (await kubectl("owner", "create", "token", "robot")).strip()

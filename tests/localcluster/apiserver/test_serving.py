@@ -1,4 +1,4 @@
-"""Everything around resources: discovery, OpenAPI, tables, events, faults on demand."""
+"""Discovery, OpenAPI, tables, events, fault injection."""
 
 import asyncio
 from typing import Any
@@ -22,7 +22,7 @@ async def test_health(api: ApiClient, path: str) -> None:
     assert (reply.status, reply.body) == (200, b"ok")
 
 
-async def test_discovery_leads_to_every_kind(api: ApiClient) -> None:
+async def test_discovery_lists_every_kind(api: ApiClient) -> None:
     assert (await api.get("/api")).body["versions"] == ["v1"]
     assert (await api.get("/version")).body["major"] == "1"
     documents = ["/api/v1"]
@@ -53,7 +53,7 @@ async def test_openapi_for_old_and_new_clients(api: ApiClient) -> None:
     assert "application/strategic-merge-patch+json" not in patch["requestBody"]["content"]
 
 
-async def test_tables_have_the_columns_and_cells_that_kubectl_shows(api: ApiClient) -> None:
+async def test_tables_have_the_columns_of_kubectl(api: ApiClient) -> None:
     await api.created(NODES, node("n"))
     await api.created(PODS, pod("a"))
     await api.bind("a", "n")
@@ -96,7 +96,7 @@ def _event(name: str) -> dict[str, Any]:
     }
 
 
-async def test_events_of_both_groups_are_one_store(api: ApiClient) -> None:
+async def test_both_event_groups_share_a_collection(api: ApiClient) -> None:
     await api.created(EVENTS, _event("old"))
     regarding = {"kind": "Pod", "namespace": "default", "name": "a"}
     await api.created(
@@ -118,7 +118,7 @@ async def test_events_of_both_groups_are_one_store(api: ApiClient) -> None:
     assert await api.names(f"{GROUPED_EVENTS}?fieldSelector=regarding.name=a,reason!=Scheduled") == ["old"]
 
 
-async def test_an_event_belongs_to_the_namespace_of_its_object(api: ApiClient) -> None:
+async def test_an_event_must_be_in_the_namespace_of_its_object(api: ApiClient) -> None:
     body = _event("e")
     body["involvedObject"]["namespace"] = "kube-system"
 
@@ -157,7 +157,7 @@ async def test_a_node_whose_lease_is_not_renewed_becomes_unreachable() -> None:
     }
 
 
-async def test_faults_hit_the_requests_they_name_and_only_so_many(api: ApiClient) -> None:
+async def test_faults_match_a_number_of_requests(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
     fault = {"method": "GET", "path_prefix": PODS, "count": 2, "status": 429, "retry_after_seconds": 3}
     await api.post(FAULTS, fault)
@@ -171,7 +171,7 @@ async def test_faults_hit_the_requests_they_name_and_only_so_many(api: ApiClient
     assert (await api.get(FAULTS)).body["faults"] == []
 
 
-async def test_an_answer_is_lost_after_the_work_was_done(api: ApiClient) -> None:
+async def test_a_response_is_lost_after_execution(api: ApiClient) -> None:
     await api.post(FAULTS, {"method": "POST", "path_prefix": PODS, "after": True, "status": 500})
 
     lost = await api.post(PODS, pod("a"))
@@ -189,7 +189,7 @@ async def test_a_connection_breaks(api: ApiClient) -> None:
     assert (await api.post(PODS, pod("a"))).status == 201
 
 
-async def test_a_delay_holds_up_nobody_else(api: ApiClient) -> None:
+async def test_a_delay_does_not_delay_others(api: ApiClient) -> None:
     await api.post(FAULTS, {"path_prefix": f"{PODS}/slow", "delay_seconds": 30})
     slow = asyncio.create_task(api.get(f"{PODS}/slow"))
 
@@ -198,7 +198,7 @@ async def test_a_delay_holds_up_nobody_else(api: ApiClient) -> None:
     slow.cancel()
 
 
-async def test_watches_are_cut_without_a_word(api: ApiClient) -> None:
+async def test_watches_are_cut_without_an_error(api: ApiClient) -> None:
     async with api.watch(NODES) as events:
         await api.until(FAULTS, lambda reply: reply.body["watches"] == 1)
         assert (await api.post(f"{FAULTS}/cut-watches", {})).body == {"cut": 1}
@@ -212,7 +212,7 @@ async def test_faults_are_removed(api: ApiClient) -> None:
     assert (await api.get(PODS)).status == 200
 
 
-async def test_without_leave_there_are_no_faults() -> None:
+async def test_faults_are_disabled_by_default() -> None:
     server = ApiServer()
     await server.start()
     try:
@@ -236,7 +236,7 @@ async def test_the_body_of_a_request_may_be_yaml_or_protobuf(api: ApiClient) -> 
     assert second.body["metadata"]["name"] == "two"
 
 
-async def test_the_kubeconfig_leads_to_the_server(server: ApiServer, tmp_path: Any) -> None:
+async def test_the_kubeconfig_has_the_servers_address(server: ApiServer, tmp_path: Any) -> None:
     path = tmp_path / "sub" / "kubeconfig"
     server.write_kubeconfig(path)
 

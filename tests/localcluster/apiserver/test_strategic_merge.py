@@ -1,4 +1,4 @@
-"""Strategic merge patches: what is merged by which key, and the directives."""
+"""Strategic merge patches: merge keys and directives."""
 
 from typing import Any
 
@@ -79,13 +79,13 @@ CASES: dict[str, tuple[Any, Any, Any]] = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_patch_gives_what_the_real_server_gives(case: str) -> None:
+def test_a_patch_gives_the_result_of_kube_apiserver(case: str) -> None:
     current, patch, expected = CASES[case]
 
     assert apply_strategic_merge(current, patch) == expected
 
 
-def test_an_element_without_its_key_is_refused() -> None:
+def test_an_element_without_its_key_is_rejected() -> None:
     with pytest.raises(StatusError, match="does not contain declared merge key: name"):
         apply_strategic_merge({"containers": []}, {"containers": [{"image": "x"}]})
 

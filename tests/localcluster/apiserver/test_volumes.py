@@ -1,4 +1,4 @@
-"""Claims, volumes and storage classes: who gets what, when, and what becomes of it."""
+"""PersistentVolumeClaims, PersistentVolumes and StorageClasses: binding, provisioning, reclaiming."""
 
 from typing import Any
 
@@ -36,22 +36,22 @@ async def select(api: ApiClient, name: str, on_node: str) -> None:
 
 
 def in_order(events: Reply) -> list[Any]:
-    """Events, the oldest first."""
+    """Events, oldest first."""
     return sorted(events.body["items"], key=lambda event: int(event["metadata"]["resourceVersion"]))
 
 
 def reasons(events: Reply) -> list[str]:
-    """What they are told for, the oldest first."""
+    """Reasons of the events, oldest first."""
     return [event["reason"] for event in in_order(events)]
 
 
 async def bound(api: ApiClient, name: str) -> Any:
-    """The claim once it has a volume."""
+    """The claim, once it is bound."""
     reply = await api.until(f"{CLAIMS}/{name}", lambda reply: reply.body["status"]["phase"] == "Bound")
     return reply.body
 
 
-async def test_a_claim_that_waits_gets_a_volume_on_the_node_that_was_selected(api: ApiClient) -> None:
+async def test_a_waiting_claim_gets_a_volume_on_the_selected_node(api: ApiClient) -> None:
     labels = {"kubernetes.io/hostname": "host-1"}
     await api.created(NODES, {**node("n1"), "metadata": {"name": "n1", "labels": labels}})
     await api.created(CLASSES, storage_class("fast"))
@@ -72,7 +72,7 @@ async def test_a_claim_that_waits_gets_a_volume_on_the_node_that_was_selected(ap
     assert term["matchExpressions"] == [{"key": "kubernetes.io/hostname", "operator": "In", "values": ["host-1"]}]
 
 
-async def test_a_selection_that_cannot_be_met_is_taken_back_with_an_event(api: ApiClient) -> None:
+async def test_an_unusable_selection_is_reset_with_an_event(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
     await api.created(CLAIMS, claim("data"))
     for where, why in (("n1", "no room on node 'n1'"), ("nowhere", "node 'nowhere' is not there")):
@@ -85,8 +85,8 @@ async def test_a_selection_that_cannot_be_met_is_taken_back_with_an_event(api: A
         assert why in refusal["message"]
 
 
-async def test_what_a_claim_waits_for_is_told_whenever_that_changes(api: ApiClient) -> None:
-    """As the controller of a real cluster does, whose events therefore come after those of who makes the volumes."""
+async def test_a_pending_claim_has_an_event_for_each_change(api: ApiClient) -> None:
+    """As in a real cluster, the controller's events follow those of the provisioner."""
     await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
     await api.created(CLAIMS, claim("data"))
     await api.until(EVENTS, lambda reply: reasons(reply) == ["WaitForFirstConsumer"])
@@ -95,7 +95,7 @@ async def test_what_a_claim_waits_for_is_told_whenever_that_changes(api: ApiClie
     await api.until(EVENTS, lambda reply: reasons(reply) == told)
 
 
-async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> None:
+async def test_a_failing_class_keeps_the_selection(api: ApiClient) -> None:
     await api.created(NODES, node("n1"))
     await api.created(CLASSES, storage_class("fast", failure="quota is used up"))
     await api.created(CLAIMS, claim("data"))
@@ -105,7 +105,7 @@ async def test_a_class_that_fails_keeps_what_was_selected(api: ApiClient) -> Non
     assert (await api.get(f"{CLAIMS}/data")).body["metadata"]["annotations"][SELECTED] == "n1"
 
 
-async def test_the_smallest_volume_that_does_is_taken_but_none_for_a_claim_that_waits(api: ApiClient) -> None:
+async def test_the_smallest_volume_is_bound_except_for_waiting_claims(api: ApiClient) -> None:
     await api.created(CLASSES, {**storage_class("local"), "provisioner": "kubernetes.io/no-provisioner"})
     await api.created(
         CLASSES, {**storage_class("shared", delayed=False), "provisioner": "kubernetes.io/no-provisioner"}
@@ -121,7 +121,7 @@ async def test_the_smallest_volume_that_does_is_taken_but_none_for_a_claim_that_
     assert (await api.get(f"{CLAIMS}/waits")).body["status"]["phase"] == "Pending"
 
 
-async def test_a_volume_goes_with_its_claim_or_is_kept(api: ApiClient) -> None:
+async def test_a_volume_is_deleted_or_retained_with_its_claim(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("gone", delayed=False))
     await api.created(CLASSES, {**storage_class("kept", delayed=False), "reclaimPolicy": "Retain"})
     names = {}
@@ -133,7 +133,7 @@ async def test_a_volume_goes_with_its_claim_or_is_kept(api: ApiClient) -> None:
     await api.until(f"{VOLUMES}/{names['kept']}", lambda reply: reply.body["status"]["phase"] == "Released")
 
 
-async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod(api: ApiClient) -> None:
+async def test_the_claim_of_an_ephemeral_volume_is_deleted_with_its_pod(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": claim("")["spec"]}
     made = await api.created(
@@ -147,7 +147,7 @@ async def test_an_ephemeral_volume_has_a_claim_that_goes_with_its_pod(api: ApiCl
     await api.until_gone(f"{CLAIMS}/trainer-scratch")
 
 
-async def test_claims_are_of_the_default_class_and_do_not_change(api: ApiClient) -> None:
+async def test_claims_have_the_default_class_and_are_immutable(api: ApiClient) -> None:
     default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     fast = storage_class("fast")
     await api.created(CLASSES, {**fast, "metadata": fast["metadata"] | default})
@@ -158,7 +158,7 @@ async def test_claims_are_of_the_default_class_and_do_not_change(api: ApiClient)
     assert "spec is immutable after creation" in changed.message
 
 
-async def test_what_is_missing_is_told(api: ApiClient) -> None:
+async def test_missing_fields_are_reported(api: ApiClient) -> None:
     nothing = await api.post(CLASSES, {"metadata": {"name": "fast"}})
     assert (nothing.status, nothing.message.count("provisioner")) == (422, 1)
     empty = await api.post(CLAIMS, {"metadata": {"name": "data"}, "spec": {}})

@@ -1,4 +1,4 @@
-"""Watches: everything in order, from any version that is still known, and a clear end when it is not."""
+"""Watches: order, resumption, selectors, bookmarks, and 410 for compacted versions."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from muster.localcluster.apiserver import ApiServer, Timing
 MAPS = "/api/v1/namespaces/default/configmaps"
 
 
-async def test_a_watch_goes_on_from_a_list(api: ApiClient) -> None:
+async def test_a_watch_continues_from_a_list(api: ApiClient) -> None:
     await api.created(MAPS, config_map("old"))
     revision = (await api.get(MAPS)).revision
     await api.created(MAPS, config_map("new"))
@@ -28,7 +28,7 @@ async def test_a_watch_goes_on_from_a_list(api: ApiClient) -> None:
     assert all((event["object"]["kind"], event["object"]["apiVersion"]) == ("ConfigMap", "v1") for event in seen)
 
 
-async def test_a_watch_without_a_version_starts_with_what_there_is(api: ApiClient) -> None:
+async def test_a_watch_without_a_version_starts_with_all_objects(api: ApiClient) -> None:
     await api.created(MAPS, config_map("old"))
 
     async with api.watch(MAPS) as events:
@@ -36,7 +36,7 @@ async def test_a_watch_without_a_version_starts_with_what_there_is(api: ApiClien
         assert await events.take(2) == [("ADDED", "old"), ("ADDED", "new")]
 
 
-async def test_all_watches_see_the_same_in_the_same_order(api: ApiClient) -> None:
+async def test_all_watches_have_the_same_order(api: ApiClient) -> None:
     revision = (await api.get(PODS)).revision
     path = f"/api/v1/pods?resourceVersion={revision}"
 
@@ -73,7 +73,7 @@ async def test_one_object_is_watched_by_its_name(api: ApiClient) -> None:
         assert await events.take(1) == [("ADDED", "wanted")]
 
 
-async def test_bookmarks_say_how_far_everything_was_told(api: ApiClient) -> None:
+async def test_bookmarks_have_the_current_version(api: ApiClient) -> None:
     revision = (await api.get(NODES)).revision
     async with api.watch(f"{NODES}?allowWatchBookmarks=true&resourceVersion={revision}") as events:
         elsewhere = await api.created(MAPS, config_map("c"))
@@ -84,7 +84,7 @@ async def test_bookmarks_say_how_far_everything_was_told(api: ApiClient) -> None
     assert int(mark["object"]["metadata"]["resourceVersion"]) >= int(elsewhere["metadata"]["resourceVersion"])
 
 
-async def test_a_version_that_was_compacted_away_is_gone(api: ApiClient) -> None:
+async def test_a_compacted_version_is_gone(api: ApiClient) -> None:
     revision = (await api.get(NODES)).revision
     await api.created(NODES, node("n"))
     await api.call("POST", "/muster-faults/compact")
@@ -114,18 +114,18 @@ async def test_the_window_of_history_is_bounded() -> None:
         await server.stop()
 
 
-async def test_a_version_of_the_future_is_refused(api: ApiClient) -> None:
+async def test_a_future_version_is_rejected(api: ApiClient) -> None:
     reply = await api.get(f"{NODES}?watch=1&resourceVersion=99999999")
 
     assert reply.status == 504 and reply.headers["Retry-After"] == "1"
 
 
-async def test_a_watch_ends_when_its_time_is_over(api: ApiClient) -> None:
+async def test_a_watch_ends_after_its_timeout(api: ApiClient) -> None:
     async with api.watch(f"{NODES}?timeoutSeconds=1") as events:
         assert await events.ended()
 
 
-async def test_streaming_lists_are_refused_so_that_clients_fall_back(api: ApiClient) -> None:
+async def test_streaming_lists_are_rejected(api: ApiClient) -> None:
     query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
 
     reply = await api.get(f"{NODES}?watch=1&{query}")
@@ -134,7 +134,7 @@ async def test_streaming_lists_are_refused_so_that_clients_fall_back(api: ApiCli
     assert "sendInitialEvents is forbidden for watch" in reply.message
 
 
-async def test_a_watch_of_tables_says_once_what_the_columns_are(api: ApiClient) -> None:
+async def test_a_watch_of_tables_sends_columns_once(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
     async with api.watch(PODS, accept=TABLE) as events:
         first = await events.next()
@@ -155,7 +155,7 @@ async def test_stopping_the_server_ends_its_watches() -> None:
         await stopping
 
 
-async def test_a_watcher_that_does_not_read_holds_up_nobody_and_is_told_that_it_fell_behind() -> None:
+async def test_a_slow_watch_delays_no_other_and_ends_with_410() -> None:
     server = ApiServer(history=16)
     host, port = (await server.start()).removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port), limit=2**16)

@@ -1,4 +1,4 @@
-"""Validating admission webhooks: who is asked about what, and what becomes of the request."""
+"""Validating admission webhooks: selection, calls, and outcome of the request."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def about(resource: str, *operations: str) -> Any:
     return {"operations": list(operations), "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}
 
 
-async def test_a_webhook_is_shown_the_object_as_it_will_be_stored(api: ApiClient, webhook: Webhook) -> None:
+async def test_a_webhook_receives_the_object_to_be_stored(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration())
     made = await api.created(PODS, pod(metadata={"generateName": "p-"}))
     [asked] = webhook.asked
@@ -38,7 +38,7 @@ async def test_a_webhook_is_shown_the_object_as_it_will_be_stored(api: ApiClient
     assert asked["oldObject"] is None
 
 
-async def test_a_refusal_is_told_in_the_webhooks_words(api: ApiClient, webhook: Webhook) -> None:
+async def test_a_denial_has_the_webhooks_message(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration())
     webhook.answer = refuses("not today", code=403, reason="Forbidden")
     refused = await api.post(PODS, pod("a"))
@@ -47,7 +47,7 @@ async def test_a_refusal_is_told_in_the_webhooks_words(api: ApiClient, webhook: 
     assert (await api.get(f"{PODS}/a")).status == 404
 
 
-async def test_a_refusal_without_a_word_is_one(api: ApiClient, webhook: Webhook) -> None:
+async def test_a_denial_without_a_message(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration())
     webhook.answer = lambda _: {"allowed": False}
     refused = await api.post(PODS, pod("a"))
@@ -57,7 +57,7 @@ async def test_a_refusal_without_a_word_is_one(api: ApiClient, webhook: Webhook)
     )
 
 
-async def test_updates_and_deletions_show_the_old_object(api: ApiClient, webhook: Webhook) -> None:
+async def test_updates_and_deletions_include_the_old_object(api: ApiClient, webhook: Webhook) -> None:
     await api.created(MAPS, config_map("m"))
     rules = about("configmaps", "UPDATE", "DELETE")
     await api.created(CONFIGURATIONS, webhook.configuration(rules))
@@ -68,7 +68,7 @@ async def test_updates_and_deletions_show_the_old_object(api: ApiClient, webhook
     assert (deleted["operation"], deleted["object"], deleted["oldObject"]["data"]) == ("DELETE", None, {"a": "new"})
 
 
-async def test_what_changed_meanwhile_is_shown_again(api: ApiClient, webhook: Webhook) -> None:
+async def test_an_object_that_changed_meanwhile_is_sent_again(api: ApiClient, webhook: Webhook) -> None:
     await api.created(MAPS, config_map("m"))
     await api.created(CONFIGURATIONS, webhook.configuration(about("configmaps", "UPDATE")))
     webhook.held = asyncio.Event()
@@ -81,7 +81,7 @@ async def test_what_changed_meanwhile_is_shown_again(api: ApiClient, webhook: We
     assert webhook.asked[-1]["object"]["data"] == {"a": "b", "first": "1", "second": "2"}
 
 
-async def test_only_what_the_rules_and_selectors_name_is_asked_about(api: ApiClient, webhook: Webhook) -> None:
+async def test_webhooks_are_called_by_rules_and_selectors(api: ApiClient, webhook: Webhook) -> None:
     selectors: dict[str, Any] = {
         "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "default"}},
         "objectSelector": {"matchExpressions": [{"key": "quiet", "operator": "DoesNotExist"}]},
@@ -95,7 +95,7 @@ async def test_only_what_the_rules_and_selectors_name_is_asked_about(api: ApiCli
     assert [each["name"] for each in webhook.asked] == ["loud"]
 
 
-async def test_writes_of_status_are_another_resource(api: ApiClient, webhook: Webhook) -> None:
+async def test_status_writes_are_another_resource(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration(about("pods/status", "UPDATE")))
     await api.created(PODS, pod("a"))
     await api.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
@@ -106,9 +106,7 @@ async def test_writes_of_status_are_another_resource(api: ApiClient, webhook: We
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])
 @pytest.mark.parametrize("trouble", ["gone", "nonsense", "wrong uid", "no trust"])
-async def test_a_webhook_that_cannot_be_asked(
-    api: ApiClient, webhook: Webhook, policy: str, status: int, trouble: str
-) -> None:
+async def test_an_unreachable_webhook(api: ApiClient, webhook: Webhook, policy: str, status: int, trouble: str) -> None:
     configuration = webhook.configuration(failurePolicy=policy)
     match trouble:
         case "gone":
@@ -126,7 +124,7 @@ async def test_a_webhook_that_cannot_be_asked(
         assert reply.message.startswith('Internal error occurred: failed calling webhook "test.example.com"')
 
 
-async def test_a_webhook_that_takes_too_long_is_not_waited_for(api: ApiClient, webhook: Webhook) -> None:
+async def test_a_slow_webhook_times_out(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration(timeoutSeconds=1))
     webhook.held = asyncio.Event()
     reply = await api.post(PODS, pod("a"))
@@ -141,7 +139,7 @@ async def test_dry_runs_are_marked_and_change_nothing(api: ApiClient, webhook: W
     assert (await api.get(f"{PODS}/a")).status == 404
 
 
-async def test_pods_of_jobs_are_asked_about_and_tried_again(api: ApiClient, webhook: Webhook) -> None:
+async def test_pods_of_jobs_pass_webhooks_and_are_retried(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration())
     refused_twice = iter([{"allowed": False}, {"allowed": False}])
     webhook.answer = lambda _: next(refused_twice, {"allowed": True})
@@ -174,9 +172,7 @@ async def test_warnings_reach_the_client(api: ApiClient, webhook: Webhook) -> No
         ({"matchConditions": [{"name": "x", "expression": "true"}]}, "does not evaluate CEL"),
     ],
 )
-async def test_a_configuration_that_makes_no_sense_is_refused(
-    api: ApiClient, webhook: Webhook, change: Any, told: str
-) -> None:
+async def test_invalid_webhook_configurations(api: ApiClient, webhook: Webhook, change: Any, told: str) -> None:
     refused = await api.post(CONFIGURATIONS, webhook.configuration(name="test") | _changed(webhook, change))
     assert refused.status == 422
     assert told in refused.message

@@ -1,4 +1,4 @@
-"""Updates and patches: who may change what, and what happens when two do."""
+"""Updates and patches: immutable fields, conflicts, subresources."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ async def test_an_update_of_a_stale_version_conflicts(api: ApiClient) -> None:
     assert (await api.get(f"{MAPS}/c")).body == second
 
 
-async def test_an_update_without_a_version_wins(api: ApiClient) -> None:
+async def test_an_update_without_a_version_succeeds(api: ApiClient) -> None:
     await api.created(MAPS, config_map("c"))
 
     reply = await api.put(f"{MAPS}/c", config_map("c") | {"data": {"z": "1"}})
@@ -50,7 +50,7 @@ async def test_an_update_of_another_incarnation_conflicts(api: ApiClient) -> Non
     assert reply.status == 409 and "UID in precondition: another" in reply.message
 
 
-async def test_what_the_server_owns_cannot_be_changed(api: ApiClient) -> None:
+async def test_fields_of_the_server_cannot_be_changed(api: ApiClient) -> None:
     created = await api.created(MAPS, config_map("c"))
 
     reply = await api.patch(
@@ -61,7 +61,7 @@ async def test_what_the_server_owns_cannot_be_changed(api: ApiClient) -> None:
     assert reply.body["metadata"] == created["metadata"]
 
 
-async def test_the_spec_of_a_pod_is_immutable_but_for_a_few_fields(api: ApiClient) -> None:
+async def test_a_pod_spec_is_immutable_except_for_some_fields(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 
     image = await api.patch(f"{PODS}/a", {"spec": {"containers": [{"name": "main", "image": "other:1"}]}}, STRATEGIC)
@@ -74,7 +74,7 @@ async def test_the_spec_of_a_pod_is_immutable_but_for_a_few_fields(api: ApiClien
         assert "spec: Forbidden: pod updates may not change fields other than" in refused.message
 
 
-async def test_status_is_written_by_its_subresource_alone(api: ApiClient) -> None:
+async def test_status_is_written_only_by_its_subresource(api: ApiClient) -> None:
     created = await api.created(PODS, pod("a"))
 
     through_object = await api.patch(f"{PODS}/a", {"status": {"phase": "Running"}})
@@ -98,7 +98,7 @@ async def test_conditions_are_merged_by_type(api: ApiClient) -> None:
     assert [each["type"] for each in reply.body["status"]["conditions"]] == ["Ready", "PodScheduled"]
 
 
-async def test_a_merge_patch_removes_with_null(api: ApiClient) -> None:
+async def test_null_in_a_merge_patch_removes(api: ApiClient) -> None:
     await api.created(MAPS, config_map("c", labels={"a": "1", "b": "2"}))
 
     reply = await api.patch(f"{MAPS}/c", {"metadata": {"labels": {"a": None}}})
@@ -106,7 +106,7 @@ async def test_a_merge_patch_removes_with_null(api: ApiClient) -> None:
     assert reply.body["metadata"]["labels"] == {"b": "2"}
 
 
-async def test_a_json_patch_is_applied_whole_or_not_at_all(api: ApiClient) -> None:
+async def test_a_json_patch_is_atomic(api: ApiClient) -> None:
     created = await api.created(MAPS, config_map("c"))
     add = {"op": "add", "path": "/data/b~1c", "value": "1"}
     failing = {"op": "test", "path": "/data/a", "value": "something else"}
@@ -131,7 +131,7 @@ async def test_a_json_patch_is_applied_whole_or_not_at_all(api: ApiClient) -> No
         ({"metadata": {"labels": {"k": 1}}}, MERGE, 400),
     ],
 )
-async def test_bad_patches(api: ApiClient, patch: Any, content_type: str, status: int) -> None:
+async def test_invalid_patches(api: ApiClient, patch: Any, content_type: str, status: int) -> None:
     created = await api.created(MAPS, config_map("c"))
 
     reply = await api.patch(f"{MAPS}/c", patch, content_type)
@@ -151,7 +151,7 @@ async def test_apply_creates_and_merges(api: ApiClient) -> None:
     assert merged.body["data"] == {"a": "b", "c": "d"}
 
 
-async def test_a_node_is_created_with_its_status_and_gets_the_taints_of_its_state(api: ApiClient) -> None:
+async def test_a_node_is_created_with_status_and_taints(api: ApiClient) -> None:
     created = await api.created(NODES, node("n"))
     await api.patch(f"{NODES}/n", {"spec": {"unschedulable": True}})
 
@@ -164,7 +164,7 @@ async def test_a_node_is_created_with_its_status_and_gets_the_taints_of_its_stat
     assert clean.status == 200
 
 
-async def test_one_revision_for_all_kinds_that_only_rises(api: ApiClient) -> None:
+async def test_one_increasing_revision_for_all_kinds(api: ApiClient) -> None:
     revisions = []
     for number in range(3):
         revisions.append(await api.created(PODS, pod(f"p{number}")))
@@ -174,7 +174,7 @@ async def test_one_revision_for_all_kinds_that_only_rises(api: ApiClient) -> Non
     assert numbers == sorted(set(numbers))
 
 
-async def test_writing_what_is_not_there(api: ApiClient) -> None:
+async def test_writing_an_unknown_object(api: ApiClient) -> None:
     for reply in (
         await api.put(f"{MAPS}/c", config_map("c")),
         await api.patch(f"{MAPS}/c", {}),
@@ -183,7 +183,7 @@ async def test_writing_what_is_not_there(api: ApiClient) -> None:
         assert (reply.status, reply.message) == (404, 'configmaps "c" not found')
 
 
-async def test_the_data_of_a_config_map_are_strings(api: ApiClient) -> None:
+async def test_config_map_data_must_be_strings(api: ApiClient) -> None:
     reply = await api.post(MAPS, config_map("c") | {"data": {"size": 3}})
     assert (reply.status, "cannot unmarshal number" in reply.message) == (400, True)
     await api.created(MAPS, config_map("c"))
@@ -199,7 +199,7 @@ async def test_an_immutable_config_map_keeps_its_data(api: ApiClient) -> None:
     assert (await api.patch(f"{MAPS}/c", {"metadata": {"labels": {"a": "b"}}})).status == 200
 
 
-async def test_an_object_has_one_controller(api: ApiClient) -> None:
+async def test_an_object_has_at_most_one_controller(api: ApiClient) -> None:
     owners = [{"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": uid, "controller": True} for uid in ("a", "b")]
     reply = await api.post(MAPS, config_map("c", ownerReferences=owners))
     assert (reply.status, "Only one reference can have Controller set to true" in reply.message) == (422, True)

@@ -1,4 +1,4 @@
-"""What a kubelet refuses, in which order and in which words."""
+"""Admission of a kubelet: rules, order, messages."""
 
 import pytest
 
@@ -43,13 +43,13 @@ def asking(**amounts: int) -> PodClass:
         (asking(cpu=8001, memory=5 * GIB), "OutOfcpu", "cpu, requested: 8001, used: 0, capacity: 8000"),
     ],
 )
-def test_i3_what_does_not_fit_is_refused(wanted: PodClass, reason: str, message: str) -> None:
+def test_i3_a_pod_that_does_not_fit_is_rejected(wanted: PodClass, reason: str, message: str) -> None:
     refusal = NodeCapacity(facts()).admit("a", wanted)
 
     assert refusal == Rejection(reason, f"Node didn't have enough resource: {message}")
 
 
-def test_i3_pods_are_judged_in_order_and_those_that_run_count() -> None:
+def test_i3_pods_are_admitted_in_order_after_running_ones() -> None:
     room = NodeCapacity(facts())
 
     assert room.admit("a", asking(cpu=5000)) is None
@@ -60,7 +60,7 @@ def test_i3_pods_are_judged_in_order_and_those_that_run_count() -> None:
     assert refusal.message == "Node didn't have enough resource: cpu, requested: 3001, used: 5000, capacity: 8000"
 
 
-def test_the_number_of_pods_is_bounded() -> None:
+def test_the_number_of_pods_is_limited() -> None:
     room = NodeCapacity(facts())
     for uid in "abc":
         assert room.admit(uid, asking()) is None
@@ -70,7 +70,7 @@ def test_the_number_of_pods_is_bounded() -> None:
     assert refusal is not None and refusal.reason == "OutOfpods"
 
 
-def test_what_ends_makes_room() -> None:
+def test_an_ended_pod_releases_its_requests() -> None:
     room = NodeCapacity(facts())
     room.take("a", asking(cpu=8000))
     assert room.admit("b", asking(cpu=1)) is not None
@@ -82,11 +82,11 @@ def test_what_ends_makes_room() -> None:
     assert room.admit("b", asking(cpu=8000)) is None
 
 
-def test_a_resource_that_the_node_does_not_know_is_left_to_others() -> None:
+def test_unknown_extended_resources_are_ignored() -> None:
     assert NodeCapacity(facts()).admit("a", asking(fpga=5)) is None
 
 
-def test_node_affinity_counts() -> None:
+def test_node_affinity_is_checked() -> None:
     elsewhere = PodClass("", node_selector=(("rack", "r2"),))
     term = NodeSelectorTerm(labels=(NodeRequirement("rack", NodeOperator.IN, ("r1",)),))
     here = PodClass("", required_node_affinity=(term,))
@@ -100,7 +100,7 @@ def test_node_affinity_counts() -> None:
     assert room.admit("b", here) is None
 
 
-def test_only_no_execute_taints_count() -> None:
+def test_only_no_execute_taints_reject() -> None:
     avoided = NodeCapacity(facts(taints=(Taint("k", "v", TaintEffect.NO_SCHEDULE),), unschedulable=True))
     forbidden = NodeCapacity(facts(taints=(Taint("k", "v", TaintEffect.NO_EXECUTE),)))
     tolerant = PodClass("", tolerations=(Toleration("k", TolerationOperator.EXISTS),))
@@ -111,7 +111,7 @@ def test_only_no_execute_taints_count() -> None:
     assert forbidden.admit("b", tolerant) is None
 
 
-def test_a_node_that_shrinks_refuses_from_then_on() -> None:
+def test_a_node_that_shrinks_rejects_later_pods() -> None:
     room = NodeCapacity(facts())
     room.take("a", asking(cpu=4000))
 

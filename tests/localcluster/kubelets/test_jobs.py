@@ -1,4 +1,4 @@
-"""batch/v1 Jobs: the controller in the API server makes pods, the kubelets run them to their end."""
+"""batch/v1 Jobs: the job controller creates pods, the kubelets run them."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -69,7 +69,7 @@ async def test_a_job_fails_after_too_many_failures(api: ApiClient) -> None:
     assert ended["conditions"][-1]["reason"] == "BackoffLimitExceeded"
 
 
-async def test_a_pod_that_was_deleted_is_replaced(api: ApiClient) -> None:
+async def test_a_deleted_pod_of_a_job_is_replaced(api: ApiClient) -> None:
     await api.created(JOBS, job(run_seconds="3600"))
     [first] = (await api.until(PODS, lambda reply: len(reply.body["items"]) == 1)).body["items"]
 
@@ -95,7 +95,7 @@ async def test_a_suspended_job_has_no_pods(api: ApiClient) -> None:
     await api.until(f"{JOBS}/j", lambda reply: reply.body["status"].get("ready") == 3)
 
 
-async def test_a_deleted_job_takes_its_pods_with_it(api: ApiClient) -> None:
+async def test_deleting_a_job_deletes_its_pods(api: ApiClient) -> None:
     await api.created(JOBS, job(run_seconds="3600", parallelism=2, completions=2))
     await api.until(PODS, lambda reply: len(reply.body["items"]) == 2)
 

@@ -1,4 +1,4 @@
-"""What people type: the real kubectl against the API server and the kubelets. Any version from 1.20 on must do."""
+"""kubectl, any version from 1.20 on, with the API server and the kubelets."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ spec: {minMember: 3}
 
 
 class Kubectl:
-    """Runs kubectl with a home of its own, so that nothing cached of other servers counts."""
+    """kubectl with its own home directory, without cached discovery of other servers."""
 
     def __init__(self, home: Path) -> None:
         path = shutil.which("kubectl")
@@ -43,7 +43,7 @@ class Kubectl:
         self._environment = {**os.environ, "HOME": str(home), "KUBECONFIG": str(home / "kubeconfig")}
 
     async def __call__(self, *arguments: str, stdin: str = "", fails: bool = False) -> str:
-        """Standard output, or standard error of a command that has to fail."""
+        """Standard output; standard error of a command that must fail."""
         process = await self.start(*arguments)
         async with asyncio.timeout(60):
             out, err = await process.communicate(stdin.encode())
@@ -77,7 +77,7 @@ async def api(server: ApiServer) -> AsyncIterator[ApiClient]:
         yield client
 
 
-async def test_the_life_of_a_pod(kubectl: Kubectl) -> None:
+async def test_lifecycle_of_a_pod_with_kubectl(kubectl: Kubectl) -> None:
     created = await kubectl("apply", "-f", "-", stdin=POD)
     await kubectl("wait", "--for=condition=Ready", "pod/web", "--timeout=20s")
     wide = (await kubectl("get", "pods", "-o", "wide")).splitlines()
@@ -97,7 +97,7 @@ async def test_the_life_of_a_pod(kubectl: Kubectl) -> None:
     assert 'pod "web" deleted' in deleted
 
 
-async def test_changing_what_is_there(kubectl: Kubectl, api: ApiClient) -> None:
+async def test_changing_objects_with_kubectl(kubectl: Kubectl, api: ApiClient) -> None:
     await kubectl("create", "-f", "-", stdin=POD)
     await kubectl("label", "pod", "web", "tier=front")
     await kubectl("annotate", "pod", "web", "note=yes")
@@ -112,7 +112,7 @@ async def test_changing_what_is_there(kubectl: Kubectl, api: ApiClient) -> None:
     assert [line.split()[0] for line in sorted_by.splitlines()] == ["NAME", "node-00", "node-01"]
 
 
-async def test_mistakes_are_told(kubectl: Kubectl) -> None:
+async def test_kubectl_prints_errors(kubectl: Kubectl) -> None:
     twice = POD + "---" + POD
     bad_name = await kubectl("apply", "-f", "-", stdin=POD.replace("name: web", "name: Web_1"), fails=True)
     conflict = await kubectl("create", "-f", "-", stdin=twice, fails=True)
@@ -140,7 +140,7 @@ async def test_nodes_are_cordoned_and_drained(kubectl: Kubectl) -> None:
     assert (await kubectl("get", "pods", "-o", "name")) == ""
 
 
-async def test_kinds_that_are_defined_later(kubectl: Kubectl) -> None:
+async def test_custom_kinds_with_kubectl(kubectl: Kubectl) -> None:
     await kubectl("apply", "-f", f"{CRDS}/")  # it is a link, which kubectl follows only so
     await kubectl("wait", "--for=condition=Established", "crd/podgroups.scheduling.x-k8s.io", "--timeout=20s")
     created = await kubectl("apply", "-f", "-", stdin=GANG)
@@ -154,7 +154,7 @@ async def test_kinds_that_are_defined_later(kubectl: Kubectl) -> None:
     assert "must be of type integer" in refused
 
 
-async def test_objects_made_from_flags(kubectl: Kubectl) -> None:
+async def test_objects_created_from_flags(kubectl: Kubectl) -> None:
     await kubectl("create", "namespace", "team")
     await kubectl("create", "configmap", "settings", "--from-literal=a=b", "-n", "team")
     await kubectl("create", "priorityclass", "high", "--value=1000")

@@ -1,4 +1,4 @@
-"""Simulated kubelets against a real API server: pods arrive, run, end, and are refused."""
+"""Simulated kubelets with the embedded API server."""
 
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -50,7 +50,7 @@ async def _bound(api: ApiClient, body: dict[str, Any], node: str = "node-00") ->
     assert (await api.bind(body["metadata"]["name"], node)).status == 201
 
 
-async def test_nodes_are_registered_ready_with_their_room(api: ApiClient, kubelets: None) -> None:
+async def test_nodes_are_registered_ready_with_their_capacity(api: ApiClient, kubelets: None) -> None:
     nodes = (await api.get(NODES)).body["items"]
 
     assert [node["metadata"]["name"] for node in nodes] == ["node-00", "node-01"]
@@ -84,7 +84,7 @@ async def test_a_bound_pod_runs(api: ApiClient, kubelets: None) -> None:
     assert container["ready"] and "running" in container["state"]
 
 
-async def test_pods_get_addresses_of_their_own(api: ApiClient, kubelets: None) -> None:
+async def test_pods_have_distinct_addresses(api: ApiClient, kubelets: None) -> None:
     for name in ("a", "b"):
         await _bound(api, pod(name))
 
@@ -93,7 +93,7 @@ async def test_pods_get_addresses_of_their_own(api: ApiClient, kubelets: None) -
     assert len(addresses) == 2
 
 
-async def test_i3_the_kubelet_refuses_what_does_not_fit(api: ApiClient, kubelets: None) -> None:
+async def test_i3_the_kubelet_rejects_pods_that_do_not_fit(api: ApiClient, kubelets: None) -> None:
     await _bound(api, pod("first", requests={"cpu": "1500m"}))
     await _bound(api, pod("second", requests={"cpu": "501m"}))
     await _bound(api, pod("third", requests={"cpu": "500m"}))
@@ -110,7 +110,7 @@ async def test_i3_the_kubelet_refuses_what_does_not_fit(api: ApiClient, kubelets
     assert told.body["items"][0]["reason"] == "OutOfcpu"
 
 
-async def test_a_pod_that_ended_makes_room(api: ApiClient, kubelets: None) -> None:
+async def test_an_ended_pod_frees_capacity(api: ApiClient, kubelets: None) -> None:
     first = _annotated("first", run_seconds="0")
     first["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     await _bound(api, first)
@@ -121,7 +121,7 @@ async def test_a_pod_that_ended_makes_room(api: ApiClient, kubelets: None) -> No
     await api.until(f"{PODS}/second", _phase("Running"))
 
 
-async def test_a_deleted_pod_makes_room_and_goes_at_once(api: ApiClient, kubelets: None) -> None:
+async def test_a_deleted_pod_frees_capacity_at_once(api: ApiClient, kubelets: None) -> None:
     await _bound(api, pod("first", requests={"cpu": "2"}))
     await api.until(f"{PODS}/first", _phase("Running"))
 
@@ -133,8 +133,8 @@ async def test_a_deleted_pod_makes_room_and_goes_at_once(api: ApiClient, kubelet
     await api.until(f"{PODS}/first", _phase("Running"))
 
 
-async def test_who_holds_a_deleted_pod_sees_that_it_was_killed(api: ApiClient, kubelets: None) -> None:
-    """As the job controller does, to count it."""
+async def test_a_deleted_pod_with_finalizers_is_reported_as_killed(api: ApiClient, kubelets: None) -> None:
+    """The finalizer stands for the job controller's, which counts the pod."""
     await _bound(api, pod("held", metadata={"finalizers": ["example.com/hold"]}))
     await api.until(f"{PODS}/held", _phase("Running"))
     await api.delete(f"{PODS}/held")
@@ -144,7 +144,7 @@ async def test_who_holds_a_deleted_pod_sees_that_it_was_killed(api: ApiClient, k
     await api.until_gone(f"{PODS}/held")
 
 
-async def test_an_evicted_pod_goes_at_once_and_its_budget_waits_for_another(api: ApiClient, kubelets: None) -> None:
+async def test_an_evicted_pod_is_removed_and_charged_to_its_budget(api: ApiClient, kubelets: None) -> None:
     labels = {"labels": {"app": "web"}}
     for name in ("a", "b"):
         await _bound(api, pod(name, metadata=labels))
@@ -170,7 +170,7 @@ async def test_an_evicted_pod_goes_at_once_and_its_budget_waits_for_another(api:
         (_annotated("a", run_seconds="0.1", policy="OnFailure"), "Succeeded", 0),
     ],
 )
-async def test_pods_end_as_their_annotations_say(
+async def test_pods_end_by_their_annotations(
     api: ApiClient, kubelets: None, body: dict[str, Any], phase: str, exit_code: int
 ) -> None:
     await _bound(api, body)
@@ -189,7 +189,7 @@ async def test_pods_end_as_their_annotations_say(
         _annotated("a", run_seconds="0.1", exit_code="1", policy="OnFailure"),
     ],
 )
-async def test_containers_that_must_run_are_restarted(api: ApiClient, kubelets: None, body: dict[str, Any]) -> None:
+async def test_containers_are_restarted_by_policy(api: ApiClient, kubelets: None, body: dict[str, Any]) -> None:
     await _bound(api, body)
 
     def restarted(reply: Reply) -> bool:
@@ -202,13 +202,13 @@ async def test_containers_that_must_run_are_restarted(api: ApiClient, kubelets: 
     assert waiting["containerStatuses"][0]["state"]["waiting"]["reason"] == "CrashLoopBackOff"
 
 
-async def test_an_annotation_that_is_no_number_means_for_ever(api: ApiClient, kubelets: None) -> None:
+async def test_an_invalid_run_time_means_forever(api: ApiClient, kubelets: None) -> None:
     await _bound(api, _annotated("a", run_seconds="soon"))
 
     await api.until(f"{PODS}/a", _phase("Running"))
 
 
-async def test_a_node_that_is_deleted_takes_its_pods_with_it(api: ApiClient, kubelets: None) -> None:
+async def test_pods_are_deleted_with_their_node(api: ApiClient, kubelets: None) -> None:
     await _bound(api, pod("a"))
     await _bound(api, pod("b"), node="node-01")
     await api.until(f"{PODS}/a", _phase("Running"))
@@ -221,7 +221,7 @@ async def test_a_node_that_is_deleted_takes_its_pods_with_it(api: ApiClient, kub
     assert await api.names(NODES) == ["node-01"]
 
 
-async def test_i3_after_a_restart_what_runs_keeps_its_room(server: ApiServer, api: ApiClient, tmp_path: Path) -> None:
+async def test_i3_running_pods_keep_capacity_over_restarts(server: ApiServer, api: ApiClient, tmp_path: Path) -> None:
     async with running_kubelets(server, tmp_path, SHAPES):
         await _bound(api, pod("z-runs", requests={"cpu": "2"}))
         before = (await api.until(f"{PODS}/z-runs", _phase("Running"))).body
@@ -234,7 +234,7 @@ async def test_i3_after_a_restart_what_runs_keeps_its_room(server: ApiServer, ap
     assert (await api.get(f"{PODS}/z-runs")).body == before
 
 
-async def test_a_node_that_was_called_silent_says_that_it_is_well(api: ApiClient, kubelets: None) -> None:
+async def test_a_node_marked_unknown_reports_ready_again(api: ApiClient, kubelets: None) -> None:
     unknown = [{"type": "Ready", "status": "Unknown"}]
     await api.patch(f"{NODES}/node-00/status", {"status": {"conditions": unknown}})
 
@@ -251,7 +251,7 @@ async def test_leases_are_renewed(server: ApiServer, api: ApiClient, tmp_path: P
         await api.until(f"{LEASES}/node-01", lambda reply: reply.body["spec"]["renewTime"] > first)
 
 
-async def test_faults_of_the_api_server_are_sat_out(api: ApiClient, kubelets: None) -> None:
+async def test_kubelets_retry_over_faults_of_the_api_server(api: ApiClient, kubelets: None) -> None:
     await api.post("/muster-faults", {"method": "PATCH", "path_suffix": "/status", "count": 3, "status": 500})
     await api.post("/muster-faults/cut-watches", {})
     await _bound(api, pod("a"))
@@ -259,7 +259,7 @@ async def test_faults_of_the_api_server_are_sat_out(api: ApiClient, kubelets: No
     await api.until(f"{PODS}/a", _phase("Running"))
 
 
-async def test_a_pod_of_another_node_is_left_alone(api: ApiClient, kubelets: None) -> None:
+async def test_pods_of_other_nodes_are_ignored(api: ApiClient, kubelets: None) -> None:
     await api.created(NODES, {"metadata": {"name": "foreign"}})
     await _bound(api, pod("theirs"), node="foreign")
     await _bound(api, pod("ours"))

@@ -1,4 +1,4 @@
-"""Which gangs `muster up` waits for: those of pods, and those that a controller is to make."""
+"""Gangs that `muster up --once` waits for: those of pods and of annotated controllers."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def controller(kind: str, name: str, expect: str | None, labels: dict[str, str] 
     return Manifest({"apiVersion": "x/v1", "kind": kind, "metadata": metadata, "spec": {"template": template}})
 
 
-def test_pods_are_one_example_by_their_gang_and_plain_ones_each_their_own() -> None:
+def test_pods_form_examples_by_gang() -> None:
     gang = {"gang.scheduling.koordinator.sh/name": "train", "gang.scheduling.koordinator.sh/min-available": "2"}
     found = examples_in([pod("a", gang), pod("b", gang), pod("alone"), pod("c", schedulingGroup={"podGroupName": "n"})])
     assert [(each.id, len(each.pods)) for each in found] == [
@@ -32,7 +32,7 @@ def test_pods_are_one_example_by_their_gang_and_plain_ones_each_their_own() -> N
     ]
 
 
-def test_a_controller_is_one_only_if_it_says_what_is_to_become_of_its_pods() -> None:
+def test_annotated_controllers_are_examples() -> None:
     marked = controller("Job", "mpi", "waiting", {"scheduling.x-k8s.io/pod-group": "mpi-group"})
     found = examples_in([controller("QueueJob", "train", "bound"), controller("QueueJob", "silent", None), marked])
     assert [(each.id, each.expected) for each in found] == [
@@ -41,7 +41,7 @@ def test_a_controller_is_one_only_if_it_says_what_is_to_become_of_its_pods() -> 
     ]
 
 
-def test_what_a_controller_makes_is_bound_when_all_members_are() -> None:
+def test_a_controllers_pods_are_bound_when_all_members_are() -> None:
     [example] = examples_in([controller("QueueJob", "train", "bound")])
     assert not example.reached(None)
     assert not example.reached(Gang(phase=Phase.PHASE_SATISFIED, members=4, minimum=2, bound=3))
@@ -49,6 +49,6 @@ def test_what_a_controller_makes_is_bound_when_all_members_are() -> None:
     assert example.reached(Gang(phase=Phase.PHASE_SATISFIED, members=4, minimum=2, bound=4))
 
 
-def test_an_unknown_expectation_is_refused_by_name() -> None:
+def test_an_unknown_expectation_is_an_error() -> None:
     with pytest.raises(CliError, match="'soon'"):
         examples_in([controller("QueueJob", "train", "soon")])

@@ -1,4 +1,4 @@
-"""Small forms that clients see: quantities, ages, paths into objects, the order of status words, JSON patches."""
+"""Formats: quantities, durations, JSONPath, the STATUS column, JSON patches, protobuf."""
 
 from typing import Any
 
@@ -31,12 +31,12 @@ from muster.localcluster.apiserver.quantity_format import canonical
         ("12E", "9223372036854775807"),
     ],
 )
-def test_quantities_are_given_back_in_one_form(text: str, form: str) -> None:
+def test_quantities_are_returned_in_canonical_form(text: str, form: str) -> None:
     assert canonical(text) == form
 
 
 @pytest.mark.parametrize("text", ["", "1 Gi", "much", "1.2.3", "Gi"])
-def test_what_is_no_quantity(text: str) -> None:
+def test_invalid_quantities(text: str) -> None:
     with pytest.raises(ValueError, match="quantities must match the regular expression"):
         canonical(text)
 
@@ -59,11 +59,11 @@ def test_what_is_no_quantity(text: str) -> None:
         (730 * 86400, "2y"),
     ],
 )
-def test_durations_as_kubectl_shows_them(seconds: float, shown: str) -> None:
+def test_durations_in_the_format_of_kubectl(seconds: float, shown: str) -> None:
     assert duration(seconds) == shown
 
 
-def test_ages_of_what_is_no_time() -> None:
+def test_the_age_of_an_invalid_time_is_unknown() -> None:
     assert age(None, 0.0) == age("yesterday", 0.0) == "<unknown>"
     assert age("1970-01-01T00:00:00Z", 5.0) == "5s"
     assert parse_time("1970-01-01T00:00:01.500000Z") == 1.5
@@ -82,7 +82,7 @@ def test_ages_of_what_is_no_time() -> None:
         (".labels['example.com/rack']", ["r1"]),
     ],
 )
-def test_paths_into_objects(path: str, found: list[Any]) -> None:
+def test_jsonpath_of_kubectl(path: str, found: list[Any]) -> None:
     items = [{"name": "a", "size": 1}, {"name": "b", "size": 2}]
     document = {"spec": {"minimum": 3}, "items": items, "labels": {"example.com/rack": "r1"}}
 
@@ -121,7 +121,7 @@ def test_paths_into_objects(path: str, found: list[Any]) -> None:
         ),
     ],
 )
-def test_the_one_word_for_a_pod(pod: dict[str, Any], word: str) -> None:
+def test_status_column_of_pods(pod: dict[str, Any], word: str) -> None:
     spec = {"containers": [{}], "initContainers": [{}]} | pod.get("spec", {})
     whole = {"metadata": {"name": "a"} | pod.get("metadata", {}), "spec": spec, "status": pod["status"]}
 
@@ -158,18 +158,18 @@ def test_json_patches(patch: list[Any], expected: Any) -> None:
         {"op": "remove"},
     ],
 )
-def test_json_patches_that_cannot_be_applied(patch: Any) -> None:
+def test_invalid_json_patches(patch: Any) -> None:
     with pytest.raises(BadPatch):
         apply_json_patch({"a": 1, "list": ["p", "q"]}, patch)
 
 
 @pytest.mark.parametrize("body", [b"", b"{}", b"k8s\0\x0a", b"k8s\0\xff", b"k8s\0\x0a\x05\x12\x03Foo", b"k8s\0\x09"])
-def test_what_is_no_known_protobuf_message(body: bytes) -> None:
+def test_invalid_protobuf_messages(body: bytes) -> None:
     with pytest.raises(ValueError):
         decode_protobuf(body)
 
 
-def test_a_field_that_is_not_known_is_not_lost_in_silence() -> None:
+def test_an_unknown_protobuf_field_is_an_error() -> None:
     # Namespace with field 15
     with pytest.raises(UnknownField, match="field 15 of Namespace"):
         decode_protobuf(b"k8s\0\x0a\x0b\x12\x09Namespace\x12\x02\x7a\x00")
