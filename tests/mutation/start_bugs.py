@@ -46,8 +46,8 @@ START_BUGS = (
     Bug(
         "a timeout releases only the gang's own reservations, not its group's",
         "hold/hold_and_wait.py",
-        "        self.give_up(group)\n        self.groups.pop(group, None)\n",
-        "        self._give_back(late, list(late.seats))\n",
+        "        self.release(group)\n        self.groups.pop(group, None)\n",
+        "        self._release(late, list(late.seats))\n",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(

@@ -37,14 +37,14 @@ class Reconciler:
         queue: Queue,
         permits: Permits,
         reports: Reports,
-        waiting: HoldAndWait,
+        holds: HoldAndWait,
         plans: Plans,
         repairs: Repairs,
         preemption: Preemption,
         node_sets: NodeSets,
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
-        self._waiting, self._plans, self._repairs, self._preemption = waiting, plans, repairs, preemption
+        self._holds, self._plans, self._repairs, self._preemption = holds, plans, repairs, preemption
         self._node_sets = node_sets
         self._events_seen = 0
         self._wants_free: dict[Gang, None] = {}
@@ -68,14 +68,14 @@ class Reconciler:
         effects: list[Effect] = []
         if disturbed := cache.ledger.take_disturbed():
             self._node_sets.nodes_changed(disturbed)
-            self._waiting.drop_untenable(disturbed)
+            self._holds.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.update() or cache.touched or cache.gone or cache.disbanded:
             self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for gang in touched:
                 if gang.bound_by_others:
-                    self._waiting.give_up(gang.group)
+                    self._holds.release(gang.group)
                     self._permits.adopt(gang)
                     gang.timing.bound(now.unix_seconds)
                     cache.touch_partners(gang.id)
@@ -88,7 +88,7 @@ class Reconciler:
             for gang, edited in touched.items():
                 groups[gang.group] = groups.get(gang.group, False) or edited
             for group, edited in groups.items():
-                self._waiting.look(group, now)
+                self._holds.update(group, now)
                 self._update_queue(group, now, effects, edited=edited)
             # The state of a gang is reported on the gangs of its group, too.
             for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
@@ -130,7 +130,7 @@ class Reconciler:
         self._repairs.update(gang, now)
         if self._preemption.running.update(gang):
             self._preemption.victim_added(gang)
-        effects += self._waiting.forgive(gang)
+        effects += self._holds.retry_edited(gang)
         if gang.group.persist_id is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
         phase, before = gang.phase, self._phases.get(gang)
@@ -197,7 +197,7 @@ class Reconciler:
             effects.append(GangChanged(gang.id))
         self._cache.gone.clear()
         for group in self._cache.disbanded:
-            self._waiting.forget(group)
+            self._holds.forget(group)
             if group in self._queue:
                 self._queue.remove(group)
         self._cache.disbanded.clear()

@@ -1,4 +1,9 @@
-"""Gangs that hold what they get and wait for the rest (NonStrict): when the clock starts, and what ends the wait."""
+"""Hold and wait (NonStrict): gangs that hold reservations while they wait for the rest, and what ends the wait.
+
+A group starts when every gang has its minimum. It releases all its reservations when it may not start as declared any
+more, when one of its gangs has waited longer than its waiting time (`due`; its pods are then marked as timed out), or
+to let an earlier group start (see the preemption package).
+"""
 
 from collections.abc import Collection
 
@@ -14,34 +19,30 @@ from muster.gangs.facts import GangFacts
 
 
 class HoldAndWait:
-    """Groups that have reservations without a permit.
-
-    They start when every gang has its minimum. They give everything back when they may not start as declared any more,
-    when a gang has waited longer than its waiting-time, or to let another gang start (see `deadlock`).
-    """
+    """Groups that have reservations without a permit."""
 
     def __init__(self, cache: Cache, permits: Permits) -> None:
         self._cache, self._permits = cache, permits
         self.groups: dict[Group, None] = {}
-        self._recalled: dict[Gang, None] = {}  # they held something under an earlier leader, and nothing yet
+        self._recalled: dict[Gang, None] = {}  # they held reservations under an earlier leader, and none yet
 
-    # -- every look
+    # -- holding
 
     def drop_untenable(self, disturbed: Collection[str]) -> None:
-        """Reservations on nodes that are gone, full or closed by now end: their pods are placed again."""
+        """Release reservations on nodes that are gone, full or cordoned: their pods are placed again."""
         ledger = self._cache.ledger
         for group in [group for group in self.groups if group.persist_id is None]:
             for gang in group.gangs:
                 for held in reversed([held for held in gang.seats.values() if held.seat.node in disturbed]):
                     if ledger.untenable(held.seat):
-                        self._give_back(gang, [held.seat.uid])
+                        self._release(gang, [held.seat.uid])
 
-    def look(self, group: Group, now: Now) -> None:
-        """The group was touched."""
+    def update(self, group: Group, now: Now) -> None:
+        """Start or end the wait of a touched group."""
         if group.persist_id is not None:
             return
         if group.holds and not self._may_hold(group):
-            self.give_up(group)
+            self.release(group)
         if not group.holds:
             self.groups.pop(group, None)
             return
@@ -51,9 +52,9 @@ class HoldAndWait:
                 gang.hold.begin(now.monotonic_seconds, int(now.unix_seconds * 1000))
 
     def recall(self, gang: Gang, record: Record, now: Now) -> list[Effect]:
-        """At the beginning of a term: what an earlier leader remembered of a gang that it did not permit."""
+        """Restore the wait of a gang that an earlier leader recorded."""
         if record.waiting_since_unix_millis:
-            # By the wall clock, which may have been set back meanwhile; nobody waits for less than no time.
+            # By the wall clock, which may have been set back meanwhile: no wait is negative.
             waited = max(0.0, now.unix_seconds - record.waiting_since_unix_millis / 1000)
             gang.hold.begin(now.monotonic_seconds - waited, record.waiting_since_unix_millis)
             self._recalled[gang] = None
@@ -67,32 +68,34 @@ class HoldAndWait:
         )
 
     def forget(self, group: Group) -> None:
-        """The group is gone."""
+        """Forget a group that is gone."""
         self.groups.pop(group, None)
 
-    def give_up(self, group: Group) -> None:
-        """All that its gangs hold is given back."""
+    def release(self, group: Group) -> None:
+        """Release all reservations of the group."""
         for gang in group.gangs:
             if not gang.permit.granted:
-                self._give_back(gang, list(gang.seats))
+                self._release(gang, list(gang.seats))
 
-    def _give_back(self, gang: Gang, uids: list[str]) -> None:
+    def _release(self, gang: Gang, uids: list[str]) -> None:
         for uid in uids:
             gang.return_seat(uid)
         self._cache.release(gang, uids)
         self._cache.touch(gang, edited=True)
 
-    # -- too long
+    # -- timeouts
 
     def next_time(self) -> float | None:
-        """When the next gang has waited too long."""
+        """When the next gang times out."""
         groups = [group for group in self.groups if group.persist_id is None]
         gangs = [gang for group in groups for gang in group.gangs if gang.seats]
         gangs += [gang for gang in self._recalled if self._still_waits(gang) and gang.group.persist_id is None]
         return min((_deadline(gang) for gang in gangs if gang.hold.since is not None), default=None)
 
     def due(self, now: Now) -> list[Effect]:
-        """Groups of which a gang has waited too long give everything back; their pods are to be marked."""
+        """Time out groups of which a gang has waited too long: release their reservations, and record that their pods
+        are to be marked.
+        """
         effects: list[Effect] = []
         self._recalled = {gang: None for gang in self._recalled if self._still_waits(gang)}
         for group in dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)]):
@@ -104,16 +107,18 @@ class HoldAndWait:
         return effects
 
     def _still_waits(self, gang: Gang) -> bool:
-        """It held something under an earlier leader, and neither holds anything yet nor does without."""
+        """The gang held reservations under an earlier leader, holds none yet, and still has to wait."""
         there = self._cache.gangs.get(gang.id) is gang and not gang.permit.granted
         return there and gang.hold.since is not None and not gang.seats and gang.group.accumulates
 
     def _time_out(self, group: Group, late: Gang, now: Now) -> list[Effect]:
         gangs = [gang for gang in group.gangs if gang.facts is not None]
         reports = [
-            Report(gang.id, events=(event,)) for gang in gangs if (event := _tell(gang, late, group)) is not None
+            Report(gang.id, events=(event,))
+            for gang in gangs
+            if (event := _timeout_event(gang, late, group)) is not None
         ]
-        self.give_up(group)
+        self.release(group)
         self.groups.pop(group, None)
         for gang in gangs:
             assert gang.facts is not None
@@ -123,15 +128,15 @@ class HoldAndWait:
         return [*reports, self._permits.decide(TimeOut(gangs), records)]
 
     def timed_out(self, decision: TimeOut) -> list[Effect]:
-        """That they have waited too long is durable: the pods are marked."""
-        known = self._cache.gangs  # one that was declared anew meanwhile is another gang
+        """The timeout is durable: mark the pods."""
+        known = self._cache.gangs  # a gang that was declared anew is another gang
         gangs = [gang for gang in decision.gangs if gang.hold.timing_out and known.get(gang.id) is gang]
         return [_mark(gang, gang.hold.timing_out, True) for gang in gangs]
 
-    # -- tried again
+    # -- after a timeout
 
-    def forgive(self, gang: Gang) -> list[Effect]:
-        """A gang that waited too long declares something else by now: the marks come off."""
+    def retry_edited(self, gang: Gang) -> list[Effect]:
+        """Remove the marks of a timed-out gang whose declaration was edited."""
         if not gang.hold.timed_out_declaration or gang.facts is None:
             return []
         if not gang.hold.timing_out and not gang.hold.marked:
@@ -147,9 +152,9 @@ class HoldAndWait:
 
 
 def declaration(facts: GangFacts) -> str:
-    """What a user may edit to have the gang tried again, as text."""
-    told = [f"{key}={getattr(facts, key)}" for key in ("minimum", "total", "mode", "group", "waiting_time_seconds")]
-    return ";".join([*told, facts.definition.uid if facts.definition is not None else ""])
+    """The parts of the declaration that a user may edit to have a timed-out gang tried again."""
+    parts = [f"{key}={getattr(facts, key)}" for key in ("minimum", "total", "mode", "group", "waiting_time_seconds")]
+    return ";".join([*parts, facts.definition.uid if facts.definition is not None else ""])
 
 
 def _deadline(gang: Gang) -> float:
@@ -161,8 +166,8 @@ def _mark(gang: Gang, uids: set[str], timed_out: bool) -> MarkTimedOut:
     return MarkTimedOut(gang.id, tuple(gang.pod_name(uid) for uid in sorted(uids)), timed_out)
 
 
-def _tell(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
-    """What was missing, while it is still held."""
+def _timeout_event(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
+    """The event of a timeout; the reservations are still held."""
     if gang.reference is None or gang.facts is None or late.facts is None:
         return None
     lacking = max(0, gang.missing)

@@ -1,4 +1,4 @@
-"""Seats on their way to bound pods: sent, acknowledged, sent again, or lost and to be placed again (I4, I6)."""
+"""Binds of permitted seats: sent, acknowledged, retried, or given up so that the pod is placed again (I4, I6)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,44 +11,44 @@ from muster.coordinator.core.gang.state import ActionState, HeldSeat
 from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
-"""After so many failed binds a pod is placed again elsewhere."""
+"""Failed binds of a seat after which its pod is placed again."""
 INITIAL_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 10.0
 CALL_RETRY_SECONDS = 0.5
-"""When binding itself cannot be reached; nothing speaks against the node then."""
+"""Pause when the binding service cannot be reached, which is not the node's fault."""
 
 
 class Binds:
-    """What becomes of permitted seats."""
+    """Binds to be retried, and pods whose binds fail."""
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
         self._failing: dict[Gang, Counter[str]] = {}
-        """Pods whose last bind failed, and how many in a row did, wherever they were to go."""
+        """Failed binds in a row by pod, on whichever nodes."""
 
     @staticmethod
     def unsent(gang: Gang) -> list[Seat]:
-        """Seats that were never handed to binding."""
+        """Seats whose bind was not sent."""
         return [held.seat for held in gang.seats.values() if held.state is ActionState.DECIDED]
 
     @staticmethod
     def unbindable(cache: Cache, gang: Gang) -> bool:
-        """A seat that is not sent yet is on a node that is gone, or that somebody else filled."""
+        """A seat whose bind was not sent is on a node that is gone, or that other pods filled."""
         return bool(_on_full_nodes(cache, Binds.unsent(gang)))
 
     def permitted(self, cache: Cache, gang: Gang) -> list[Effect]:
-        """The permit is durable: seats go out."""
+        """The permit is durable: send binds."""
         return self._send_or_lose(cache, gang, self.unsent(gang))
 
     def _send_or_lose(self, cache: Cache, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
-        """Seats on nodes that are gone, or that somebody else filled, are placed again; the others go out."""
+        """Send binds, but for seats on nodes that are gone or that other pods filled: their pods are placed again."""
         full = _on_full_nodes(cache, seats)
         for uid in full:
             cache.lose_seat(gang, uid)
         return self.send(gang, [seat for seat in seats if seat.uid not in full])
 
     def send(self, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
-        """Hand seats to binding."""
+        """Send binds."""
         if not seats:
             return []
         for seat in seats:
@@ -65,7 +65,7 @@ class Binds:
         ]
 
     def results(self, cache: Cache, event: BindResults, now: float) -> list[Effect]:
-        """Binding reports."""
+        """The binding service reports binds."""
         effects: list[Effect] = []
         for result in event.results:
             gang = cache.gang_of.get(result.uid)
@@ -82,7 +82,7 @@ class Binds:
         return effects
 
     def _result(self, cache: Cache, gang: Gang, held: HeldSeat, result: BindResult, now: float) -> str:
-        """What one result means; returns what the user should be told."""
+        """Apply one result; returns a message for an event."""
         match result.outcome:
             case BindOutcome.BOUND:
                 gang.acknowledge(result.uid, held.seat.node)
@@ -94,7 +94,7 @@ class Binds:
                 cache.forget_pod(result.uid)
             case BindOutcome.FAILED:
                 held.fail()
-                in_all = self._in_trouble(gang, result.uid, result.message)
+                in_all = self._count_failure(gang, result.uid, result.message)
                 if held.failures < MAX_FAILURES:
                     pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, in_all)
                     self._retry(gang, held, now + pause)
@@ -108,23 +108,23 @@ class Binds:
         return ""
 
     def call_failed(self, cache: Cache, event: BindCallFailed, now: float) -> None:
-        """Binding could not be reached: the same seats go out again, it is safe to repeat."""
+        """The call failed: binds are idempotent, and retried."""
         for uid in event.uids:
             gang = cache.gang_of.get(uid)
             held = gang.seats.get(uid) if gang is not None else None
             if gang is not None and held is not None and held.state is ActionState.SENT:
                 self._retry(gang, held, now + CALL_RETRY_SECONDS)
-                self._in_trouble(gang, uid, event.message)
+                self._count_failure(gang, uid, event.message)
                 cache.touch(gang)
 
-    def _in_trouble(self, gang: Gang, uid: str, message: str) -> int:
+    def _count_failure(self, gang: Gang, uid: str, message: str) -> int:
         gang.bind.report(message)
         failures = self._failing.setdefault(gang, Counter())
         failures[uid] += 1
         return failures[uid]
 
-    def _forget_troubles(self) -> None:
-        """Those are over whose pods are bound or gone. One that is placed again because of it has it still."""
+    def _clear_trouble(self) -> None:
+        """Clear the trouble of pods that are bound or gone. Pods that are placed again because of it keep it."""
         for gang, failures in list(self._failing.items()):
             for uid in failures.keys() - gang.seats.keys() - gang.lost:
                 del failures[uid]
@@ -137,12 +137,12 @@ class Binds:
         self._retries[held.seat.uid] = (gang, held)
 
     def next_time(self) -> float | None:
-        """When a seat is to be sent again."""
+        """When a bind is to be retried."""
         return min((held.retry_at for _, held in self._retries.values()), default=None)
 
     def due(self, cache: Cache, now: float) -> list[Effect]:
-        """Seats to be sent again now; those that were given up meanwhile are passed over."""
-        self._forget_troubles()
+        """Retry binds that are due, but for seats that were given up meanwhile."""
+        self._clear_trouble()
         ready = {uid: entry for uid, entry in self._retries.items() if entry[1].retry_at <= now}
         by_gang: dict[Gang, list[Seat]] = {}
         for uid, (gang, held) in ready.items():
@@ -153,14 +153,14 @@ class Binds:
 
 
 def _awaited(held: HeldSeat, result: BindResult) -> bool:
-    """The result is about this seat, and not heard before: not one of an earlier seat, nor a failure told twice."""
+    """The result is of this seat's bind, not of an earlier seat's, nor a failure that was reported before."""
     return held.state is ActionState.SENT or (
         held.state is ActionState.RETRY and result.outcome is not BindOutcome.FAILED
     )
 
 
 def _on_full_nodes(cache: Cache, seats: Sequence[Seat]) -> set[str]:
-    """Uids of seats on nodes that are gone, or that have not enough of what the pod asks."""
+    """Uids of seats on nodes that are gone, or that lack a resource that the pod requests."""
     places = {(seat.node, seat.class_id) for seat in seats}
     full = {place for place in places if cache.ledger.overcommitted(*place)}
     return {seat.uid for seat in seats if (seat.node, seat.class_id) in full}

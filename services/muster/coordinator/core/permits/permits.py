@@ -1,4 +1,4 @@
-"""Decisions on their way to etcd: what is written about a gang, and what waits for it to be durable (I2)."""
+"""Permits: the records of gangs in etcd, with the ranks of their members, and decisions that wait for a write (I2)."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import count
@@ -14,7 +14,7 @@ from muster.topology.ranks import Path, natural_order, ranks
 
 
 class Permits:
-    """Numbers the writes and remembers what waits for them."""
+    """Writes under way and the decisions that wait for them."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -22,18 +22,18 @@ class Permits:
         self._awaited: dict[int, Decision] = {}
 
     def persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> Persist:
-        """A write that nobody waits for."""
+        """A write on which nothing depends."""
         self._last_id += 1
         return Persist(self._last_id, puts, deletes)
 
     def decide(self, decision: Decision, records: tuple[Record, ...]) -> Persist:
-        """A write that a decision waits for."""
+        """A write on which a decision depends."""
         persist = self.persist(records)
         self._awaited[persist.persist_id] = decision
         return persist
 
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
-        """The group's gangs that have seats which are not permitted yet may start, as soon as that is durable."""
+        """Permit the gangs of the group that have new seats; they start when that is durable."""
         before = [gang.permit.record for gang in gangs]
         records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, anew=True) for gang in gangs)
         persist = self.decide(Permit(group, gangs, before), records)
@@ -73,33 +73,35 @@ class Permits:
         gang.permit.fulfil()
 
     def settled(self, persist_id: int) -> Decision | None:
-        """A write is durable, or never will be: what waited for it, if anything did."""
+        """The decision that waited for a write that is durable, or never will be."""
         return self._awaited.pop(persist_id, None)
 
     def remember(self, gang: Gang, now: Now) -> Persist | None:
-        """Write what is to be remembered of the gang besides its permit, if it has changed."""
+        """Write what a gang's record holds besides the permit, if it has changed."""
         before = gang.permit.record
-        said = _said(gang)
+        contents = _contents(gang)
         permitted = gang.permit.granted and not gang.eviction.whole
-        if said == (_recorded(before) if before is not None else _NOTHING):
+        if contents == (_recorded(before) if before is not None else _EMPTY):
             return None
-        if said == _NOTHING and not permitted:
+        if contents == _EMPTY and not permitted:
             gang.permit.write(None)
             return self.persist(deletes=(gang.id,))
         if not permitted:
             state = RecordState.UNPERMITTED
         else:
             state = before.state if before is not None else RecordState.SATISFIED
-            if state is RecordState.UNPERMITTED:  # it was to be evicted, and is not
+            if state is RecordState.UNPERMITTED:  # its eviction was cancelled
                 state = RecordState.SATISFIED if gang.permit.fulfilled else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
     def record(self, gang: Gang, state: RecordState, unix_seconds: float, *, anew: bool = False) -> Record:
-        """What is durable about the gang from now on. All seats not known to be bound are in it, also those of an
-        earlier permit, since a record replaces the one before it. `anew`: some of them are permitted by it.
+        """The gang's new record. It holds all seats not known to be bound, also of earlier permits, since it replaces
+        the record before. `anew`: it permits some of them.
         """
         facts = gang.facts
-        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _said(gang)
+        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _contents(
+            gang
+        )
         record = Record(
             gang=gang.id,
             incarnation=facts.incarnation if facts is not None else "",
@@ -127,26 +129,26 @@ class Permits:
         return numbered(gang, self._cache) if state is RecordState.BINDING else still_ranked(gang)
 
 
-_Said = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...], str]
-"""What a record says besides the permit."""
-_NOTHING: _Said = (0, "", (), (), "", (), "")
+_Contents = tuple[int, str, tuple[PodName, ...], tuple[PodName, ...], str, tuple[PodsOnNode, ...], str]
+"""Contents of a record besides the permit."""
+_EMPTY: _Contents = (0, "", (), (), "", (), "")
 
 
-def _said(gang: Gang) -> _Said:
-    """What is to be said of the gang now."""
+def _contents(gang: Gang) -> _Contents:
+    """What the gang's record should hold besides the permit."""
     before = gang.permit.record
     return (
         gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permit.granted else 0,
         gang.hold.timed_out_declaration,
-        _still(before.timing_out if before else (), gang, gang.hold.timing_out),
-        _still(before.evicting if before else (), gang, gang.eviction.pods),
+        _recorded_names(before.timing_out if before else (), gang, gang.hold.timing_out),
+        _recorded_names(before.evicting if before else (), gang, gang.eviction.pods),
         gang.eviction.preemptor if gang.eviction.pods else "",
         gang.nominated,
         gang.eviction.preempted_by,
     )
 
 
-def _recorded(record: Record) -> _Said:
+def _recorded(record: Record) -> _Contents:
     return (
         record.waiting_since_unix_millis,
         record.timed_out_declaration,
@@ -158,8 +160,10 @@ def _recorded(record: Record) -> _Said:
     )
 
 
-def _still(names: tuple[PodName, ...], gang: Gang, uids: Collection[str]) -> tuple[PodName, ...]:
-    """The names that were recorded, as long as they cover what is to be done; it is not written for every pod anew."""
+def _recorded_names(names: tuple[PodName, ...], gang: Gang, uids: Collection[str]) -> tuple[PodName, ...]:
+    """The recorded names while they cover these pods, so that the record is not written again for every pod that
+    leaves.
+    """
     if not uids:
         return ()
     recorded = {name.uid for name in names}
@@ -174,19 +178,19 @@ def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) 
 
 
 def _permitted_with(gang: Gang) -> tuple[str, ...]:
-    """The group that it started in, also if it declares another one by now."""
+    """The group in which the gang started, even if it declares another one by now."""
     if gang.permit.granted:
         return gang.permit.record.group if gang.permit.record is not None else ()
     return gang.facts.group if gang.facts is not None else ()
 
 
 Ranks = tuple[tuple[str, int], ...]
-"""Members' uids and ranks, by rank."""
+"""Uids and ranks of members, by rank."""
 
 
 def numbered(gang: Gang, cache: Cache) -> Ranks:
-    """Ranks for all members that have a place. Those that have one keep it; later members get the lowest that are free,
-    by name. A gang of one needs none.
+    """Ranks for all members that have a seat or are bound. Members keep their rank; later members get the lowest free
+    ranks, by name. A gang of one has none.
     """
     kept = still_ranked(gang)
     places = _places(gang)
@@ -197,7 +201,7 @@ def numbered(gang: Gang, cache: Cache) -> Ranks:
 
 
 def still_ranked(gang: Gang) -> Ranks:
-    """Those of the recorded ranks whose members are there; a rank is free when its pod has left its node."""
+    """The recorded ranks of existing members; a rank is free when its pod has left its node."""
     recorded = gang.permit.record.ranks if gang.permit.record is not None else ()
     return tuple((uid, rank) for uid, rank in recorded if _is_there(gang, uid))
 
@@ -207,12 +211,12 @@ def _is_there(gang: Gang, uid: str) -> bool:
 
 
 def ranked_on_nodes(gang: Gang) -> Ranks:
-    """Those of the recorded ranks whose members are on a node yet: they may stay there after all."""
+    """The recorded ranks of members on a node: their eviction may be cancelled."""
     return tuple((uid, rank) for uid, rank in still_ranked(gang) if uid in gang.bound or uid in gang.eviction.pods)
 
 
 def _places(gang: Gang) -> dict[str, str]:
-    """Node of each member that has one or was promised one, by uid; "" where it lost that."""
+    """Node of each member that is bound or has a seat, by uid; "" for lost seats."""
     places = {uid: gang.pods[uid].node for uid in gang.bound}
     places.update(dict.fromkeys(gang.lost, ""))
     places.update((seat.uid, seat.node) for seat in (*gang.unbound_seats, *gang.acknowledged.values()))

@@ -1,4 +1,4 @@
-"""The beginning of a term: records and the first snapshot become gangs that go on where they were (I5, I6)."""
+"""Recovery at the beginning of a term: gangs continue where their records and the first snapshot say (I5, I6)."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ from muster.coordinator.core.gang.state import ActionState
 
 
 def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
-    """Bring records and snapshot together; returns the gangs whose records are void, and the others with their records.
+    """Apply records to the gangs of the snapshot; returns the gangs whose records are void, and the others with their
+    records.
 
-    Permits are taken up in the order in which they were given. A gang without a record of which a pod is bound counts
-    as satisfied.
+    Permits are restored in the order in which they were granted. A gang without a record counts as satisfied if one of
+    its pods is bound.
     """
     void, resumed = [], []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
@@ -31,13 +32,13 @@ def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], l
         if gang.permit.granted:
             cache.regroup(gang)
             cache.touch(gang, edited=True)
-        elif gang.all_present:  # as near as can be known now
+        elif gang.all_present:  # the earliest time that is known now
             gang.timing.ready(float(max(pod.created_seconds for pod in gang.pods.values())))
     return tuple(void), resumed
 
 
 def _same(gang: Gang, record: Record) -> bool:
-    """The record is of this incarnation, or one of its pods still is a member."""
+    """The record is of this incarnation, or one of its pods is still a member."""
     facts = gang.facts
     if facts is not None and facts.incarnation == record.incarnation:
         return True
@@ -47,7 +48,7 @@ def _same(gang: Gang, record: Record) -> bool:
 
 
 def _begins_anew(gang: Gang, record: Record) -> bool:
-    """None is left of those that were permitted, and others are there: they came when nobody led."""
+    """No permitted pod is left, and there are others: created while there was no leader."""
     facts = gang.facts
     if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.pending:
         return False
@@ -55,7 +56,7 @@ def _begins_anew(gang: Gang, record: Record) -> bool:
 
 
 def _ran(gang: Gang) -> bool:
-    """A single pod that was bound, and has ended or is on its way out."""
+    """A single pod that was bound, and has ended or is terminating."""
     return gang.plain and any(pod.node for pod in gang.pods.values())
 
 

@@ -28,11 +28,9 @@ MAX_PODS = 5000
 class Plans:
     """Plans and nominations, from the decision until the nominated capacity is used."""
 
-    def __init__(
-        self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, waiting: HoldAndWait
-    ) -> None:
+    def __init__(self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, holds: HoldAndWait) -> None:
         self._cache, self._queue, self._permits = cache, queue, permits
-        self._evictions, self._waiting = evictions, waiting
+        self._evictions, self._holds = evictions, holds
         self._yielding: dict[Group, None] = {}
 
     # -- beginning
@@ -150,7 +148,7 @@ class Plans:
             if gang.permit.granted or group.persist_id is not None or not any(uid in gang.seats for uid in uids):
                 continue
             effects += reservation_released(gang, nomination)
-            self._waiting.give_up(group)  # the rest of its reservations is of no use
+            self._holds.release(group)  # the rest of its reservations is of no use
             if nomination is not None:
                 nomination.leaving.difference_update(uids)
                 group.preemption.yield_to(nomination.group)
