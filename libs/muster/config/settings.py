@@ -1,4 +1,4 @@
-"""Settings that every service has, read from MUSTER_<SERVICE>_* in the environment or given as flags."""
+"""Settings common to all services, from MUSTER_<SERVICE>_* in the environment or from flags."""
 
 import os
 import socket
@@ -21,13 +21,13 @@ LogFormat = Literal["json", "console"]
 
 
 class BadSettings(ValueError):
-    """Settings do not make sense; the message has a line per mistake, with its variable, the value and the rule."""
+    """Settings are invalid; the message has a line for each mistake, with the variable, the value and the rule."""
 
 
 class CannotStart(RuntimeError):
-    """What a service was given cannot be used: a file, an address, a cluster. The message says which and why.
+    """A service cannot use a file, an address or a cluster that its settings name; the message says which and why.
 
-    Errors of that kind are subclasses; `muster run` prints their message and exits.
+    Base class of such errors; `muster run` prints their message and exits.
     """
 
 
@@ -47,26 +47,26 @@ def _instance() -> str:
 
 
 Address = Annotated[str, AfterValidator(_address)]
-"""HOST:PORT; port 0 takes any free one."""
+"""HOST:PORT; port 0 selects a free port."""
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
-"""One or more names; in the environment separated by commas."""
+"""One or more names; separated by commas in the environment."""
 
 
 _TLS_FILES: Final = ("certificate_file", "key_file", "ca_file")
 
 
 class TlsSettings(BaseModel):
-    """Mutual TLS, when all three files (PEM) are given; plain text when none is."""
+    """Mutual TLS if all three files (PEM) are given; plain text if none is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     certificate_file: Path | None = None
-    """Certificate of this process, with its chain."""
+    """Certificate chain of this process."""
     key_file: Path | None = None
-    """Its private key."""
+    """Private key of the certificate."""
     ca_file: Path | None = None
-    """Who signs the certificates of peers."""
+    """CA certificates that sign the certificates of peers."""
 
     @model_validator(mode="after")
     def _all_or_none(self) -> Self:
@@ -88,12 +88,12 @@ class ServerTlsSettings(TlsSettings):
     """Mutual TLS of a process that also serves."""
 
     clients: Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split)] = ()
-    """Whom it answers: DNS names, one of which the caller's certificate must be for. None: whoever has one."""
+    """DNS names, one of which a client's certificate must contain. None: every certificate is accepted."""
 
     @model_validator(mode="after")
-    def _told_apart(self) -> Self:
+    def _need_certificates(self) -> Self:
         if self.clients and self.files is None:
-            raise ValueError("clients are told apart by their certificates, and no certificate is given")
+            raise ValueError("clients are identified by their certificates, but no certificate files are given")
         return self
 
 
@@ -102,46 +102,46 @@ PLAIN_TEXT: Final = ServerTlsSettings()
 
 
 class KubeSettings(BaseModel):
-    """Which API server, and as whom."""
+    """Connection to the API server."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     kubeconfig: Path | None = None
-    """None: $KUBECONFIG or the default file, else the service account of the pod that this runs in."""
+    """None: $KUBECONFIG or the default file, else the service account of the pod."""
     context: str | None = None
     """Context in the kubeconfig; None: its current one."""
 
 
 class ServiceSettings(BaseSettings):
-    """Settings of any service. Each service makes its own of it, with `env_prefix` and a default for `listen`.
+    """Base class of the settings of services, which set `env_prefix` and a default for `listen`.
 
-    Kubernetes puts MUSTER_<SERVICE>_PORT, _SERVICE_HOST and the like into pods, so no setting may be named `port`,
-    `port_*` or `service_*`, and variables that name no setting must be passed over.
+    Kubernetes sets MUSTER_<SERVICE>_PORT, _SERVICE_HOST and the like in pods, so no setting may be named `port`,
+    `port_*` or `service_*`, and unknown variables must be ignored.
     """
 
     model_config = SettingsConfigDict(env_nested_delimiter="__", frozen=True, use_attribute_docstrings=True)
 
     listen: Address
-    """Where it serves, e.g. "0.0.0.0:7001"."""
+    """Address of the gRPC server, e.g. "0.0.0.0:7001"."""
     instance: str = Field(default_factory=_instance, min_length=1, max_length=253)
     """Name of this replica in logs, traces and the leader key."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "json"
     tls: ServerTlsSettings = PLAIN_TEXT
     health_listen: Address | None = None
-    """Where it serves the gRPC health service without TLS, for probes of Kubernetes, which cannot have any, e.g.
-    "0.0.0.0:8081". None: only where it serves."""
+    """Address of the gRPC health service without TLS, for Kubernetes probes, which do not support TLS, e.g.
+    "0.0.0.0:8081". None: health is served at `listen` only."""
     metrics_listen: Address | None = None
-    """Where it serves its metrics by HTTP at /metrics, e.g. "0.0.0.0:8080". None: nowhere."""
+    """Address of the HTTP server for /metrics, e.g. "0.0.0.0:8080". None: no metrics."""
     reflection: bool = False
-    """Tell whoever may call what can be called and how, for grpcurl and the like."""
+    """Serve gRPC reflection, for grpcurl and similar tools."""
 
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
 
 
 def load(settings: type[_Settings], flags: Mapping[str, Any] | None = None) -> _Settings:
-    """Settings from the environment; flags that are not None win over it. Raises BadSettings."""
+    """Settings from the environment, overridden by flags that are not None. Raises BadSettings."""
     try:
         return settings(**{name: value for name, value in (flags or {}).items() if value is not None})
     except ValidationError as error:

@@ -115,7 +115,7 @@ class Gangs:
         since[kind] = max(revision, since.get(kind, 0))
 
 
-class _Kin:
+class _MemberSet:
     """Pods of one gang with the same marks and state, oldest first."""
 
     __slots__ = ("ages", "marks")
@@ -125,10 +125,10 @@ class _Kin:
         self.ages: list[PodAge] = []
 
 
-class _Place(Struct, frozen=True, gc=False):
+class _Entry(Struct, frozen=True, gc=False):
     """A pod, and the set that it is in."""
 
-    kin: _Kin
+    member_set: _MemberSet
     member: Member
 
 
@@ -138,8 +138,8 @@ class _Gang:
     def __init__(self) -> None:
         self.definitions: dict[str, Definition] = {}
         self._incarnation = Incarnation()
-        self._pods: dict[str, _Place] = {}
-        self._kin: dict[MemberState, dict[GangMarks, _Kin]] = {}
+        self._pods: dict[str, _Entry] = {}
+        self._sets: dict[MemberState, dict[GangMarks, _MemberSet]] = {}
         self._read: tuple[object, ...] = ()
 
     @property
@@ -152,16 +152,16 @@ class _Gang:
         if known is None:
             self._incarnation.change(None, member)
         else:
-            if known.member == member and known.kin.marks == marks:
+            if known.member == member and known.member_set.marks == marks:
                 return False
             self._leave(known)
             self._incarnation.change(known.member, member)
-        kins = self._kin.setdefault(member.state, {})
-        kin = kins.get(marks)
-        if kin is None:
-            kin = kins[marks] = _Kin(marks)
-        insort(kin.ages, member.age)
-        self._pods[uid] = _Place(kin, member)
+        sets = self._sets.setdefault(member.state, {})
+        member_set = sets.get(marks)
+        if member_set is None:
+            member_set = sets[marks] = _MemberSet(marks)
+        insort(member_set.ages, member.age)
+        self._pods[uid] = _Entry(member_set, member)
         return True
 
     def drop(self, uid: str) -> None:
@@ -180,7 +180,7 @@ class _Gang:
         return bool(gone)
 
     def decide(self) -> None:
-        self._incarnation.decide(place.member for place in self._pods.values())
+        self._incarnation.decide(entry.member for entry in self._pods.values())
 
     def read(self, gang_id: str, before: GangFacts | None, priorities: Mapping[str, int]) -> GangFacts | None:
         """The gang's facts, or None if it does not exist any more. `before`: the facts that were read last."""
@@ -199,15 +199,15 @@ class _Gang:
 
     def _mark_sets(self) -> list[MarkSet]:
         for state in MemberState:
-            if kins := self._kin.get(state):
-                return [MarkSet(kin.marks, kin.ages[0]) for kin in kins.values()]
+            if sets := self._sets.get(state):
+                return [MarkSet(member_set.marks, member_set.ages[0]) for member_set in sets.values()]
         return []
 
-    def _leave(self, place: _Place) -> None:
-        kin = place.kin
-        del kin.ages[bisect_left(kin.ages, place.member.age)]
-        if not kin.ages:
-            del self._kin[place.member.state][kin.marks]
+    def _leave(self, entry: _Entry) -> None:
+        member_set = entry.member_set
+        del member_set.ages[bisect_left(member_set.ages, entry.member.age)]
+        if not member_set.ages:
+            del self._sets[entry.member.state][member_set.marks]
 
 
 def _age(definition: Definition) -> tuple[int, str, str]:

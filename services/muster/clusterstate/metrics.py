@@ -7,7 +7,7 @@ from muster.telemetry.metrics import counter, sampled
 SNAPSHOTS: Final = counter(
     "muster_snapshots_sent_total",
     "Snapshots sent to subscribers, by reason: subscribed, or behind (the subscriber did not keep up with changes).",
-    ("why",),
+    ("reason",),
     known=[("subscribed",), ("behind",)],
 )
 CHANGES: Final = counter("muster_changes_published_total", "Changed facts that were sent to all subscribers.")

@@ -53,7 +53,7 @@ async def run(settings: Settings) -> None:
 
 async def _freeze_initial_state(service: "ClusterStateService") -> None:
     """Exempt the initial state from garbage collection: it is long-lived, and scanning it would block the loop."""
-    await service.whole.wait()
+    await service.complete.wait()
     gc.freeze()
 
 
@@ -64,9 +64,9 @@ class ClusterStateService:
         trees = Trees(settings.label_keys, settings.default_tree)
         self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
         self.broadcaster = Broadcaster(self.state.snapshot)
-        self.whole = asyncio.Event()
+        self.complete = asyncio.Event()
         """Set once all kinds have been listed and snapshots may be sent."""
-        self._watch = WatchServicer(self.broadcaster, self.whole)
+        self._watch = WatchServicer(self.broadcaster, self.complete)
         self._server = RpcServer.from_settings(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         resources = (*ALL, topologies(settings.topology_namespace))
@@ -91,7 +91,7 @@ class ClusterStateService:
             unread = [kind for kind in self._informers if kind not in self.state.through]
             self.state.settle(unread)
             _log.info("state_complete", **self.state.sizes())
-            self.whole.set()
+            self.complete.set()
             self._server.set_ready(True)
             tasks.create_task(self._review(), name="review trees")
             while True:
@@ -103,7 +103,7 @@ class ClusterStateService:
 
     def _take_in(self, changes: ObjectChanges[Any]) -> None:
         batch = self.state.apply(changes)
-        if self.whole.is_set():
+        if self.complete.is_set():
             self.broadcaster.publish(batch)
         if self.state.trees.stale:
             self._stale.set()

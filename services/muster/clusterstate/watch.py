@@ -18,10 +18,10 @@ _MAX_NAME_LENGTH: Final = 253
 class WatchServicer:
     """ClusterStateService, with responses as bytes."""
 
-    def __init__(self, broadcaster: Broadcaster, whole: asyncio.Event) -> None:
-        """`whole` is set once snapshots may be sent."""
+    def __init__(self, broadcaster: Broadcaster, complete: asyncio.Event) -> None:
+        """`complete` is set once snapshots may be sent."""
         self._broadcaster = broadcaster
-        self._whole = whole
+        self._complete = complete
 
     async def watch(self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]) -> None:
         """Write to the stream until the subscriber closes it."""
@@ -31,7 +31,7 @@ class WatchServicer:
                 f"subscriber {request.subscriber[:64]!r}… has {len(request.subscriber)} characters; "
                 f"at most {_MAX_NAME_LENGTH} are allowed",
             )
-        if not self._whole.is_set():
+        if not self._complete.is_set():
             raise RpcError(grpc.StatusCode.UNAVAILABLE, "the initial lists from the API server are not complete yet")
         async with aclosing(self._broadcaster.subscribe(request.subscriber)) as messages:
             async for message in messages:

@@ -24,7 +24,7 @@ async def replica(config: KubeSettings, **settings: Any) -> AsyncIterator[tuple[
     port = await service.start()
     following = asyncio.create_task(service.follow())
     try:
-        await service.whole.wait()
+        await service.complete.wait()
         yield service, port
     finally:
         following.cancel()
