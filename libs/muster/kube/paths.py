@@ -1,6 +1,10 @@
 """URL paths of objects in the Kubernetes API. Names are quoted: a malformed name stays within its path segment."""
 
+from functools import partial
+from typing import Final
 from urllib.parse import quote
+
+_segment: Final = partial(quote, safe="")
 
 
 def object_path(api_version: str, plural: str, namespace: str, name: str = "") -> str:
@@ -31,7 +35,3 @@ def node_path(name: str) -> str:
 def events_path(namespace: str, name: str = "") -> str:
     """Path of an event (events.k8s.io/v1), or of the collection without a name."""
     return object_path("events.k8s.io/v1", "events", namespace, name)
-
-
-def _segment(text: str) -> str:
-    return quote(text, safe="")
