@@ -43,7 +43,7 @@ ONLY_THE_SCHEDULER = {
 
 CONVERTED = {
     "PodGroups of your own": "kube-batch/{}/bert",
-    "Deployments and Jobs whose PodGroup Volcano makes": "batch/{}/sweep",
+    "Deployments and Jobs with PodGroups created by Volcano": "batch/{}/sweep",
 }
 VOLCANO_JOBS = "Volcano Jobs"
 
