@@ -160,8 +160,8 @@ START_BUGS = (
     Bug(
         "ranks are reassigned with every permit",
         "permits/permits.py",
-        "    kept = still_ranked(gang)\n",
-        "    kept: Ranks = ()\n",
+        "    present = still_ranked(gang)\n",
+        "    present: Ranks = ()\n",
     ),
     Bug(
         "a new leader forgets the ranks",
@@ -173,7 +173,7 @@ START_BUGS = (
     Bug(
         "a rank is reused before its pod is gone",
         "permits/permits.py",
-        "_free({rank for _, rank in kept})",
+        "_free({rank for _, rank in present})",
         "_free(set())",
     ),
     Bug(

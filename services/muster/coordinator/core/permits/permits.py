@@ -192,12 +192,12 @@ def numbered(gang: Gang, cache: Cache) -> Ranks:
     """Ranks for all members that have a seat or are bound. Members keep their rank; later members get the lowest free
     ranks, by name. A gang of one has none.
     """
-    kept = still_ranked(gang)
+    present = still_ranked(gang)
     places = _places(gang)
-    if not kept:
+    if not present:
         return _from_the_start(gang, places, cache) if len(places) > 1 else ()
-    new = sorted(places.keys() - dict(kept).keys(), key=lambda uid: natural_order(gang.pods[uid].name))
-    return _in_order([*kept, *zip(new, _free({rank for _, rank in kept}), strict=False)])
+    new = sorted(places.keys() - dict(present).keys(), key=lambda uid: natural_order(gang.pods[uid].name))
+    return _in_order([*present, *zip(new, _free({rank for _, rank in present}), strict=False)])
 
 
 def still_ranked(gang: Gang) -> Ranks:

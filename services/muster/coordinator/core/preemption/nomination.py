@@ -127,10 +127,12 @@ def longest_run(group: Group) -> float:
     return max((seconds if seconds > 0 else math.inf for seconds in runs), default=math.inf)
 
 
-def nominated_for_others(group: Group, kept: Iterable[Nomination], ledger: Ledger, now: float) -> dict[str, Int64]:
+def nominated_for_others(
+    group: Group, nominations: Iterable[Nomination], ledger: Ledger, now: float
+) -> dict[str, Int64]:
     """Capacity that is nominated for other groups and closed to this one, int64[resources] by node."""
     total: dict[str, Int64] = {}
-    for each in kept:
+    for each in nominations:
         if not each.open_to(group, now):
             for node, vector in each.vectors(ledger).items():
                 total[node] = total[node] + vector if node in total else vector

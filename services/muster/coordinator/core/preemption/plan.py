@@ -174,29 +174,29 @@ class Plans:
     def recall(self, resumed: Sequence[tuple[Gang, Record]]) -> list[Effect]:
         """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin."""
         cache = self._cache
-        going: defaultdict[str, set[str]] = defaultdict(set)
+        leaving: defaultdict[str, set[str]] = defaultdict(set)
         for _, record in resumed:
-            going[record.evicted_for].update(name.uid for name in record.evicting)
+            leaving[record.evicted_for].update(name.uid for name in record.evicting)
         for gang, record in resumed:
             if record.kept_room:
                 for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
                     if (partner := cache.gangs.get(id_)) is not None:
                         cache.regroup(partner)
-                room = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
-                known = all(class_id in cache.ledger.classes for _, class_id in room)
+                capacity = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
+                known = all(class_id in cache.ledger.classes for _, class_id in capacity)
                 if known and gang.group.gangs_to_place:
                     gang.nominated = record.kept_room
-                    going_for_it = going[gang.id] | self._terminating_on(room)
-                    self.nominate(Nomination(gang.group, gang.id, room, going_for_it, evictions_begun=True))
+                    leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
+                    self.nominate(Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True))
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
                 effects += self._resume(gang, record)
         return effects
 
-    def _terminating_on(self, room: Counter[tuple[str, str]]) -> set[str]:
+    def _terminating_on(self, capacity: Counter[tuple[str, str]]) -> set[str]:
         """Pods that are being deleted on these nodes, evicted ones among them."""
-        nodes = {node for node, _ in room}
+        nodes = {node for node, _ in capacity}
         gangs = self._cache.gangs.values()
         return {uid for gang in gangs for uid, pod in gang.pods.items() if pod.deleting and pod.node in nodes}
 
@@ -261,7 +261,7 @@ class Plans:
         return self._needed(nomination) and (group.busy or group.wants_seats) and not self._is_stuck(nomination)
 
     def _is_stuck(self, nomination: Nomination) -> bool:
-        """A victim cannot be evicted, or is not going to leave any more."""
+        """A victim cannot be evicted, or does not leave any more."""
         if not nomination.evictions_begun or nomination.ready:
             return False
         return any(self._evictions.stuck(gang) for gang in nomination.victims) or any(

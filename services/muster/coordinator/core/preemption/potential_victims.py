@@ -188,8 +188,8 @@ class PotentialVictims:
     def _allowed(self) -> Counter[str]:
         """Evictions that budgets allow beyond those that are decided and not observed yet."""
         allowed = Counter(self._cache.budgets)
-        for kept in self._cache.nominations.values():
-            for uid in kept.leaving if not kept.backfill else ():
+        for nomination in self._cache.nominations.values():
+            for uid in nomination.leaving if not nomination.backfill else ():
                 gang = self._cache.gang_of.get(uid)
                 if gang is not None and uid in gang.eviction.pods:
                     allowed.subtract(gang.pods[uid].budgets)
@@ -228,7 +228,9 @@ class PotentialVictims:
 
 def claimed(cache: Cache, group: Group, now: float) -> set[str]:
     """Uids of pods that leave for other groups: their capacity is not for this group."""
-    return set().union(*(kept.leaving for kept in cache.nominations.values() if not kept.open_to(group, now)))
+    return set().union(
+        *(nomination.leaving for nomination in cache.nominations.values() if not nomination.open_to(group, now))
+    )
 
 
 def _spare(gang: Gang) -> int:

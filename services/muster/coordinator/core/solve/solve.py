@@ -122,10 +122,10 @@ class Solves:
         """
         if group.solve.alone:
             return group.id
-        kept = self._cache.nominations
-        if not kept:
+        nominations = self._cache.nominations
+        if not nominations:
             return _NO_GROUPS
-        return frozenset(owner for owner, nomination in kept.items() if not nomination.open_to(group, now))
+        return frozenset(owner for owner, nomination in nominations.items() if not nomination.open_to(group, now))
 
     # -- answers
 
