@@ -79,11 +79,11 @@ def _check_bindable(record: Record, name: str, wanted: _Metadata) -> None:
     metadata, spec = record.metadata, record.object["spec"]
     uid = metadata["uid"]
     if wanted.uid and wanted.uid != uid:
-        why = (
+        message = (
             f"StorageError: invalid object, Code: 4, Key: /registry/pods/{record.key}, ResourceVersion: 0, "
             f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {uid}"
         )
-        raise conflict("pods", "", name, why)
+        raise conflict("pods", "", name, message)
     if "deletionTimestamp" in metadata:
         raise conflict("pods/binding", "", name, f"pod {name} is being deleted, cannot be assigned to a host")
     if spec.get("nodeName"):

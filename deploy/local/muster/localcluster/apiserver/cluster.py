@@ -64,5 +64,5 @@ class Cluster:
                 "message": f"namespace {namespace} is being terminated",
                 "field": "metadata.namespace",
             }
-            why = f"unable to create new content in namespace {namespace} because it is being terminated"
-            raise forbidden(kind.plural, kind.group, name, why, causes=[cause])
+            message = f"unable to create new content in namespace {namespace} because it is being terminated"
+            raise forbidden(kind.plural, kind.group, name, message, causes=[cause])

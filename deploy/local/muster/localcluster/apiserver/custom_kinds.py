@@ -50,14 +50,14 @@ class DefinitionRules(Rules):
         problems += [required(f"spec.names.{field}") for field in ("plural", "kind") if not names.get(field)]
         wanted = f"{names.get('plural')}.{group}"
         if obj["metadata"].get("name") != wanted:
-            why = 'must be spec.names.plural+"."+spec.group'
-            problems.append(invalid_value("metadata.name", obj["metadata"].get("name", ""), why))
+            message = 'must be spec.names.plural+"."+spec.group'
+            problems.append(invalid_value("metadata.name", obj["metadata"].get("name", ""), message))
         if spec.get("scope") not in ("Namespaced", "Cluster"):
             problems.append(not_supported("spec.scope", spec.get("scope") or "", ("Cluster", "Namespaced")))
         versions = spec.get("versions") or []
         if sum(bool(version["storage"]) for version in versions) != 1:
-            why = "must have exactly one version marked as storage version"
-            problems.append(invalid_value("spec.versions", [version.get("name") for version in versions], why))
+            message = "must have exactly one version marked as storage version"
+            problems.append(invalid_value("spec.versions", [version.get("name") for version in versions], message))
         for index, version in enumerate(versions):
             if not (version.get("schema") or {}).get("openAPIV3Schema"):
                 field = f"spec.versions[{index}].schema.openAPIV3Schema"

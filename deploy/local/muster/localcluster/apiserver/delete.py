@@ -127,18 +127,18 @@ def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> No
     """Check uid and resourceVersion. Raises StatusError 409."""
     wanted, uid = preconditions.get("uid"), record.metadata["uid"]
     if wanted is not None and wanted != uid:
-        why = (
+        message = (
             f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
             "The object might have been deleted and then recreated"
         )
-        raise conflict(kind.name, kind.group, record.metadata["name"], why)
+        raise conflict(kind.name, kind.group, record.metadata["name"], message)
     version = preconditions.get("resourceVersion")
     if version is not None and version != str(record.revision):
-        why = (
+        message = (
             f"the ResourceVersion in the precondition ({version}) does not match the ResourceVersion in record "
             f"({record.revision}). The object might have been modified"
         )
-        raise conflict(kind.name, kind.group, record.metadata["name"], why)
+        raise conflict(kind.name, kind.group, record.metadata["name"], message)
 
 
 def _finalizers(present: list[str], options: Object) -> list[str]:

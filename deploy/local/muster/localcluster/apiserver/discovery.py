@@ -60,7 +60,7 @@ def _resources(kinds: list[Kind], group_version: str) -> Object | None:
 
 
 def _resource(kind: Kind) -> Object:
-    shown: Object = {
+    document: Object = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -68,14 +68,14 @@ def _resource(kind: Kind) -> Object:
         "verbs": list(kind.verbs),
     }
     if kind.short_names:
-        shown["shortNames"] = list(kind.short_names)
+        document["shortNames"] = list(kind.short_names)
     if kind.categories:
-        shown["categories"] = list(kind.categories)
-    return shown
+        document["categories"] = list(kind.categories)
+    return document
 
 
 def _subresource(kind: Kind, sub: Subresource) -> Object:
-    shown: Object = {
+    document: Object = {
         "name": f"{kind.plural}/{sub.name}",
         "singularName": "",
         "namespaced": kind.namespaced,
@@ -83,5 +83,5 @@ def _subresource(kind: Kind, sub: Subresource) -> Object:
         "verbs": list(sub.verbs),
     }
     if sub.version:
-        shown |= {"group": sub.group, "version": sub.version}
-    return shown
+        document |= {"group": sub.group, "version": sub.version}
+    return document

@@ -41,21 +41,21 @@ def evict(cluster: Cluster, deleter: Deleter, call: Call) -> None:
 
 def _ask_budgets(cluster: Cluster, record: Record, *, dry_run: bool) -> None:
     budgets = in_namespace(cluster.store.collection(BUDGETS).records.values(), record.metadata["namespace"])
-    asked = [budget for budget in budgets if covers(budget.object, record.object)]
-    if len(asked) > 1:
+    selecting = [budget for budget in budgets if covers(budget.object, record.object)]
+    if len(selecting) > 1:
         message = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
         raise StatusError(500, message, reason="")
-    if not asked:
+    if not selecting:
         return
-    [budget] = asked
+    [budget] = selecting
     status = budget.object.get("status") or {}
     if not is_ready(record.object) and _allows_unready(budget.object):
         return
     _check(budget, status)
     if not dry_run:
-        event = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
-        event["disruptedPods"] = {**(status.get("disruptedPods") or {}), record.metadata["name"]: now_text()}
-        changed = {**budget.object, "metadata": dict(budget.metadata), "status": with_condition(event, status)}
+        charged = {**status, "disruptionsAllowed": status["disruptionsAllowed"] - 1}
+        charged["disruptedPods"] = {**(status.get("disruptedPods") or {}), record.metadata["name"]: now_text()}
+        changed = {**budget.object, "metadata": dict(budget.metadata), "status": with_condition(charged, status)}
         cluster.store.put(BUDGETS, budget.key, changed)
 
 
@@ -74,8 +74,8 @@ def _check(budget: Record, status: Object) -> None:
             f"The disruption budget {name} is still being processed by the server.", _UNCOUNTED_RETRY_SECONDS
         )
     if len(status.get("disruptedPods") or ()) > _MAX_DISRUPTED_PODS:
-        why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise forbidden("poddisruptionbudget", "policy", name, why)
+        message = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
+        raise forbidden("poddisruptionbudget", "policy", name, message)
     if status.get("disruptionsAllowed", 0) < 1:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         if has > needs:  # the status does not count the last evictions yet

@@ -91,7 +91,7 @@ class JobController:
             status.setdefault("startTime", now_text())
             status.pop("conditions", None)
             active = self._proceed(job, status, progress, active)
-        self._report_pending(record, status, progress, active)
+        self._update_status(record, status, progress, active)
 
     def _proceed(self, job: Object, status: Object, progress: _Progress, active: list[Record]) -> list[Record]:
         """Create or delete pods, or finish the job. Returns the active pods."""
@@ -99,13 +99,13 @@ class JobController:
         done, completions = _completed(spec, progress), spec.get("completions")
         if len(progress.failed) > spec["backoffLimit"]:
             self._delete(active)
-            why = "Job has reached the specified backoff limit"
-            status["conditions"] = _with_condition(status, "Failed", "BackoffLimitExceeded", why)
+            message = "Job has reached the specified backoff limit"
+            status["conditions"] = _with_condition(status, "Failed", "BackoffLimitExceeded", message)
             return []
         if (done >= completions) if completions is not None else (done > 0 and not active):
             status["completionTime"] = now_text()
-            why = "Reached expected number of succeeded pods"
-            status["conditions"] = _with_condition(status, "Complete", "CompletionsReached", why)
+            message = "Reached expected number of succeeded pods"
+            status["conditions"] = _with_condition(status, "Complete", "CompletionsReached", message)
             return active
         wanted = spec["parallelism"]
         if completions is not None:
@@ -200,7 +200,7 @@ class JobController:
             if "deletionTimestamp" not in record.metadata:
                 self._deleter.delete_record(kind, record)
 
-    def _report_pending(self, record: Record, status: Object, progress: _Progress, active: list[Record]) -> None:
+    def _update_status(self, record: Record, status: Object, progress: _Progress, active: list[Record]) -> None:
         status |= {
             "active": len(active),
             "ready": sum(_is_ready(each) for each in active),

@@ -113,8 +113,8 @@ def metadata_causes(
     owners = metadata.get("ownerReferences") or ()
     controllers = [f"{owner.get('kind')}/{owner.get('name')}" for owner in owners if owner.get("controller") is True]
     if len(controllers) > 1:
-        why = 'Only one reference can have Controller set to true. Found "true" in references for '
-        yield invalid_value("metadata.ownerReferences", owners, why + " and ".join(controllers[:2]))
+        message = 'Only one reference can have Controller set to true. Found "true" in references for '
+        yield invalid_value("metadata.ownerReferences", owners, message + " and ".join(controllers[:2]))
     for index, owner in enumerate(owners):
         yield from _owner_causes(owner, f"metadata.ownerReferences[{index}]")
     for finalizer in metadata.get("finalizers") or ():

@@ -123,8 +123,8 @@ def forbidden(resource: str, group: str, name: str, why: str, *, causes: Sequenc
 
 def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> StatusError:
     """422 with all problems."""
-    event = list(dict.fromkeys(_told(cause) for cause in causes))
-    listed = event[0] if len(event) == 1 else f"[{', '.join(event)}]"
+    texts = list(dict.fromkeys(_cause_text(cause) for cause in causes))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     details = _details(name, group, kind) | {"causes": [msgspec.to_builtins(cause) for cause in causes]}
     return StatusError(422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details)
 
@@ -159,7 +159,7 @@ def too_long(field: str, most_bytes: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {most_bytes} bytes", field)
 
 
-def _told(cause: Cause) -> str:
+def _cause_text(cause: Cause) -> str:
     return f"{cause.field}: {cause.message}" if cause.field else cause.message
 
 

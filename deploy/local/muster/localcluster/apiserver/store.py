@@ -162,7 +162,7 @@ class Store:
         before = at.records.get(key)
         record = self._stamped(key, obj)
         at.records[key] = record
-        self._report_pending(at, Change("MODIFIED" if before else "ADDED", record, before))
+        self._notify(at, Change("MODIFIED" if before else "ADDED", record, before))
         return record
 
     def remove(self, collection: str, key: str, last: Object | None = None) -> Record:
@@ -172,7 +172,7 @@ class Store:
         final = dict(before.object if last is None else last)
         final["metadata"] = dict(final["metadata"])
         record = self._stamped(key, final)
-        self._report_pending(at, Change("DELETED", record, before))
+        self._notify(at, Change("DELETED", record, before))
         return record
 
     def compact(self) -> None:
@@ -186,7 +186,7 @@ class Store:
         obj["metadata"]["resourceVersion"] = str(self.revision)
         return Record(key, obj, self.revision)
 
-    def _report_pending(self, at: Collection, change: Change) -> None:
+    def _notify(self, at: Collection, change: Change) -> None:
         at.add(change)
         for listener in self._listeners:
             listener(at, change)

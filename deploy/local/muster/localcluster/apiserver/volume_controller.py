@@ -30,7 +30,7 @@ class VolumeController:
     def __init__(self, cluster: Cluster) -> None:
         self._store = cluster.store
         self._provisioner = Provisioner(cluster, self._look_at)
-        self._told: dict[str, ClaimEvent] = {}
+        self._last_events: dict[str, ClaimEvent] = {}
         """Uid of an unbound claim -> last event about it."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
 
@@ -46,7 +46,7 @@ class VolumeController:
             if change.type != "DELETED":
                 self._look_at(change.record.key)
                 return
-            self._told.pop(change.record.metadata["uid"], None)
+            self._last_events.pop(change.record.metadata["uid"], None)
             if name:
                 self._queue.add((VOLUMES, name))
         elif collection.name == VOLUMES and change.type != "DELETED":
@@ -76,7 +76,7 @@ class VolumeController:
 
     def _serve_claim(self, claim: Record) -> None:
         if _is_bound(claim.object):
-            self._told.pop(claim.metadata["uid"], None)
+            self._last_events.pop(claim.metadata["uid"], None)
             return
         name = claim.object["spec"].get("volumeName")
         if name:
@@ -100,8 +100,8 @@ class VolumeController:
             event = waits_for_provisioner(storage_class["provisioner"])
         else:
             return
-        if self._told.get(claim.metadata["uid"]) != event:
-            self._told[claim.metadata["uid"]] = event
+        if self._last_events.get(claim.metadata["uid"]) != event:
+            self._last_events[claim.metadata["uid"]] = event
             record_event(self._store, claim, event)
 
     def _class_of(self, claim: Record) -> Object | None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import structlog
 
-from muster.localcluster.apiserver.access.attributes import Asked, asked_by, refusal
+from muster.localcluster.apiserver.access.attributes import Attributes, attributes_of, denied
 from muster.localcluster.apiserver.access.audit import AccessAudit
 from muster.localcluster.apiserver.access.authorizer import Authorizer
 from muster.localcluster.apiserver.access.escalation import EscalationCheck
@@ -17,7 +17,7 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.store import Change, Collection
 
 _ACCOUNTS: Final = "serviceaccounts"
-_SAME_REFUSAL_SECONDS: Final = 60.0
+_SAME_DENIAL_SECONDS: Final = 60.0
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -30,34 +30,35 @@ class Access:
         self.authorizer = Authorizer(cluster.store)
         self.record = AccessAudit()
         self.reviews = Reviews(cluster, self.authenticator, self.authorizer)
-        cluster.guard = EscalationCheck(self.authorizer, self._may, cluster.kinds)
+        cluster.guard = EscalationCheck(self.authorizer, self._allows, cluster.kinds)
         cluster.store.listen(self._note)
         self._logged: dict[tuple[str, str, str], float] = {}
 
     def admit(self, headers: Headers, method: str, path: str, query: dict[str, str]) -> User:
         """The user, if it is authorized. Raises StatusError 401, 403."""
-        user = self.authenticator.user(headers, self._may)
+        user = self.authenticator.user(headers, self._allows)
         if user.unbounded:
             return user
-        asked = asked_by(method, path, query)
-        if not self._may(user, asked):
-            self._log_refusal(user, asked)
-            raise refusal(user.name, asked)
+        attributes = attributes_of(method, path, query)
+        if not self._allows(user, attributes):
+            self._log_denial(user, attributes)
+            raise denied(user.name, attributes)
         return user
 
-    def _may(self, user: User, asked: Asked) -> bool:
-        allowed = self.authorizer.allows(user, asked)
+    def _allows(self, user: User, attributes: Attributes) -> bool:
+        allowed = self.authorizer.allows(user, attributes)
         if not user.unbounded:
-            self.record.note(user, asked, allowed=allowed)
+            self.record.note(user, attributes, allowed=allowed)
         return allowed
 
-    def _log_refusal(self, user: User, asked: Asked) -> None:
-        now, key = asyncio.get_running_loop().time(), (user.name, asked.verb, asked.resource or asked.path)
-        if now - self._logged.get(key, float("-inf")) >= _SAME_REFUSAL_SECONDS:
+    def _log_denial(self, user: User, attributes: Attributes) -> None:
+        now = asyncio.get_running_loop().time()
+        key = (user.name, attributes.verb, attributes.resource or attributes.path)
+        if now - self._logged.get(key, float("-inf")) >= _SAME_DENIAL_SECONDS:
             if len(self._logged) > 1000:
                 self._logged.clear()
             self._logged[key] = now
-            _log.warning("refused", error=str(refusal(user.name, asked)))
+            _log.warning("request_denied", error=str(denied(user.name, attributes)))
 
     def _note(self, collection: Collection, change: Change) -> None:
         if collection.name == _ACCOUNTS and change.type == "DELETED":

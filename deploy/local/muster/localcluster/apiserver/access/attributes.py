@@ -14,7 +14,7 @@ _TRUE: Final = ("true", "1", "t")
 _NAME_FIELD: Final = "metadata.name"
 
 
-class Asked(Struct, frozen=True):
+class Attributes(Struct, frozen=True):
     """Verb and resource, with its subresource as in "pods/binding". `path` only for non-resource URLs."""
 
     verb: str
@@ -25,11 +25,11 @@ class Asked(Struct, frozen=True):
     path: str = ""
 
 
-def asked_by(method: str, path: str, query: dict[str, str]) -> Asked:
+def attributes_of(method: str, path: str, query: dict[str, str]) -> Attributes:
     """Attributes of a request."""
     group, parts = _split(path)
     if not parts:
-        return Asked(method.lower(), path=path)
+        return Attributes(method.lower(), path=path)
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
@@ -40,34 +40,36 @@ def asked_by(method: str, path: str, query: dict[str, str]) -> Asked:
     if len(parts) > 2:
         resource = f"{resource}/{parts[2]}"
     if name:
-        return Asked(_VERBS_OF_OBJECTS.get(method, method.lower()), group, resource, namespace, name)
+        return Attributes(_VERBS_OF_OBJECTS.get(method, method.lower()), group, resource, namespace, name)
     verb = _VERBS_OF_COLLECTIONS.get(method, method.lower())
     if verb == "list" and query.get("watch", "").lower() in _TRUE:
         verb = "watch"
     if verb != "create":
         name = _selected_name(query.get("fieldSelector", ""))
-    return Asked(verb, group, resource, namespace, name)
+    return Attributes(verb, group, resource, namespace, name)
 
 
-def refusal(user: str, asked: Asked) -> StatusError:
+def denied(user: str, attributes: Attributes) -> StatusError:
     """403 with the text of kube-apiserver."""
-    if asked.path:
-        return StatusError(403, f'forbidden: User "{user}" cannot {asked.verb} path "{asked.path}"', details={})
-    plural = asked.resource.partition("/")[0]
-    qualified = f"{plural}.{asked.group}" if asked.group else plural
-    what = f'{qualified} "{asked.name}"' if asked.name else qualified
-    details = {"name": asked.name, "group": asked.group, "kind": plural}
+    if attributes.path:
+        message = f'forbidden: User "{user}" cannot {attributes.verb} path "{attributes.path}"'
+        return StatusError(403, message, details={})
+    plural = attributes.resource.partition("/")[0]
+    qualified = f"{plural}.{attributes.group}" if attributes.group else plural
+    what = f'{qualified} "{attributes.name}"' if attributes.name else qualified
+    details = {"name": attributes.name, "group": attributes.group, "kind": plural}
     return StatusError(
         403,
-        f"{what} is forbidden: {cannot(user, asked)}",
+        f"{what} is forbidden: {denial_text(user, attributes)}",
         details={key: value for key, value in details.items() if value},
     )
 
 
-def cannot(user: str, asked: Asked) -> str:
+def denial_text(user: str, attributes: Attributes) -> str:
     """Text of a denial for a resource."""
-    where = f'in the namespace "{asked.namespace}"' if asked.namespace else "at the cluster scope"
-    return f'User "{user}" cannot {asked.verb} resource "{asked.resource}" in API group "{asked.group}" {where}'
+    scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
+    resource = f'resource "{attributes.resource}" in API group "{attributes.group}"'
+    return f'User "{user}" cannot {attributes.verb} {resource} {scope}'
 
 
 def _split(path: str) -> tuple[str, list[str]]:

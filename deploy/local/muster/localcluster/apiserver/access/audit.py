@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from muster.localcluster.apiserver.access.attributes import Asked
+from muster.localcluster.apiserver.access.attributes import Attributes
 from muster.localcluster.apiserver.access.users import User
 
 PATH: Final = "/muster-access"
@@ -42,31 +42,40 @@ class AccessAudit:
     """Counts by user, verb, resource and namespace."""
 
     def __init__(self) -> None:
-        self._is_protected: dict[_Key, int] = {}
+        self._counts: dict[_Key, int] = {}
         self._rare: dict[_RareKey, int] = {}
 
-    def note(self, user: User, asked: Asked, *, allowed: bool) -> None:
+    def note(self, user: User, attributes: Attributes, *, allowed: bool) -> None:
         """Count a request. Beyond a bound, its namespace is not kept."""
-        if not allowed or asked.path:
-            self._note_rare(user, asked, allowed=allowed)
+        if not allowed or attributes.path:
+            self._count_detailed(user, attributes, allowed=allowed)
             return
-        key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace)
-        count = self._is_protected.get(key, 0)
-        if not count and len(self._is_protected) >= _MAX_KEPT:
-            key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE)
-            count = self._is_protected.get(key, 0)
-        self._is_protected[key] = count + 1
+        key = (user.name, attributes.verb, attributes.group, attributes.resource, attributes.namespace)
+        count = self._counts.get(key, 0)
+        if not count and len(self._counts) >= _MAX_KEPT:
+            key = (user.name, attributes.verb, attributes.group, attributes.resource, _ELSEWHERE)
+            count = self._counts.get(key, 0)
+        self._counts[key] = count + 1
 
-    def _note_rare(self, user: User, asked: Asked, *, allowed: bool) -> None:
-        name = "" if allowed else asked.name
-        key = (user.name, asked.verb, asked.group, asked.resource, asked.namespace, asked.path, name, allowed)
+    def _count_detailed(self, user: User, attributes: Attributes, *, allowed: bool) -> None:
+        name = "" if allowed else attributes.name
+        key = (
+            user.name,
+            attributes.verb,
+            attributes.group,
+            attributes.resource,
+            attributes.namespace,
+            attributes.path,
+            name,
+            allowed,
+        )
         if key not in self._rare and len(self._rare) >= _MAX_KEPT:
-            key = (user.name, asked.verb, asked.group, asked.resource, _ELSEWHERE, "", "", allowed)
+            key = (user.name, attributes.verb, attributes.group, attributes.resource, _ELSEWHERE, "", "", allowed)
         self._rare[key] = self._rare.get(key, 0) + 1
 
     def uses(self) -> list[Use]:
         """All requests so far."""
-        frequent = [Use(*key, count=count) for key, count in self._is_protected.items()]
+        frequent = [Use(*key, count=count) for key, count in self._counts.items()]
         return frequent + [Use(*key, count) for key, count in self._rare.items()]
 
     def encoded(self) -> bytes:
@@ -75,5 +84,5 @@ class AccessAudit:
 
     def forget(self) -> None:
         """Reset all counts."""
-        self._is_protected.clear()
+        self._counts.clear()
         self._rare.clear()

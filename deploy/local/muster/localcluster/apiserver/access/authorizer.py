@@ -6,7 +6,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from muster.localcluster.apiserver.access.attributes import Asked
+from muster.localcluster.apiserver.access.attributes import Attributes
 from muster.localcluster.apiserver.access.users import User, account_of
 from muster.localcluster.apiserver.selectors import label_selector
 from muster.localcluster.apiserver.store import Change, Collection, Object, Store
@@ -73,19 +73,19 @@ class Authorizer:
         self._known: dict[tuple[User, str, str, str, str], Names] = {}
         store.listen(self._note)
 
-    def allows(self, user: User, asked: Asked) -> bool:
+    def allows(self, user: User, attributes: Attributes) -> bool:
         if user.unbounded:
             return True
-        if asked.path:
-            return any(rule.has_path(asked.verb, asked.path) for rule in self.grants(user).everywhere)
-        key = (user, asked.verb, asked.group, asked.resource, asked.namespace)
+        if attributes.path:
+            return any(rule.has_path(attributes.verb, attributes.path) for rule in self.grants(user).everywhere)
+        key = (user, attributes.verb, attributes.group, attributes.resource, attributes.namespace)
         names = self._known.get(key, _UNKNOWN)
         if names is _UNKNOWN:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            rules = self.grants(user).of(asked.namespace)
-            names = self._known[key] = allowed_names(rules, asked.verb, asked.group, asked.resource)
-        return names is None or (bool(asked.name) and asked.name in names)
+            rules = self.grants(user).of(attributes.namespace)
+            names = self._known[key] = allowed_names(rules, attributes.verb, attributes.group, attributes.resource)
+        return names is None or (bool(attributes.name) and attributes.name in names)
 
     def grants(self, user: User) -> Grants:
         """All rules of the user."""

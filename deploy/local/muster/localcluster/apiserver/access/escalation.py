@@ -9,7 +9,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
-from muster.localcluster.apiserver.access.attributes import Asked, cannot, refusal
+from muster.localcluster.apiserver.access.attributes import Attributes, denial_text, denied
 from muster.localcluster.apiserver.access.authorizer import GROUP, Authorizer, Rule, allowed_names, rules_in
 from muster.localcluster.apiserver.access.tokens import May
 from muster.localcluster.apiserver.kinds import Kinds
@@ -26,7 +26,7 @@ class EscalationCheck:
 
     def __init__(self, authorizer: Authorizer, may: May, kinds: Kinds) -> None:
         """`may` authorizes rights of their own, such as `escalate`."""
-        self._authorizer, self._may, self._kinds = authorizer, may, kinds
+        self._authorizer, self._allows, self._kinds = authorizer, may, kinds
 
     def check(self, call: Call, new: Object, old: Object | None) -> None:
         """Raises StatusError 403."""
@@ -35,9 +35,9 @@ class EscalationCheck:
             return
         target = call.target
         if call.method == "PATCH" and old is None:
-            asked = Asked("create", target.kind.group, target.kind.plural, target.namespace or "")
-            if not self._may(user, asked):
-                raise refusal(user.name, asked)
+            attributes = Attributes("create", target.kind.group, target.kind.plural, target.namespace or "")
+            if not self._allows(user, attributes):
+                raise denied(user.name, attributes)
         self._check_owners(call, new, old)
         if target.kind.group == GROUP:
             self._check_gift(call, new, old)
@@ -52,9 +52,9 @@ class EscalationCheck:
                 continue
             namespace = (call.target.namespace or "") if owner.namespaced else ""
             of_owner = f"{owner.plural}/finalizers"
-            asked = Asked("update", owner.group, of_owner, namespace, str(reference.get("name")))
-            if not self._may(call.user, asked):
-                raise _forbidden(call, new, f"{_BLOCKS}: {cannot(call.user.name, asked)}")
+            attributes = Attributes("update", owner.group, of_owner, namespace, str(reference.get("name")))
+            if not self._allows(call.user, attributes):
+                raise _forbidden(call, new, f"{_BLOCKS}: {denial_text(call.user.name, attributes)}")
 
     def _check_gift(self, call: Call, new: Object, old: Object | None) -> None:
         user, kind, namespace = call.user, call.target.kind, call.target.namespace or ""
@@ -63,12 +63,12 @@ class EscalationCheck:
                 return
             plural = "roles" if new["roleRef"].get("kind") == "Role" else "clusterroles"
             name = str(new["roleRef"].get("name"))
-            allowing = Asked("bind", GROUP, plural, namespace, name)
+            allowing = Attributes("bind", GROUP, plural, namespace, name)
             given = self._authorizer.rules_of(new["roleRef"], namespace)
         else:
             if old is not None and old.get("rules") == new.get("rules"):
                 return
-            allowing = Asked("escalate", GROUP, kind.plural, namespace, str(new["metadata"].get("name", "")))
+            allowing = Attributes("escalate", GROUP, kind.plural, namespace, str(new["metadata"].get("name", "")))
             given = rules_in(new)
         if self._authorizer.allows(user, allowing):
             return
@@ -114,6 +114,6 @@ def _quoted(values: Iterable[str]) -> str:
     return "[" + " ".join(f'"{each}"' for each in values) + "]"
 
 
-def _forbidden(call: Call, new: Object, why: str) -> Exception:
+def _forbidden(call: Call, new: Object, message: str) -> Exception:
     kind = call.target.kind
-    return forbidden(kind.plural, kind.group, str(new["metadata"].get("name", "")), why)
+    return forbidden(kind.plural, kind.group, str(new["metadata"].get("name", "")), message)

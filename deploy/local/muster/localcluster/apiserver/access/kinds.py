@@ -51,8 +51,8 @@ class _RoleRules(Rules):
                     f"{field}.nonResourceURLs", urls, "namespaced rules cannot apply to non-resource URLs"
                 )
             if rule.get("apiGroups") or rule.get("resources") or rule.get("resourceNames"):
-                why = "rules cannot apply to both regular resources and non-resource URLs"
-                yield invalid_value(f"{field}.nonResourceURLs", urls, why)
+                message = "rules cannot apply to both regular resources and non-resource URLs"
+                yield invalid_value(f"{field}.nonResourceURLs", urls, message)
             return
         if not rule.get("apiGroups"):
             yield required(f"{field}.apiGroups", "resource rules must supply at least one api group")

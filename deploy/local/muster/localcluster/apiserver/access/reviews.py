@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from muster.localcluster.apiserver.access.attributes import Asked
+from muster.localcluster.apiserver.access.attributes import Attributes
 from muster.localcluster.apiserver.access.authorizer import Authorizer, Rule
 from muster.localcluster.apiserver.access.kinds import AUTHENTICATION, AUTHORIZATION
 from muster.localcluster.apiserver.access.tokens import Authenticator
@@ -57,8 +57,8 @@ class Reviews:
         groups = tuple(dict.fromkeys([*(spec.get("groups") or ()), AUTHENTICATED]))
         return {"status": self._verdict(User(str(spec.get("user") or ""), groups), _asked(review))}
 
-    def _verdict(self, user: User, asked: Asked) -> Object:
-        allowed = self._authorizer.allows(user, asked)
+    def _verdict(self, user: User, attributes: Attributes) -> Object:
+        allowed = self._authorizer.allows(user, attributes)
         return {"allowed": allowed, "reason": "" if allowed else "RBAC: no role allows it"}
 
     def _own_rules(self, user: User, review: Object) -> Object:
@@ -95,13 +95,13 @@ class Reviews:
         }
 
 
-def _asked(review: Object) -> Asked:
+def _asked(review: Object) -> Attributes:
     """Attributes that the review is about. Raises StatusError 400."""
     spec = review.get("spec") or {}
     if isinstance(of_resource := spec.get("resourceAttributes"), dict):
         text = {key: str(value or "") for key, value in of_resource.items()}
         resource, subresource = text.get("resource", ""), text.get("subresource", "")
-        return Asked(
+        return Attributes(
             text.get("verb", ""),
             text.get("group", ""),
             f"{resource}/{subresource}" if subresource else resource,
@@ -109,5 +109,5 @@ def _asked(review: Object) -> Asked:
             text.get("name", ""),
         )
     if isinstance(of_path := spec.get("nonResourceAttributes"), dict):
-        return Asked(str(of_path.get("verb") or ""), path=str(of_path.get("path") or ""))
+        return Attributes(str(of_path.get("verb") or ""), path=str(of_path.get("path") or ""))
     raise bad_request("spec: exactly one of nonResourceAttributes or resourceAttributes must be specified")

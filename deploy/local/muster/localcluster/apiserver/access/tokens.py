@@ -16,7 +16,7 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
-from muster.localcluster.apiserver.access.attributes import Asked, cannot
+from muster.localcluster.apiserver.access.attributes import Attributes, denial_text
 from muster.localcluster.apiserver.access.users import (
     ANONYMOUS,
     AUTHENTICATED,
@@ -32,7 +32,7 @@ _MIN_FIELDS, _MAX_FIELDS = 3, 4
 _MAX_ISSUED: Final = 10_000
 _AS_USER, _AS_GROUP, _AS_UID = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid"
 
-May = Callable[[User, Asked], bool]
+May = Callable[[User, Attributes], bool]
 Headers = CIMultiDictProxy[str]
 
 
@@ -46,7 +46,7 @@ def read_tokens(path: Path) -> dict[str, User]:
         with path.open(newline="") as file:
             lines = [(number, line) for number, line in enumerate(csv.reader(file, skipinitialspace=True), 1) if line]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise BadTokenFile(f"the file of tokens {path} cannot be read: {error}") from error
+        raise BadTokenFile(f"the token file {path} cannot be read: {error}") from error
     users: dict[str, User] = {}
     for number, line in lines:
         if not _MIN_FIELDS <= len(line) <= _MAX_FIELDS or not line[0] or not line[1]:
@@ -67,7 +67,7 @@ class Authenticator:
         self._users = {_BEARER + token: user for token, user in tokens.items()}
         self._issued: dict[str, User] = {}
         self._others: dict[tuple[str, tuple[str, ...], str], User] = {}
-        self._nobody = ANONYMOUS if secure else OWNER
+        self._default_user = ANONYMOUS if secure else OWNER
         known = (token for token, user in tokens.items() if user.unbounded)
         self.owners_token: str = next(known, "") or secrets.token_urlsafe(24)
         """Token of the administrator."""
@@ -75,8 +75,8 @@ class Authenticator:
 
     def user(self, headers: Headers, may: May) -> User:
         """Raises StatusError 401, and 403 for impersonation without the right to it."""
-        shown = headers.get("Authorization", "")
-        user = self._nobody if not shown else self._known(shown)
+        token = headers.get("Authorization", "")
+        user = self._default_user if not token else self._known(token)
         return self._instead_of(user, headers, may) if _AS_USER in headers else user
 
     def issue(self, namespace: str, name: str, uid: str) -> str:
@@ -90,10 +90,10 @@ class Authenticator:
     def revoke(self, namespace: str, name: str) -> None:
         """Revoke the tokens of a deleted ServiceAccount."""
         gone = service_account(namespace, name).name
-        self._issued = {shown: user for shown, user in self._issued.items() if user.name != gone}
+        self._issued = {token: user for token, user in self._issued.items() if user.name != gone}
 
-    def _known(self, shown: str) -> User:
-        user = self._users.get(shown) or self._issued.get(shown)
+    def _known(self, token: str) -> User:
+        user = self._users.get(token) or self._issued.get(token)
         if user is None:
             raise StatusError(401, "Unauthorized")
         return user
@@ -103,20 +103,20 @@ class Authenticator:
         name, groups = headers[_AS_USER], tuple(headers.getall(_AS_GROUP, []))
         account = account_of(name)
         if account is not None:
-            wanted = [Asked("impersonate", "", "serviceaccounts", *account)]
+            wanted = [Attributes("impersonate", "", "serviceaccounts", *account)]
         else:
-            wanted = [Asked("impersonate", "", "users", "", name)]
-        wanted += [Asked("impersonate", "", "groups", "", group) for group in groups]
-        for asked in wanted:
-            if not may(user, asked):
-                what = f'{asked.resource} "{asked.name}" is forbidden: {cannot(user.name, asked)}'
-                raise StatusError(403, what, details={"name": asked.name, "kind": asked.resource})
+            wanted = [Attributes("impersonate", "", "users", "", name)]
+        wanted += [Attributes("impersonate", "", "groups", "", group) for group in groups]
+        for attributes in wanted:
+            if not may(user, attributes):
+                what = f'{attributes.resource} "{attributes.name}" is forbidden: {denial_text(user.name, attributes)}'
+                raise StatusError(403, what, details={"name": attributes.name, "kind": attributes.resource})
         if account is not None and not groups:
             groups = service_account(*account).groups
         return self._other(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])), headers.get(_AS_UID, ""))
 
-    def _other(self, *who: *tuple[str, tuple[str, ...], str]) -> User:
+    def _other(self, *key: *tuple[str, tuple[str, ...], str]) -> User:
         """One object per user, since caches use its identity."""
-        if who not in self._others and len(self._others) >= _MAX_ISSUED:
+        if key not in self._others and len(self._others) >= _MAX_ISSUED:
             self._others.clear()
-        return self._others.setdefault(who, User(*who))
+        return self._others.setdefault(key, User(*key))
