@@ -1,4 +1,4 @@
-"""NonStrict gangs that hold what others need: who gives way, who waits for whom, and for how long."""
+"""Deadlocks of NonStrict gangs: which releases its reservations, and when it is retried."""
 
 from msgspec.structs import replace
 
@@ -78,7 +78,7 @@ def test_g08_churn_does_not_put_the_end_of_a_deadlock_off() -> None:
     assert scenario.bound("b") == 5
 
 
-def test_i9_who_waited_when_it_was_asked_and_runs_by_now_is_no_victim_of_an_equal() -> None:
+def test_i9_a_waiting_gang_that_starts_during_the_solve_is_no_victim_of_an_equal() -> None:
     a, b = gang("a").of(5).created(1).non_strict(), gang("b").of(5).created(2).non_strict()
     scenario = each_holds_some(b, a, first_holds=2)
     scenario.run_effects()
@@ -111,7 +111,7 @@ def gave_way(waits: GangBuilder) -> Scenario:
     return scenario
 
 
-def test_i7_who_gave_way_is_tried_when_the_other_can_never_start() -> None:
+def test_i7_a_released_gang_is_retried_when_the_other_can_never_start() -> None:
     waits = gang("w").of(5).non_strict(6000)
     scenario = gave_way(waits)
     scenario.change(nodes=[node("n", 3)], gangs=[waits.minimum(3).gang_facts()])
@@ -119,7 +119,7 @@ def test_i7_who_gave_way_is_tried_when_the_other_can_never_start() -> None:
     assert scenario.bound("w") == 3
 
 
-def test_i7_who_gave_way_is_tried_when_others_took_the_room_of_the_first() -> None:
+def test_i7_a_released_gang_is_retried_when_others_took_the_capacity() -> None:
     scenario = gave_way(gang("w").of(5).created(1).non_strict(6000))
     scenario.intrude(plain_pod("x", cpu=1), "n")
     scenario.run_effects()
@@ -128,7 +128,7 @@ def test_i7_who_gave_way_is_tried_when_others_took_the_room_of_the_first() -> No
     assert scenario.bound("p") == 4
 
 
-def test_the_clock_stands_while_a_gang_that_gave_way_holds_nothing() -> None:
+def test_the_waiting_time_stops_while_a_released_gang_holds_nothing() -> None:
     scenario = gave_way(gang("w").of(5).created(1).non_strict(waiting_time_seconds=100))
     scenario.pass_time(1000)
     assert places(scenario, "pw") == {"p": 4, "w": 0}
@@ -140,7 +140,7 @@ def test_the_clock_stands_while_a_gang_that_gave_way_holds_nothing() -> None:
     assert scenario.bound("w") == 5
 
 
-def test_the_clock_of_a_gang_that_gave_way_begins_anew_with_its_next_reservation() -> None:
+def test_the_waiting_time_of_a_released_gang_restarts_with_its_next_reservation() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("w").of(5).created(1).non_strict(waiting_time_seconds=100))
     scenario.pass_time(60)
@@ -154,7 +154,7 @@ def test_the_clock_of_a_gang_that_gave_way_begins_anew_with_its_next_reservation
     assert scenario.gang("w").phase is Phase.TIMED_OUT
 
 
-def test_a_group_of_which_one_gang_gave_way_is_not_held_by_half() -> None:
+def test_a_group_with_one_released_gang_is_not_partly_held() -> None:
     scenario = Scenario({"n": 4})
     a = gang("a").of(3).created(1).non_strict(6000).with_group("default/a", "default/b")
     b = gang("b").of(2).created(1).non_strict(6000).with_group("default/a", "default/b")

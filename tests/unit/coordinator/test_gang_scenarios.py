@@ -1,4 +1,4 @@
-"""Gang scenarios, as the core plays them."""
+"""The gang scenarios of the design (G..), run against the core."""
 
 from itertools import permutations
 
@@ -12,7 +12,7 @@ from muster.coordinator.core.events import Solved
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 
 
-def test_g01_too_large_a_gang_leaves_the_room_to_others() -> None:
+def test_g01_a_gang_that_is_too_large_leaves_capacity_to_others() -> None:
     scenario = Scenario({"n4": 4})
     scenario.add(gang("a").minimum(5).of(5))
     scenario.run()
@@ -24,7 +24,7 @@ def test_g01_too_large_a_gang_leaves_the_room_to_others() -> None:
     assert any("4 of 5 members fit" in note for note in scenario.notes())
 
 
-def test_g02_a_node_comes() -> None:
+def test_g02_a_node_is_added() -> None:
     scenario = Scenario({"n4": 4})
     scenario.add(gang("a").minimum(5).of(5))
     scenario.run()
@@ -92,7 +92,7 @@ def test_g06_the_second_gang_follows_the_first() -> None:
     assert scenario.bound("b") == 6
 
 
-def test_g07_priority_goes_before_age() -> None:
+def test_g07_priority_precedes_age() -> None:
     scenario = Scenario({"n10": 10}, start=False)
     scenario.add(gang("a").of(6).created(1), gang("b").of(6).created(2).priority(10))
     scenario.start()
@@ -114,7 +114,7 @@ def test_g12_a_group_starts_when_all_its_gangs_are_complete() -> None:
     assert len(scenario.solves) == 1, "the group is one solve"
 
 
-def test_i1_a_partner_declared_anew_during_the_solve_is_waited_for() -> None:
+def test_i1_a_partner_recreated_during_the_solve_is_awaited() -> None:
     scenario = Scenario({"n10": 10})
     names = ("default/a", "default/b")
     a, b = gang("a").of(2).with_group(*names), gang("b").of(2).with_group(*names)
@@ -132,7 +132,7 @@ def test_i1_a_partner_declared_anew_during_the_solve_is_waited_for() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
 
 
-def test_g13_a_partner_that_declares_nothing_goes_alone() -> None:
+def test_g13_a_partner_without_a_group_starts_alone() -> None:
     scenario = Scenario({"n10": 10})
     scenario.add(gang("A", "a").of(3).with_group("a/A", "b/B"), gang("B", "b").of(3))
     scenario.run()
@@ -167,7 +167,7 @@ def test_g15_a_malformed_partner_is_named() -> None:
     assert any('default/b of its gang group: min-available "five"' in note for note in scenario.notes())
 
 
-def test_g16_a_member_that_comes_anew_goes_alone() -> None:
+def test_g16_a_recreated_member_starts_alone() -> None:
     scenario = Scenario({"n4": 4})
     a = gang("a").of(4)
     scenario.add(a)
@@ -205,7 +205,7 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
     assert scenario.bound("a") == 4
 
 
-def test_g17_one_member_anew_goes_at_once_while_the_others_run() -> None:
+def test_g17_a_recreated_member_starts_at_once_while_the_others_run() -> None:
     scenario = Scenario({"n4": 4})
     a = gang("a").minimum(4).of(4).policy(MatchPolicy.WAITING_AND_RUNNING)
     scenario.add(a)
@@ -333,7 +333,7 @@ def test_g35_nothing_of_a_former_gang_of_that_name_counts() -> None:
     assert scenario.gang("a").phase is Phase.QUEUED
 
 
-def test_g35_declared_anew_while_the_old_pods_terminate() -> None:
+def test_g35_a_gang_recreated_while_the_old_pods_terminate() -> None:
     scenario = Scenario({"n3": 3, "m3": 3})
     old = gang("a").of(3)
     scenario.add(old)
@@ -397,7 +397,7 @@ def test_g48_gated_pods_are_not_present() -> None:
     assert scenario.bound("a") == 3
 
 
-def test_g49_ended_members_hold_no_room_and_do_not_count() -> None:
+def test_g49_ended_members_use_no_capacity_and_do_not_count() -> None:
     scenario = Scenario({"n3": 3})
     a = gang("a").of(3)
     scenario.add(a)
@@ -409,7 +409,7 @@ def test_g49_ended_members_hold_no_room_and_do_not_count() -> None:
     assert scenario.gang("a").member_count == 0
 
 
-def test_g50_what_cannot_fit_costs_nothing_while_nothing_happens() -> None:
+def test_g50_an_infeasible_gang_costs_nothing_without_events() -> None:
     scenario = Scenario({"n1": 1})
     for index in range(200):
         scenario.add(gang(f"g{index}").of(2))

@@ -1,4 +1,4 @@
-"""What happens to gangs when users, nodes and other schedulers get in the way at the wrong moment."""
+"""Changes by users, nodes and other schedulers at inconvenient moments."""
 
 from msgspec.structs import replace
 
@@ -36,7 +36,7 @@ def test_i7_a_waiting_pod_that_becomes_smaller_is_tried_again() -> None:
     assert scenario.bound("a") == 1
 
 
-def test_i7_a_member_bound_by_somebody_else_leaves_fewer_to_place() -> None:
+def test_i7_a_member_bound_by_another_scheduler_leaves_fewer_to_place() -> None:
     scenario = Scenario({"n2": 2, "m1": 1})
     scenario.intrude(plain_pod("x"), "m1")
     a = gang("a").of(3)
@@ -49,7 +49,7 @@ def test_i7_a_member_bound_by_somebody_else_leaves_fewer_to_place() -> None:
     assert scenario.bound("a") == 3
 
 
-def test_i7_a_seat_that_is_left_for_another_node_is_room_for_others() -> None:
+def test_i7_a_seat_abandoned_for_another_node_frees_capacity() -> None:
     scenario = Scenario({"n2": 2})
     a, b = gang("a").of(2).created(1), gang("b").of(1).created(2)
     scenario.add(a, b)
@@ -67,7 +67,7 @@ def test_i7_a_seat_that_is_left_for_another_node_is_room_for_others() -> None:
     assert scenario.bound("b") == 1
 
 
-def test_i7_a_running_pod_that_is_resized_makes_room() -> None:
+def test_i7_a_resized_running_pod_frees_capacity() -> None:
     scenario = Scenario({"n4": 4})
     scenario.add(gang("a").of(1, cpu=4))
     scenario.run()
@@ -81,7 +81,7 @@ def test_i7_a_running_pod_that_is_resized_makes_room() -> None:
     assert scenario.bound("b") == 1
 
 
-def test_i3_a_pod_resized_while_it_is_bound_takes_the_new_room() -> None:
+def test_i3_a_pod_resized_while_being_bound_uses_its_new_requests() -> None:
     scenario = Scenario({"n4": 4})
     a = gang("a").of(1, cpu=2)
     scenario.add(a)
@@ -92,7 +92,7 @@ def test_i3_a_pod_resized_while_it_is_bound_takes_the_new_room() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (1, 0)
 
 
-def test_i7_a_pod_resized_while_it_is_permitted_leaves_room_to_others() -> None:
+def test_i7_a_pod_resized_while_being_permitted_leaves_capacity_to_others() -> None:
     scenario = Scenario({"n3": 3})
     a, b = gang("a").of(1, cpu=3).created(1), gang("b").of(1, cpu=2).created(2)
     scenario.add(a, b)
@@ -127,7 +127,7 @@ def test_i7_a_member_that_placement_saw_bound_before_was_counted_twice() -> None
     assert scenario.bound("b") == 1
 
 
-def test_i7_a_seat_that_nobody_takes_any_more_goes_to_those_behind_it() -> None:
+def test_i7_an_unused_seat_is_available_to_gangs_behind_it() -> None:
     scenario = Scenario({"n3": 3}, start=False)
     a, b = gang("a").minimum(2).of(3).created(1), gang("b").of(1).created(2)
     scenario.add(a, b)
@@ -223,7 +223,7 @@ def test_a_permit_that_is_refused_again_and_again_costs_little() -> None:
     assert len(scenario.solves) <= 51
 
 
-def test_a_node_overcommitted_in_what_a_gang_does_not_ask_is_used() -> None:
+def test_a_node_overcommitted_in_an_unrequested_resource_is_used() -> None:
     """Others' pods use more gpus than the node has left: that is no reason against pods that ask none."""
     scenario = Scenario({})
     gpus = PodClass(id="gpus", requests=(("gpu", 2),))
@@ -284,7 +284,7 @@ def test_i1_a_partner_deleted_while_the_permit_is_written_revokes_it() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
 
 
-def test_i2_a_revoked_permit_does_not_take_the_record_of_a_gang_declared_anew() -> None:
+def test_i2_a_revoked_permit_keeps_the_record_of_a_recreated_gang() -> None:
     scenario = Scenario({"n2": 2, "m2": 2})
     a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
     scenario.add(a, b)
@@ -305,7 +305,7 @@ def test_i2_a_revoked_permit_does_not_take_the_record_of_a_gang_declared_anew() 
     assert b.id in scenario.etcd
 
 
-def test_i7_a_partner_declared_anew_while_the_permit_is_refused_joins() -> None:
+def test_i7_a_partner_recreated_while_the_permit_fails_joins() -> None:
     scenario = Scenario({"n5": 5})
     a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
     scenario.add(a, b)
@@ -320,7 +320,7 @@ def test_i7_a_partner_declared_anew_while_the_permit_is_refused_joins() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
 
 
-def test_a_permit_refused_after_its_gang_is_gone_harms_nobody() -> None:
+def test_a_permit_that_fails_after_its_gang_was_deleted_is_harmless() -> None:
     scenario = Scenario({"n5": 5})
     a = gang("a").of(6)
     scenario.solver = lambda solve: tuple(
@@ -360,7 +360,7 @@ def test_g35_a_record_of_a_former_gang_of_that_name_is_void_after_a_restart() ->
     assert scenario.etcd == {}
 
 
-def test_a_failed_bind_that_is_told_twice_counts_once() -> None:
+def test_a_failed_bind_reported_twice_counts_once() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(2)
     scenario.add(a)
@@ -395,7 +395,7 @@ def test_nothing_is_solved_on_a_view_that_is_lost() -> None:
     assert scenario.bound("a") == 2
 
 
-def test_i6_what_is_half_started_goes_before_all_others() -> None:
+def test_i6_partly_started_gangs_precede_all_others() -> None:
     scenario = Scenario({"n2": 2, "m2": 2})
     a = gang("a").of(2)
     scenario.add(a)
@@ -416,14 +416,14 @@ def test_i6_what_is_half_started_goes_before_all_others() -> None:
 # -- what is not ours to decide
 
 
-def test_a_pod_that_somebody_else_bound_is_not_queued() -> None:
+def test_a_pod_bound_by_another_scheduler_is_not_queued() -> None:
     scenario = Scenario({"n4": 4})
     scenario.add_pods(replace(plain_pod("p"), node="n4", phase=PodPhase.RUNNING))
     scenario.run()
     assert scenario.phases["plain/default/p"][-1] is Phase.SATISFIED
 
 
-def test_a_gang_that_somebody_else_bound_whole_is_not_queued() -> None:
+def test_a_gang_bound_completely_by_another_scheduler_is_not_queued() -> None:
     scenario = Scenario({"n4": 4})
     a = gang("a").of(2)
     scenario.change(gangs=[a.gang_facts()], pods=[replace(pod, node="n4", phase=PodPhase.RUNNING) for pod in a.pods()])

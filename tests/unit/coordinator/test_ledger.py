@@ -1,4 +1,4 @@
-"""What the ledger takes for a place: not a node that cannot reach a volume, whatever placement says."""
+"""The ledger rejects nodes that cannot use a volume, whatever placement answers."""
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.solve.rejections import RejectionReason
@@ -37,7 +37,7 @@ def test_a_volume_that_no_node_reaches_is_refused_everywhere() -> None:
     assert all(ledger(()).refusal({(name, "c"): 1}) for name in "xyz")
 
 
-def test_a_node_that_moves_to_another_zone_is_looked_at_anew() -> None:
+def test_a_node_that_moves_to_another_zone_is_reconsidered() -> None:
     found = ledger(in_zone("x"))
     assert found.refusal({("z", "c"): 1})
     found.put_node(NodeFacts("z", allocatable=(("pods", 10),), labels={ZONE: "x"}))

@@ -1,4 +1,4 @@
-"""NonStrict gangs: they hold what they get, start at their minimum, and give all back when they wait too long."""
+"""NonStrict gangs: they hold reservations, start at their minimum, and release everything on timeout."""
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ def waiting(scenario: Scenario, *names: str) -> dict[str, int]:
     return {name: len(scenario.gang(name).seats) for name in names}
 
 
-def test_g08_gangs_that_hold_what_each_other_needs_start_one_after_another() -> None:
+def test_g08_deadlocked_gangs_start_one_after_another() -> None:
     scenario = Scenario({"n": 5})
     gangs = [gang(name).of(5).created(index).non_strict() for index, name in enumerate("abc")]
     for built in gangs:
@@ -26,7 +26,7 @@ def test_g08_gangs_that_hold_what_each_other_needs_start_one_after_another() -> 
     assert sorted(scenario.bound(name) for name in "abc") == [0, 0, 5]
 
 
-def test_g09_what_waited_too_long_gives_all_back_and_is_not_tried_again() -> None:
+def test_g09_a_timeout_releases_all_reservations_and_ends_scheduling() -> None:
     scenario = Scenario({"n": 4})
     built = gang("a").of(5).non_strict(waiting_time_seconds=3)
     scenario.add(built)
@@ -112,7 +112,7 @@ def test_g09_the_marks_survive_a_crash_before_they_are_written() -> None:
     assert scenario.gang("a").phase is Phase.WAITING, "a mark that the user took off is not put on again"
 
 
-def test_g10_the_last_place_comes_in_time() -> None:
+def test_g10_the_last_seat_is_found_in_time() -> None:
     scenario = Scenario({"n": 4})
     built = gang("a").of(5).non_strict(waiting_time_seconds=3)
     scenario.add(built)
@@ -149,7 +149,7 @@ def test_the_clock_runs_from_the_first_reservation_over_a_crash() -> None:
     assert scenario.gang("a").phase is Phase.TIMED_OUT
 
 
-def test_g33_a_definition_that_goes_takes_the_reservations_along() -> None:
+def test_g33_a_deleted_definition_releases_the_reservations() -> None:
     scenario = Scenario({"n": 4})
     built = gang("a").of(5).non_strict()
     scenario.add(built)
@@ -162,7 +162,7 @@ def test_g33_a_definition_that_goes_takes_the_reservations_along() -> None:
     assert any("PodGroup default/a does not exist" in note for note in scenario.notes())
 
 
-def test_g34_a_deleted_pod_gives_its_place_to_others() -> None:
+def test_g34_a_deleted_pod_frees_its_seat() -> None:
     scenario = Scenario({"n": 4})
     built = gang("a").of(5).non_strict()
     scenario.add(built)
@@ -202,7 +202,7 @@ def test_one_gang_that_waits_too_long_times_out_its_group() -> None:
     assert not scenario.leader.cache.ledger.reserved
 
 
-def test_one_gang_that_waits_too_long_takes_the_reservations_of_its_partners_along_at_once() -> None:
+def test_a_timeout_of_one_gang_releases_the_reservations_of_its_partners() -> None:
     """Before any of the pods is seen with the mark."""
     scenario = Scenario({"n": 5})
     a = gang("a").of(3).non_strict(waiting_time_seconds=5).with_group("default/a", "default/b")
@@ -246,7 +246,7 @@ def test_a_lower_minimum_starts_it_at_once() -> None:
     assert scenario.bound("a") == 4
 
 
-def test_places_on_a_node_that_goes_are_found_elsewhere() -> None:
+def test_seats_on_a_removed_node_are_placed_again() -> None:
     scenario = Scenario({"n": 2, "m": 2})
     scenario.add(gang("a").of(5).non_strict())
     scenario.run()
@@ -267,7 +267,7 @@ def test_g39_a_stranger_on_a_waiting_place_moves_the_reservation() -> None:
     assert scenario.bound("a") == 5
 
 
-def test_what_goes_beyond_the_minimum_comes_after_the_start() -> None:
+def test_members_above_the_minimum_are_placed_after_the_start() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(6).minimum(4).non_strict())
     scenario.run()
@@ -301,14 +301,14 @@ def deadlock() -> Scenario:
     return scenario
 
 
-def test_g08_the_last_in_the_queue_gives_way() -> None:
+def test_g08_the_last_in_the_queue_releases_its_reservations() -> None:
     scenario = deadlock()
     scenario.pass_time(3)
     assert (scenario.bound("a"), scenario.bound("b")) == (0, 5)
     assert any("released its 2 reservations: gang default/b" in note for note in scenario.notes())
 
 
-def test_g08_who_gave_way_takes_nothing_before_the_other_is_done() -> None:
+def test_g08_a_released_gang_reserves_nothing_before_the_other_is_done() -> None:
     scenario = deadlock()
     scenario.lagging = True
     scenario.pass_time(3)

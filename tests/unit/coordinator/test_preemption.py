@@ -1,4 +1,4 @@
-"""Gang preemption: whole gangs, spare members first, nothing for nothing, and the room is the preemptor's (I9)."""
+"""Gang preemption: whole gangs, spare members first, no victim in vain, capacity nominated for the preemptor (I9)."""
 
 import pytest
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ def begin_eviction(scenario: Scenario) -> None:
     scenario.run_effects()
 
 
-def test_g43_one_gang_goes_rather_than_four_that_would_lose_a_member_each() -> None:
+def test_g43_one_gang_is_evicted_rather_than_a_member_of_four() -> None:
     four = [gang(name).of(4).created(index) for index, name in enumerate("abcd")]
     scenario = full(*four, gang("v").of(4).created(9), nodes={"n": 20})
     scenario.add(gang("p").of(4).priority(10).created(20))
@@ -27,7 +27,7 @@ def test_g43_one_gang_goes_rather_than_four_that_would_lose_a_member_each() -> N
     assert sorted(scenario.bound(name) for name in "abcdv") == [0, 4, 4, 4, 4]
 
 
-def test_g43_the_youngest_of_the_lowest_priority_goes() -> None:
+def test_g43_the_youngest_of_the_lowest_priority_is_evicted() -> None:
     scenario = full(
         gang("old").of(2).created(1),
         gang("young").of(2).created(5),
@@ -61,7 +61,7 @@ def test_g45_spare_members_go_first_and_the_gang_stays() -> None:
     assert scenario.gang("a").phase is Phase.SATISFIED
 
 
-def test_a_gang_that_was_on_its_way_when_it_was_asked_for_gives_way_once_it_is_seen_bound() -> None:
+def test_a_gang_in_binding_becomes_a_victim_once_seen_bound() -> None:
     scenario = crowded({"n": 4})
     scenario.lagging = True
     scenario.add(gang("v").of(4))
@@ -78,7 +78,7 @@ def test_a_gang_that_was_on_its_way_when_it_was_asked_for_gives_way_once_it_is_s
     assert evicted(scenario) == {"v"}
 
 
-def test_a_gang_that_may_be_evicted_only_whole_spares_nobody() -> None:
+def test_a_gang_evicted_only_as_a_whole_has_no_spare_members() -> None:
     whole = gang("a").of(6).minimum(4).evicted_whole().created(1)
     scenario = full(whole, gang("b").of(2).created(9), nodes={"n": 8})
     scenario.add(gang("p").of(2).priority(10).created(20))
@@ -88,7 +88,7 @@ def test_a_gang_that_may_be_evicted_only_whole_spares_nobody() -> None:
     assert (scenario.bound("p"), scenario.bound("a")) == (2, 6)
 
 
-def test_g46_the_preemptor_goes_before_anything_is_evicted() -> None:
+def test_g46_the_preemptor_is_deleted_before_anything_is_evicted() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
     preemptor = gang("p").of(4).priority(10)
@@ -112,7 +112,7 @@ def test_i9_nothing_is_evicted_before_that_is_durable() -> None:
     assert scenario.etcd["test/default/p"].kept_room
 
 
-def test_the_freed_room_is_the_preemptors() -> None:
+def test_freed_capacity_is_nominated_for_the_preemptor() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).created(50))
     begin_eviction(scenario)
@@ -134,7 +134,7 @@ def test_others_are_scheduled_while_victims_go() -> None:
     assert scenario.bound("p") == 0
 
 
-def test_a_gang_that_was_evicted_starts_anew_as_a_whole() -> None:
+def test_an_evicted_gang_starts_again_as_a_whole() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
     preemptor = gang("p").of(4).priority(10)
@@ -169,7 +169,7 @@ def test_a_crash_in_the_middle_of_a_preemption(crash_after: int) -> None:
     assert not scenario.leader.cache.nominations
 
 
-def test_a_crash_after_the_preemptor_went_evicts_nobody() -> None:
+def test_a_crash_after_the_preemptor_was_deleted_evicts_nothing() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
     preemptor = gang("p").of(4).priority(10)
@@ -184,7 +184,7 @@ def test_a_crash_after_the_preemptor_went_evicts_nobody() -> None:
     assert not scenario.etcd[victim.id].evicting
 
 
-def test_who_never_preempts_waits() -> None:
+def test_a_pod_that_never_preempts_waits() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).never_preempts())
     begin_eviction(scenario)
@@ -203,7 +203,7 @@ def allow(scenario: Scenario, **budgets: int) -> None:
     scenario.change(budgets=[DisruptionBudget(f"default/{name}", allowed) for name, allowed in budgets.items()])
 
 
-def test_what_a_disruption_budget_protects_stays() -> None:
+def test_pods_protected_by_a_disruption_budget_are_kept() -> None:
     scenario = Scenario({"n": 4})
     scenario.graceful = True
     allow(scenario, b=1)
@@ -227,7 +227,7 @@ def test_an_eviction_that_fails_is_tried_again() -> None:
     assert any("could not be evicted" in note for note in scenario.notes())
 
 
-def test_a_waiting_gang_of_lower_priority_gives_its_reservations_up() -> None:
+def test_a_waiting_gang_of_lower_priority_releases_its_reservations() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("w").of(5).non_strict())
     scenario.run()

@@ -1,4 +1,4 @@
-"""How far a gang is, for those that tell it: stages in their order, times, places, and who it was preempted for."""
+"""Progress for dialects: stages in order, times, nodes and preemptor."""
 
 import pytest
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ def test_stages_come_in_their_order() -> None:
     assert {each.attempts for each in told.members} == {1}
 
 
-def test_a_gang_that_waits_for_room_is_ready_since_its_members_are_there() -> None:
+def test_an_unschedulable_gang_is_ready_since_its_members_exist() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
     scenario.add(gang("a").of(4))
     began = scenario.unix
@@ -68,7 +68,7 @@ def test_members_have_their_places_ranks_and_domains_once_they_are_assigned() ->
     assert not any(each.bound for each in told.members)
 
 
-def test_what_was_taken_back_before_it_was_permitted_has_no_places() -> None:
+def test_a_gang_revoked_before_its_permit_has_no_nodes() -> None:
     scenario = Scenario(nodes={"n": 4})
     scenario.add(gang("a").of(4))
     until(scenario, Persist)
@@ -104,7 +104,7 @@ def preempted(*, graceful: bool = False) -> Scenario:
     return scenario
 
 
-def test_a_preempted_gang_says_for_whom_until_its_pods_are_made_anew() -> None:
+def test_a_preempted_gang_reports_its_preemptor_until_its_pods_are_recreated() -> None:
     scenario = preempted()
     end(scenario)
     assert scenario.bound("p") == 4
@@ -122,7 +122,7 @@ def test_a_preempted_gang_says_for_whom_until_its_pods_are_made_anew() -> None:
     assert scenario.stages["v"][-6:] == [B, Stage.PREEMPTED, R, A, P, B]
 
 
-def test_pods_that_are_made_anew_while_the_old_ones_end_wait_for_them() -> None:
+def test_recreated_pods_wait_until_the_old_ones_have_ended() -> None:
     scenario = preempted(graceful=True)
     scenario.add_pods(*anew(gang("v").of(4).pods()))
     scenario.run_effects()
@@ -136,7 +136,7 @@ def test_pods_that_are_made_anew_while_the_old_ones_end_wait_for_them() -> None:
     assert scenario.bound("v") == 4
 
 
-def test_who_preempted_it_is_known_after_a_crash() -> None:
+def test_the_preemptor_is_known_after_a_crash() -> None:
     scenario = preempted()
     end(scenario)
     scenario.crash()
@@ -170,7 +170,7 @@ def test_members_that_were_spared_do_not_make_it_preempted() -> None:
     assert Stage.PREEMPTED not in scenario.stages["v"]
 
 
-def test_after_a_crash_a_running_gang_is_told_once_without_times() -> None:
+def test_after_a_crash_a_running_gang_is_reported_once_without_times() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
     scenario.stages.clear()
     scenario.crash()
@@ -227,7 +227,7 @@ def test_a_gang_that_waited_too_long_says_so() -> None:
     assert scenario.progress("a").stage is Stage.TIMED_OUT
 
 
-def test_another_object_that_defines_it_is_told_too() -> None:
+def test_another_definition_object_is_reported_too() -> None:
     scenario = full(gang("a").of(2), nodes={"n": 4})
     scenario.stages.clear()
     facts = scenario.cluster.gangs["test/default/a"]

@@ -1,4 +1,4 @@
-"""Members have ranks: by the tree when the gang starts, the same over crashes, and given anew when a member is gone."""
+"""Ranks of members: by topology at the start, constant over crashes, reused when a member is gone."""
 
 import pytest
 from msgspec.structs import replace
@@ -77,7 +77,7 @@ def test_one_alone_has_no_rank() -> None:
     assert len(scenario.unranked) == 2
 
 
-def test_a_member_that_is_made_anew_gets_the_lowest_free_rank() -> None:
+def test_a_recreated_member_gets_the_lowest_free_rank() -> None:
     scenario = Ranked({"a": 6})
     built = gang("g").of(6)
     scenario.add(built)
@@ -147,7 +147,7 @@ def test_i2_ranks_are_the_same_under_the_next_leader(done: int) -> None:
     assert not scenario.unranked
 
 
-def test_i2_who_is_bound_under_several_leaders_shares_no_rank() -> None:
+def test_i2_members_bound_under_several_leaders_have_unique_ranks() -> None:
     scenario = Ranked({"a": 6})
     built = gang("g").minimum(3).of(6)
     scenario.change(gangs=[built.gang_facts()], pods=built.pods()[:3])
@@ -162,7 +162,7 @@ def test_i2_who_is_bound_under_several_leaders_shares_no_rank() -> None:
     assert sorted(scenario.sent.values()) == list(range(6))
 
 
-def test_ranks_of_a_permit_that_was_not_written_are_not_kept() -> None:
+def test_ranks_of_an_unwritten_permit_are_dropped() -> None:
     scenario = Ranked({"a": 6})
     built = gang("g").minimum(2).of(3)
     scenario.change(gangs=[built.gang_facts()], pods=built.pods()[1:])
@@ -174,7 +174,7 @@ def test_ranks_of_a_permit_that_was_not_written_are_not_kept() -> None:
     assert scenario.by_rank() == ["g-0", "g-1", "g-2"]
 
 
-def test_a_gang_that_starts_anew_is_numbered_anew() -> None:
+def test_a_gang_that_starts_again_gets_new_ranks() -> None:
     scenario = Ranked({"a": 4})
     built = gang("g").of(4)
     scenario.add(built)

@@ -1,4 +1,4 @@
-"""Answers that are not believed harm nobody, are counted by reason, and told."""
+"""Rejected answers are harmless, counted by reason and reported."""
 
 from collections.abc import Callable
 
@@ -59,7 +59,7 @@ def lied_to() -> Hearing:
 
 
 @pytest.mark.parametrize("what", LIES)
-def test_i3_a_lie_is_rejected_counted_and_told_and_the_gang_starts_when_the_truth_is_told(what: str) -> None:
+def test_i3_a_wrong_answer_is_rejected_counted_and_reported(what: str) -> None:
     lie, why = LIES[what]
     scenario = lied_to()
 
@@ -92,7 +92,7 @@ def test_no_word_about_a_gang_is_counted() -> None:
     assert scenario.gang("g").attempts.rejections == {RejectionReason.SILENCE: 1}
 
 
-def test_what_cannot_be_read_is_counted() -> None:
+def test_undecodable_answers_are_counted() -> None:
     scenario = lied_to()
     scenario.add(gang("g").of(4))
     scenario.tell(
@@ -103,14 +103,14 @@ def test_what_cannot_be_read_is_counted() -> None:
     assert scenario.gang("g").attempts.rejections == {RejectionReason.UNREADABLE: 1}
 
 
-def test_placement_that_is_away_told_no_lie() -> None:
+def test_an_outage_of_placement_is_not_a_rejection() -> None:
     scenario = lied_to()
     scenario.add(gang("g").of(4))
     scenario.tell(SolveFailed(scenario.only(Solve).solve_id, "UNAVAILABLE"))
     assert not scenario.gang("g").attempts.rejections
 
 
-def test_room_that_another_answer_took_is_counted_apart() -> None:
+def test_conflicts_of_concurrent_solves_are_counted_separately() -> None:
     scenario = lied_to()
     scenario.scale(2)
     scenario.add(gang("one").of(8))
@@ -123,7 +123,7 @@ def test_room_that_another_answer_took_is_counted_apart() -> None:
     assert scenario.gang("two").attempts.rejections == {RejectionReason.OVERTAKEN: 1}
 
 
-def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
+def test_victims_that_were_not_offered_are_rejected() -> None:
     scenario = lied_to()
     scenario.add(gang("low").of(16))
     scenario.run()
@@ -147,7 +147,7 @@ def test_who_could_make_room_is_a_lie_too_when_it_was_not_offered() -> None:
     assert scenario.bound("high") == 8
 
 
-def test_i9_nobody_goes_for_room_that_a_hard_constraint_forbids() -> None:
+def test_i9_nothing_is_evicted_for_nodes_that_a_hard_constraint_excludes() -> None:
     scenario = lied_to()
     scenario.add(gang("low").of(16))
     scenario.run()

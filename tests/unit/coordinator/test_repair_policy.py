@@ -1,4 +1,4 @@
-"""Started gangs that cannot be completed: they wait, or are evicted and start anew; never in silence."""
+"""Started gangs that cannot be completed wait, or are evicted and start again, with a reason."""
 
 from msgspec.structs import replace
 
@@ -44,7 +44,7 @@ def test_g22_evict_takes_the_whole_gang_back_to_the_queue() -> None:
     assert scenario.bound("a") == 8
 
 
-def test_g22_wait_keeps_what_runs_and_says_so() -> None:
+def test_g22_wait_keeps_running_pods_and_reports_it() -> None:
     scenario = half_started(gang("a").of(8))
     scenario.pass_time(301)
     assert scenario.bound("a") == 6

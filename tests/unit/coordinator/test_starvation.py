@@ -1,4 +1,4 @@
-"""A gang at the head that cannot be placed for too long gets room kept for it, and starts (I8)."""
+"""A gang at the head of the queue that finds no place for too long gets capacity reserved, and starts (I8)."""
 
 from builders.core.actions import ends
 from builders.core.objects import gang, node, plain_pod
@@ -38,7 +38,7 @@ def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_stream(
     assert scenario.bound("whole") == 32
 
 
-def test_smaller_work_that_ends_in_time_may_use_the_room() -> None:
+def test_gangs_that_end_in_time_may_backfill() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     runs = gang("runs").of(4).expected(100)
     scenario.add(runs)
@@ -60,7 +60,7 @@ def test_smaller_work_that_ends_in_time_may_use_the_room() -> None:
     assert scenario.bound("long") == 0
 
 
-def test_what_fits_beside_may_start() -> None:
+def test_gangs_that_fit_beside_the_reservation_start() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     scenario.add(gang("runs").of(6))
     scenario.run()
@@ -85,7 +85,7 @@ def test_where_it_can_start_soonest() -> None:
     assert {name for name, _ in kept.capacity} == soon
 
 
-def test_a_gang_that_no_cluster_could_take_keeps_nobody_waiting() -> None:
+def test_an_infeasible_gang_gets_no_reservation() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(2))
     scenario.run()
@@ -100,7 +100,7 @@ def test_a_gang_that_no_cluster_could_take_keeps_nobody_waiting() -> None:
     assert scenario.cluster.pods["default/p"].node
 
 
-def test_the_room_is_everybodys_again_when_the_head_goes() -> None:
+def test_a_reservation_ends_when_its_gang_is_deleted() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(2))
     scenario.run()
@@ -116,7 +116,7 @@ def test_the_room_is_everybodys_again_when_the_head_goes() -> None:
     assert not scenario.leader.cache.nominations
 
 
-def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
+def test_capacity_is_reserved_elsewhere_when_its_node_is_removed() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     scenario.add(gang("a").of(4).expected(1000), gang("b").of(4).expected(50))
     scenario.run()
@@ -131,7 +131,7 @@ def test_room_is_kept_elsewhere_when_its_node_goes() -> None:
     assert lost not in {name for name, _ in kept.capacity}
 
 
-def test_g50_alike_gangs_that_wait_for_strangers_ask_nothing_without_a_cause() -> None:
+def test_g50_equal_gangs_blocked_by_foreign_pods_are_not_solved_without_events() -> None:
     scenario = Scenario({"n": 8})
     for index in range(8):
         scenario.intrude(plain_pod(f"x{index}"), "n")
@@ -143,7 +143,7 @@ def test_g50_alike_gangs_that_wait_for_strangers_ask_nothing_without_a_cause() -
     assert len(scenario.solves) == solves
 
 
-def test_i8_those_behind_the_one_that_room_is_kept_for_come_after_it() -> None:
+def test_i8_groups_behind_the_reservation_start_after_it() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     scenario.add(gang("a").of(4).expected(100), gang("b").of(4).expected(200))
     scenario.run()

@@ -1,4 +1,4 @@
-"""Figures of a term say the same as its gangs: how many are in which phase, what waits, and who was evicted."""
+"""Metrics of a term agree with its gangs: phases, pending pods, victims."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -83,7 +83,7 @@ def test_gangs_are_counted_by_the_phase_that_they_are_in() -> None:
     assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 1, "GATHERING": 1}
 
 
-def test_the_next_term_begins_to_count_anew() -> None:
+def test_the_next_term_counts_from_zero() -> None:
     scenario = Figured({"n": 8})
     scenario.add(gang("a").of(3), gang("b").of(9))
     scenario.run()
@@ -97,7 +97,7 @@ def test_the_next_term_begins_to_count_anew() -> None:
     assert scenario.more("scheduler_pod_scheduling_sli_duration_seconds_count") == 0, "what ran does not start again"
 
 
-def test_a_victim_counts_once_for_whom_it_goes() -> None:
+def test_a_victim_counts_once_for_its_preemptor() -> None:
     scenario = Figured({"n": 4})
     scenario.add(gang("v").of(4))
     scenario.run()

@@ -1,4 +1,4 @@
-"""Gangs that go by a topology tree: what is asked for them, what is not, and when they are tried again."""
+"""Gangs with topology constraints: solve requests, contradictions, and retries when a tree changes."""
 
 from msgspec.structs import replace
 
@@ -38,7 +38,7 @@ def runs_on(scenario: Scenario, name: str) -> set[str]:
     return {pod.node for pod in scenario.cluster.pods.values() if pod.gang == f"test/default/{name}" and pod.node}
 
 
-def test_the_question_says_tree_and_constraints_and_who_has_a_place() -> None:
+def test_the_solve_request_contains_tree_constraints_and_placed_members() -> None:
     scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
     a = gang("a").minimum(2).of(3).divided("rack: hard pack; node: range(1,8)", tree="racks")
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
@@ -53,7 +53,7 @@ def test_the_question_says_tree_and_constraints_and_who_has_a_place() -> None:
     assert runs_on(scenario, "a") == {there}
 
 
-def test_without_constraints_nobody_is_told_who_has_a_place() -> None:
+def test_without_constraints_the_request_omits_placed_members() -> None:
     scenario = Scenario({"a": 4})
     a = gang("a").minimum(2).of(3)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
@@ -71,7 +71,7 @@ def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> 
     assert (scenario.bound("whole"), scenario.bound("any"), scenario.bound("more")) == (0, 6, 0)
 
 
-def test_p14_contradictory_constraints_are_told_before_anybody_is_asked() -> None:
+def test_p14_contradictory_constraints_are_reported_without_a_solve() -> None:
     scenario = in_racks({"a": 8, "b": 8}, r0="a b")
     scenario.add(gang("a").of(6).divided("node: range(3,4), factor(5)"))
     scenario.run()
@@ -81,7 +81,7 @@ def test_p14_contradictory_constraints_are_told_before_anybody_is_asked() -> Non
     assert "factor(5)" in reason(scenario.gang("a"))
 
 
-def test_contradictions_are_told_also_of_a_gang_that_is_not_complete() -> None:
+def test_contradictions_of_an_incomplete_gang_are_reported() -> None:
     scenario = in_racks({"a": 8}, r0="a")
     a = gang("a").minimum(6).of(6).divided("rack: pack, spread")
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:1])
@@ -89,7 +89,7 @@ def test_contradictions_are_told_also_of_a_gang_that_is_not_complete() -> None:
     assert "contradict" in reason(scenario.gang("a"))
 
 
-def test_a_number_that_no_member_count_can_meet_waits_until_one_comes_that_can() -> None:
+def test_an_unsatisfiable_number_waits_for_a_member_count_that_satisfies_it() -> None:
     scenario = in_racks({"a": 8}, r0="a")
     a = gang("a").minimum(3).of(4).divided("node: hard factor(4)")
     scenario.change(gangs=[replace(a.gang_facts(), total=3)], pods=a.pods()[:3])
@@ -100,7 +100,7 @@ def test_a_number_that_no_member_count_can_meet_waits_until_one_comes_that_can()
     assert scenario.bound("a") == 4
 
 
-def test_p36_a_level_or_tree_that_does_not_exist_is_told_with_those_that_do() -> None:
+def test_p36_an_unknown_level_or_tree_is_reported_with_the_known_ones() -> None:
     scenario = in_racks({"a": 8}, r0="a")
     scenario.add(gang("a").of(2).divided("zone: pack"), gang("b").of(2).divided("rack: pack", tree="tori"))
     scenario.run()
@@ -109,7 +109,7 @@ def test_p36_a_level_or_tree_that_does_not_exist_is_told_with_those_that_do() ->
     assert 'level that topology tree "racks" does not have: its levels are rack, node' in reason(scenario.gang("a"))
 
 
-def test_a_gang_is_tried_when_its_tree_comes() -> None:
+def test_a_gang_is_queued_when_its_tree_is_created() -> None:
     scenario = Scenario({"a": 4, "b": 4})
     scenario.add(gang("a").of(4).divided("rack: hard pack"))
     scenario.run()
@@ -216,7 +216,7 @@ def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
     assert runs_on(scenario, "a") == {"b", "c"}
 
 
-def test_explain_tells_what_placement_says_would_make_it_fit() -> None:
+def test_explain_contains_the_relaxation_of_placement() -> None:
     scenario = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
     remedy = 'it would fit if the constraint "rack: hard pack" were soft'
     why = Explanation("2 of 4 members fit in the best rack", best_domain="r0", best_domain_fit=2, remedy=remedy)
@@ -247,7 +247,7 @@ def test_plain_pods_ask_for_no_tree() -> None:
     assert (asked(scenario.only(Solve)).tree, asked(scenario.only(Solve)).constraints) == ("", ())
 
 
-def test_i9_nobody_is_evicted_for_room_that_a_changed_tree_makes_useless() -> None:
+def test_i9_nothing_is_evicted_for_capacity_that_a_changed_tree_excludes() -> None:
     scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
     scenario.change(trees=[racks(r0="a b")])
     scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
@@ -262,7 +262,7 @@ def test_i9_nobody_is_evicted_for_room_that_a_changed_tree_makes_useless() -> No
     assert scenario.bound("p") == 4
 
 
-def test_room_that_was_asked_for_by_an_earlier_tree_is_not_kept() -> None:
+def test_capacity_chosen_by_an_earlier_tree_is_not_reserved() -> None:
     scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
     scenario.change(trees=[racks(r0="a b")])
     scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
@@ -291,7 +291,7 @@ def tree_events(scenario: Scenario) -> list[str]:
     return [event.note for event in events]
 
 
-def test_i10_what_is_wrong_with_a_tree_is_an_event_on_what_defines_it() -> None:
+def test_i10_problems_of_a_tree_are_events_on_its_definition() -> None:
     scenario = Scenario({"a": 4})
     scenario.change(trees=[wrong_tree("node x is in two domains", "node y does not exist")])
     scenario.pass_time(2)
@@ -300,7 +300,7 @@ def test_i10_what_is_wrong_with_a_tree_is_an_event_on_what_defines_it() -> None:
     assert len(tree_events(scenario)) == 2
 
 
-def test_a_problem_that_passes_at_once_is_not_told() -> None:
+def test_a_transient_problem_is_not_reported() -> None:
     scenario = Scenario({"a": 4})
     scenario.change(trees=[wrong_tree("node x does not exist")])
     scenario.change(trees=[wrong_tree()])
@@ -308,7 +308,7 @@ def test_a_problem_that_passes_at_once_is_not_told() -> None:
     assert tree_events(scenario) == []
 
 
-def test_a_problem_that_comes_back_is_told_again_and_nodes_that_come_and_go_are_told_in_turn() -> None:
+def test_a_returning_problem_is_reported_again_and_node_changes_at_intervals() -> None:
     scenario = Scenario({"a": 4})
     for number in range(10):
         scenario.change(trees=[wrong_tree(f"{number} nodes do not exist")])
@@ -321,7 +321,7 @@ def test_a_problem_that_comes_back_is_told_again_and_nodes_that_come_and_go_are_
     assert tree_events(scenario).count("0 nodes do not exist") == 2
 
 
-def test_that_a_tree_is_refused_is_told_at_once_whatever_was_told_before() -> None:
+def test_a_rejected_tree_is_reported_at_once() -> None:
     scenario = Scenario({"a": 4})
     scenario.change(trees=[wrong_tree("node x does not exist")])
     scenario.pass_time(2)
@@ -332,7 +332,7 @@ def test_that_a_tree_is_refused_is_told_at_once_whatever_was_told_before() -> No
     assert tree_events(scenario) == ["node x does not exist", "node a is in the tree twice"]
 
 
-def test_problems_of_a_tree_are_told_again_by_the_next_leader_and_hold_up_nobody() -> None:
+def test_the_next_leader_reports_problems_of_a_tree_again() -> None:
     scenario = Scenario({"a": 4})
     scenario.change(trees=[wrong_tree("node x is in two domains")])
     scenario.pass_time(2)

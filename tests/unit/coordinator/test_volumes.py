@@ -1,4 +1,4 @@
-"""A pod whose volume got bound asks for another class of node by then: it keeps its place, and nothing leaks."""
+"""A pod whose volume was bound has another class: it keeps its seat, and nothing leaks."""
 
 from collections.abc import Callable
 
@@ -84,7 +84,7 @@ def between_two_leaders(scenario: Scenario) -> None:
         between_two_leaders,
     ],
 )
-def test_i4_i5_a_volume_that_gets_bound_moves_nobody(happens: Callable[[Scenario], None]) -> None:
+def test_i4_i5_a_newly_bound_volume_moves_no_pod(happens: Callable[[Scenario], None]) -> None:
     scenario, pods = with_claims("a", "b", count=4)
     until(scenario, Persist)
     decided = {seat.uid: seat.node for seat in scenario.gang("g").unbound_seats}
@@ -138,7 +138,7 @@ def test_a_permit_whose_members_changed_class_is_written_as_it_was_decided() -> 
     assert scenario.bound("g") == 2
 
 
-def test_i5_what_a_pod_does_not_ask_any_more_is_room_for_others_while_it_is_bound() -> None:
+def test_i5_reduced_requests_free_capacity_while_the_pod_is_being_bound() -> None:
     scenario = Scenario({"a": 4})
     big = gang("big").of(2, cpu=2)
     scenario.add(big)
@@ -150,7 +150,7 @@ def test_i5_what_a_pod_does_not_ask_any_more_is_room_for_others_while_it_is_boun
     assert scenario.bound("small") == 2
 
 
-def test_an_answer_to_what_was_asked_before_the_classes_changed_is_no_lie_and_asked_again_at_once() -> None:
+def test_an_answer_older_than_a_class_change_is_retried_and_not_counted() -> None:
     scenario, pods = with_claims("a", count=2)
     question = scenario.only(Solve)
     scenario.under_way.clear()

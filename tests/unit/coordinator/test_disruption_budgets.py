@@ -1,4 +1,4 @@
-"""Who goes for a more important gang, whom disruption budgets protect, and what becomes of those who went."""
+"""Disruption budgets protect pods from preemption; what becomes of victims."""
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ def test_two_preemptors_that_each_have_victims_start_both() -> None:
     assert places(scenario, "abpq") == {"a": 0, "b": 0, "p": 2, "q": 2}
 
 
-def test_i7_a_lower_priority_of_what_runs_is_a_cause_to_ask_again() -> None:
+def test_i7_a_lowered_priority_of_a_running_gang_repeats_the_victim_search() -> None:
     scenario = full(gang("v").of(4).priority(10), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).created(5))
     scenario.pass_time(5)
@@ -32,7 +32,7 @@ def test_i7_a_lower_priority_of_what_runs_is_a_cause_to_ask_again() -> None:
 # -- disruption budgets
 
 
-def test_a_budget_is_not_used_up_by_who_is_not_chosen() -> None:
+def test_a_budget_is_not_used_up_by_unselected_victims() -> None:
     scenario = crowded({"n": 2, "m": 4}, b=2)
     scenario.add(gang("b").of(1, cpu=4).created(1).budget("default/b"))
     scenario.run_effects()
@@ -74,7 +74,7 @@ def test_a_victim_that_cannot_be_evicted_any_more_does_not_bind_the_plan_for_eve
 # -- what becomes of victims
 
 
-def test_i1_a_gang_that_comes_anew_while_the_old_one_goes_starts_whole_and_after_the_preemptor() -> None:
+def test_i1_a_gang_recreated_during_eviction_starts_whole_after_the_preemptor() -> None:
     old = gang("v").of(4)
     new = old.anew("2")
     scenario = full(old, nodes={"n": 4})
@@ -119,7 +119,7 @@ def test_a_strict_partner_of_a_victim_runs_on_and_the_victim_starts_again() -> N
     assert places(scenario, "abp") == {"a": 2, "b": 2, "p": 2}
 
 
-def test_a_victim_that_others_bind_again_while_it_leaves_starts_anew() -> None:
+def test_a_victim_that_another_scheduler_binds_during_eviction_starts_again() -> None:
     victim = gang("v").of(2)
     scenario = full(victim, nodes={"n": 2})
     scenario.evict_failures.update({pod.uid: 2 for pod in victim.pods()})

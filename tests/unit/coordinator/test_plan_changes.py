@@ -1,4 +1,4 @@
-"""Plans to make room whose ground shifts: before they are durable, and while their victims go (I9)."""
+"""Preemption plans under changes: before they are durable, and while their victims terminate (I9)."""
 
 from msgspec.structs import replace
 
@@ -33,7 +33,7 @@ def test_i9_a_plan_that_is_too_small_by_now_is_not_carried_out() -> None:
     assert not evicted(scenario), "p needs six by now"
 
 
-def test_i9_a_preemptor_that_matters_no_more_than_its_victims_by_now_evicts_nobody() -> None:
+def test_i9_a_preemptor_with_lowered_priority_evicts_nothing() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
     p = gang("p").of(4).priority(10).created(5)
     scenario.add(p)
@@ -76,7 +76,7 @@ def test_i9_spare_members_that_are_spare_no_more_stay() -> None:
     assert places(scenario, "pv") == {"p": 2, "v": 4}, "two places came free by themselves"
 
 
-def test_i9_a_victim_whose_minimum_rises_goes_whole_or_not_at_all() -> None:
+def test_i9_a_victim_with_a_raised_minimum_is_evicted_whole_or_not_at_all() -> None:
     victim = gang("v").of(6).minimum(4)
     scenario = full(victim, nodes={"n": 6})
     scenario.add(gang("p").of(2).priority(10).created(5))
@@ -88,7 +88,7 @@ def test_i9_a_victim_whose_minimum_rises_goes_whole_or_not_at_all() -> None:
     assert places(scenario, "pv") == {"p": 2, "v": 0}
 
 
-def test_i9_a_refused_plan_of_which_a_victim_ended_leaves_nobody_in_limbo() -> None:
+def test_i9_a_failed_plan_with_an_ended_victim_leaves_no_gang_in_limbo() -> None:
     victim, preemptor = gang("v").of(4), gang("p").of(4).priority(10).created(5)
     scenario = full(victim, nodes={"n": 4})
     scenario.add(preemptor)
@@ -100,7 +100,7 @@ def test_i9_a_refused_plan_of_which_a_victim_ended_leaves_nobody_in_limbo() -> N
     assert not scenario.etcd[victim.id].evicting, "nor does the next leader"
 
 
-def test_i9_a_crash_with_a_plan_that_nobody_carried_out_evicts_nobody() -> None:
+def test_i9_a_crash_with_a_plan_not_yet_executed_evicts_nothing() -> None:
     """The plan is durable; then the preemptor goes, a victim ends by itself, and the leader dies."""
     victim, preemptor = gang("v").of(4), gang("p").of(4).priority(10).created(5)
     scenario = full(victim, nodes={"n": 4})
@@ -114,7 +114,7 @@ def test_i9_a_crash_with_a_plan_that_nobody_carried_out_evicts_nobody() -> None:
     assert not evicted(scenario)
 
 
-def test_i9_on_a_view_that_is_lost_nobody_is_evicted() -> None:
+def test_i9_nothing_is_evicted_while_the_stream_is_lost() -> None:
     preemptor = gang("p").of(4).priority(10).created(5)
     scenario = full(gang("v").of(4), nodes={"n": 4})
     scenario.add(preemptor)
@@ -150,7 +150,7 @@ def test_a_plan_that_cannot_be_written_is_not_made_again_without_end() -> None:
 # -- while the victims go
 
 
-def test_i9_an_answer_to_an_older_question_does_not_drop_the_room() -> None:
+def test_i9_an_answer_to_an_older_request_keeps_the_nomination() -> None:
     scenario = full(gang("a").of(2).created(1), gang("b").of(2).created(2), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).created(20))
     scenario.run_effects()
@@ -165,7 +165,7 @@ def test_i9_an_answer_to_an_older_question_does_not_drop_the_room() -> None:
     assert scenario.bound("p") == 4, "its victims went for nothing"
 
 
-def test_i9_an_answer_that_nothing_was_found_in_time_does_not_give_the_room_away() -> None:
+def test_i9_a_search_without_result_keeps_the_nomination() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).created(5))
     scenario.run_effects()
@@ -178,7 +178,7 @@ def test_i9_an_answer_that_nothing_was_found_in_time_does_not_give_the_room_away
     assert scenario.bound("p") == 4, "q has the room for which v was evicted"
 
 
-def test_i9_a_non_strict_preemptor_keeps_its_room_while_it_takes_it() -> None:
+def test_i9_a_non_strict_preemptor_keeps_its_nomination_while_using_it() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
     scenario.add(gang("p").of(4).priority(10).created(5).non_strict(6000))
     scenario.pass_time(3)
@@ -226,7 +226,7 @@ def test_i9_reservations_that_another_plan_counts_on_are_not_counted_on_twice() 
     assert running.pop("p") + sum(running.values()) == 6, "somebody went for nothing"
 
 
-def test_nobody_is_woken_for_nothing_while_plans_are_carried_out() -> None:
+def test_the_coordinator_is_not_woken_needlessly_during_plans() -> None:
     scenario = full(gang("v").of(3), nodes={"n": 6})
     scenario.add(gang("w").of(4).created(2).non_strict(40))
     scenario.run_effects()

@@ -1,4 +1,4 @@
-"""Room that drains for the head of the queue stays its own, whoever comes, goes or stands beside it (I8)."""
+"""Capacity reserved for the starving head of the queue remains its own (I8)."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ def starved(scenario: Scenario, *gangs: GangBuilder) -> None:
     assert scenario.leader.cache.nominations
 
 
-def test_i9_room_that_drains_for_one_is_not_preempted_by_another() -> None:
+def test_i9_capacity_reserved_for_one_gang_is_not_preempted_by_another() -> None:
     scenario = crowded({"n": 4})
     scenario.add(gang("x").of(4).expected(1000))
     scenario.run_effects()
@@ -42,7 +42,7 @@ def goes_with(scenario: Scenario, head: GangBuilder, question: Solve) -> None:
     assert head.id not in {kept.owner for kept in scenario.leader.cache.nominations.values()}
 
 
-def test_a_head_that_goes_in_the_step_of_an_answer() -> None:
+def test_a_head_deleted_in_the_step_of_an_answer() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(2))
     scenario.run()
@@ -55,7 +55,7 @@ def test_a_head_that_goes_in_the_step_of_an_answer() -> None:
     assert scenario.bound("other") == 1
 
 
-def test_a_head_that_goes_in_the_step_of_an_answer_about_victims() -> None:
+def test_a_head_deleted_in_the_step_of_an_answer_about_victims() -> None:
     scenario = crowded({"n": 4})
     scenario.add(gang("runs").of(2))
     scenario.run_effects()
@@ -66,7 +66,7 @@ def test_a_head_that_goes_in_the_step_of_an_answer_about_victims() -> None:
     assert evicted(scenario) == {"runs"}
 
 
-def test_i8_a_later_pod_of_an_older_gang_that_goes_elsewhere_leaves_the_room_kept() -> None:
+def test_i8_a_later_pod_of_an_older_gang_placed_elsewhere_keeps_the_reservation() -> None:
     scenario = Scenario({"n": 4, "m": 2})
     old = gang("old").of(2).created(0)
     scenario.add(old)
@@ -83,7 +83,7 @@ def test_i8_a_later_pod_of_an_older_gang_that_goes_elsewhere_leaves_the_room_kep
     assert scenario.leader.cache.nominations
 
 
-def test_i8_a_non_strict_gang_holds_no_room_that_drains() -> None:
+def test_i8_a_non_strict_gang_reserves_no_backfill_capacity() -> None:
     """Its pods run for a short time, but nobody knows when it starts."""
     scenario = Scenario({"n": 4, "m": 4})
     runs = gang("runs").of(4).expected(100)
@@ -98,7 +98,7 @@ def test_i8_a_non_strict_gang_holds_no_room_that_drains() -> None:
     assert scenario.bound("head") == 8
 
 
-def test_i8_short_work_that_overruns_does_not_put_the_start_off_again_and_again() -> None:
+def test_i8_overrunning_backfill_does_not_delay_the_start_repeatedly() -> None:
     """Each short gang says 10 s and runs on: the head waits for those that are in, but new ones come in no more."""
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(2).expected(100))
@@ -143,7 +143,7 @@ def test_i8_a_gang_of_large_pods_starts_under_a_stream_of_small_ones(built: Gang
     assert starts_in_a_stream(scenario, "big", seconds=300)
 
 
-def test_i8_room_that_does_not_come_free_is_not_waited_for_while_another_would() -> None:
+def test_i8_a_reservation_moves_to_capacity_that_is_freed_earlier() -> None:
     scenario = Scenario({"a": 4, "z": 4})
     scenario.add_pods(plain_pod("a-service", cpu=4, age=1))
     scenario.run_effects()
@@ -155,7 +155,7 @@ def test_i8_room_that_does_not_come_free_is_not_waited_for_while_another_would()
     assert starts_in_a_stream(scenario, "big", seconds=400)
 
 
-def test_i8_a_more_important_head_gets_room_although_one_behind_it_has_some() -> None:
+def test_i8_a_head_of_higher_priority_gets_its_own_reservation() -> None:
     scenario = Scenario({"a": 4, "z": 2})
     scenario.add_pods(plain_pod("a-service", cpu=4, age=1))
     scenario.run_effects()

@@ -1,4 +1,4 @@
-"""Gang scenarios in which something fails or comes too late: nodes, binds, answers, the coordinator itself."""
+"""Faults: nodes, binds, answers and the coordinator itself fail or are late."""
 
 import pytest
 from msgspec.structs import replace
@@ -31,7 +31,7 @@ def test_i7_a_scheduled_pod_that_affinity_selects_wakes_gangs_with_affinity(sele
     assert len(scenario.solves) == (2 if selected and affine else 1)
 
 
-def test_g38_a_pod_that_somebody_else_bound_takes_room_there_and_not_where_it_was_planned() -> None:
+def test_g38_a_pod_bound_by_another_scheduler_uses_capacity_on_its_actual_node() -> None:
     scenario = Scenario({"n1": 1, "n2": 1})
     scenario.lagging = True
     scenario.add(gang("a").of(1))
@@ -138,7 +138,7 @@ def test_g37_a_bind_that_fails_is_tried_again_and_then_placed_elsewhere() -> Non
     assert any("is placed again" in note for note in scenario.notes())
 
 
-def test_g37_nodes_on_which_a_pod_could_not_be_bound_are_avoided_until_all_had_their_turn() -> None:
+def test_g37_nodes_with_failed_binds_are_avoided_until_all_were_tried() -> None:
     scenario = Scenario({"n1": 1, "n2": 1, "n3": 1})
 
     def first_that_is_not_avoided(solve: Solve) -> tuple[SolveResult, ...]:
@@ -174,7 +174,7 @@ def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
     assert not scenario.gang("a").bind.failure
 
 
-def test_g38_a_pod_bound_by_somebody_else_is_accepted() -> None:
+def test_g38_a_pod_bound_by_another_scheduler_is_accepted() -> None:
     scenario = Scenario({"n1": 2, "n2": 2})
     a = gang("a").of(2)
     scenario.add(a)
@@ -216,7 +216,7 @@ def test_i7_an_edit_during_a_solve_is_not_missed() -> None:
     assert scenario.bound("a") == 3
 
 
-def test_i7_room_that_comes_during_a_solve_is_not_missed() -> None:
+def test_i7_capacity_freed_during_a_solve_is_not_missed() -> None:
     scenario = Scenario({"n3": 3})
     scenario.add(gang("a").of(3))
     scenario.run()

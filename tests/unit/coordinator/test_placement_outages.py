@@ -1,4 +1,4 @@
-"""Placement is gone for a while: nobody is held longer for that than placement is away."""
+"""Outages of placement delay gangs no longer than placement is unavailable."""
 
 from builders.core.objects import gang, node
 from builders.core.scenario import Scenario
@@ -33,7 +33,7 @@ def test_i7_when_placement_is_back_those_that_waited_longest_are_tried_at_once()
     assert (scenario.bound("a"), scenario.bound("b")) == (4, 4)
 
 
-def test_gangs_for_which_another_speaks_wait_no_longer_than_that_one() -> None:
+def test_an_equivalence_class_waits_no_longer_than_its_representative() -> None:
     scenario = Scenario({"n": 2})
     gangs = [gang(f"g{number}").of(4).created(number) for number in range(3)]
     scenario.add(*gangs)

@@ -1,4 +1,4 @@
-"""Gangs that want just the same stand in a line: the first of them speaks for the others, and nobody is forgotten."""
+"""Equal gangs form an equivalence class: its representative is solved for all, and no gang is forgotten."""
 
 from collections.abc import Iterable
 
@@ -50,7 +50,7 @@ def no_answer(scenario: Scenario, **how: bool) -> None:
 # -- what a line costs
 
 
-def test_while_nothing_fits_one_of_a_long_line_is_asked_for() -> None:
+def test_while_nothing_fits_only_the_representative_is_solved() -> None:
     scenario = Scenario({"n": 2})
     waiting(scenario, line(50, size=8))
     for number in range(3):
@@ -59,7 +59,7 @@ def test_while_nothing_fits_one_of_a_long_line_is_asked_for() -> None:
     assert asked_for(scenario) == ["g00"] * 3
 
 
-def test_when_much_room_comes_a_long_line_starts_in_few_rounds() -> None:
+def test_a_large_class_starts_in_few_rounds_when_much_capacity_is_freed() -> None:
     scenario = Scenario({"n": 2})
     gangs = line(200)
     waiting(scenario, gangs)
@@ -69,7 +69,7 @@ def test_when_much_room_comes_a_long_line_starts_in_few_rounds() -> None:
     assert len(scenario.solves) <= 10
 
 
-def test_they_start_in_their_order_whenever_they_came() -> None:
+def test_members_of_a_class_start_in_queue_order() -> None:
     scenario = Scenario({"n": 2})
     gangs = line(6)
     for each in reversed(gangs):
@@ -79,7 +79,7 @@ def test_they_start_in_their_order_whenever_they_came() -> None:
     assert started(scenario, gangs) == ["g00", "g01", "g02"]
 
 
-def test_all_of_a_long_line_are_told_what_the_first_one_heard() -> None:
+def test_the_whole_class_reports_the_explanation_of_its_representative() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(100)
     said = iter(f"so it is for the {number}th time" for number in range(1000))
@@ -122,7 +122,7 @@ def add_to(scenario: Scenario, pool: str, *builders: GangBuilder) -> None:
     scenario.change(gangs=[built.gang_facts() for built in builders], pods=pods)
 
 
-def test_i7_when_the_first_goes_before_it_was_asked_for_the_next_one_speaks() -> None:
+def test_i7_the_next_gang_represents_after_the_first_is_deleted() -> None:
     scenario = three_pools()
     first = gang("g00").of(4).created(10)
     scenario.lagging = True
@@ -137,7 +137,7 @@ def test_i7_when_the_first_goes_before_it_was_asked_for_the_next_one_speaks() ->
     assert [scenario.bound(name) for name in ("in-x", "in-y", "g01", "g02")] == [0, 0, 4, 0]
 
 
-def test_i7_when_the_first_asks_for_something_else_the_next_one_speaks() -> None:
+def test_i7_the_next_gang_represents_after_the_first_changes() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(3)
     waiting(scenario, gangs)
@@ -150,7 +150,7 @@ def test_i7_when_the_first_asks_for_something_else_the_next_one_speaks() -> None
     assert started(scenario, gangs) == ["g01"]
 
 
-def test_i7_when_the_first_goes_after_placement_failed_the_next_one_speaks() -> None:
+def test_i7_the_next_gang_represents_after_the_first_fails_and_is_deleted() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(3)
     waiting(scenario, gangs)
@@ -161,7 +161,7 @@ def test_i7_when_the_first_goes_after_placement_failed_the_next_one_speaks() -> 
     assert started(scenario, gangs[1:]) == ["g01"]
 
 
-def test_i7_when_it_is_not_known_whether_the_first_has_a_place_the_next_one_is_asked_for_as_well() -> None:
+def test_i7_the_next_gang_is_solved_as_well_after_a_solve_without_result() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(3)
     waiting(scenario, gangs)
@@ -174,7 +174,7 @@ def test_i7_when_it_is_not_known_whether_the_first_has_a_place_the_next_one_is_a
     assert started(scenario, gangs[1:]) == ["g01"]
 
 
-def test_i7_while_the_first_waits_because_of_a_refused_answer_help_lets_the_next_one_out() -> None:
+def test_i7_an_event_wakes_the_next_gang_while_the_first_backs_off() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(3, size=20)
     waiting(scenario, gangs)
@@ -196,7 +196,7 @@ def test_i7_while_the_first_waits_because_of_a_refused_answer_help_lets_the_next
 # -- who does not belong in the line of others
 
 
-def test_those_that_end_in_time_do_not_wait_behind_those_that_run_for_long() -> None:
+def test_gangs_that_end_in_time_do_not_wait_behind_long_ones() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     runs, fills = gang("runs").of(4).expected(100), gang("fills").of(4).expected(10)
     scenario.add(runs, fills)
@@ -212,7 +212,7 @@ def test_those_that_end_in_time_do_not_wait_behind_those_that_run_for_long() -> 
     assert (scenario.bound("long"), scenario.bound("short")) == (0, 2)
 
 
-def test_who_may_preempt_is_not_hidden_behind_a_repair_that_may_not() -> None:
+def test_a_preemptor_does_not_wait_behind_a_repair_that_must_not_preempt() -> None:
     scenario = crowded({"n": 4, "m": 4}, guarded=0)
     scenario.add(gang("repairs").of(8).budget("default/guarded"))
     seats = until(scenario, Bind).seats

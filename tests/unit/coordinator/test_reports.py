@@ -1,4 +1,4 @@
-"""What users are told on their objects: current, true, and again after a restart (I10)."""
+"""Conditions and events are current, true, and reported again after a restart (I10)."""
 
 from collections import Counter
 from statistics import median
@@ -25,7 +25,7 @@ def conditions_of(scenario: Scenario, uid: str) -> list[str]:
     return [said.message for report in scenario.reports for said in report.conditions if said.uid == uid]
 
 
-def test_a_warning_is_told_again_when_it_comes_back() -> None:
+def test_a_returning_warning_is_reported_again() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(3)
     odd = replace(a.gang_facts(), problems=(Problem(Severity.WARNING, 'mode "Strct" is unknown'),))
@@ -34,7 +34,7 @@ def test_a_warning_is_told_again_when_it_comes_back() -> None:
     assert sum('"Strct"' in note for note in scenario.notes()) == 2
 
 
-def test_i10_a_pod_that_ended_is_not_said_to_wait_after_a_restart() -> None:
+def test_i10_an_ended_pod_is_not_reported_as_pending_after_a_restart() -> None:
     scenario = Scenario({"n4": 4})
     scenario.add_pods(plain_pod("p"))
     scenario.run()
@@ -47,7 +47,7 @@ def test_i10_a_pod_that_ended_is_not_said_to_wait_after_a_restart() -> None:
     assert (found.phase, reason(found)) == (Phase.SATISFIED, "")
 
 
-def test_a_gang_whose_binds_nobody_led_to_see_is_not_said_to_have_taken_any_time() -> None:
+def test_a_gang_bound_without_a_leader_reports_no_duration() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(2)
     scenario.add(a)
@@ -63,7 +63,7 @@ def test_a_gang_whose_binds_nobody_led_to_see_is_not_said_to_have_taken_any_time
     assert [note for note in scenario.notes() if "pods bound" in note] == ["2 of 2 pods bound"]
 
 
-def test_i10_an_invalid_pod_of_a_running_gang_is_told() -> None:
+def test_i10_an_invalid_pod_of_a_running_gang_is_reported() -> None:
     scenario = Scenario({"n4": 4})
     a = gang("a").minimum(2).of(3)
     bad = replace(a.pods()[2], problem='request "x" is no amount')
@@ -77,7 +77,7 @@ def test_i10_an_invalid_pod_of_a_running_gang_is_told() -> None:
     assert conditions_of(scenario, bad.uid)[-1] == 'request "y" is no amount'
 
 
-def test_i10_a_pod_that_was_mended_is_told_what_it_waits_for_now() -> None:
+def test_i10_a_corrected_pod_reports_its_new_reason() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").minimum(3).of(4)
     bad = replace(a.pods()[3], problem='request "x" is no amount')
@@ -91,7 +91,7 @@ def test_i10_a_pod_that_was_mended_is_told_what_it_waits_for_now() -> None:
     assert conditions_of(scenario, bad.uid)[-1] == reason(scenario.gang("a"))
 
 
-def test_i10_a_pod_that_joins_a_waiting_gang_is_told_too() -> None:
+def test_i10_a_pod_that_joins_a_pending_gang_gets_the_reason() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").minimum(3).of(4)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:3])
@@ -103,7 +103,7 @@ def test_i10_a_pod_that_joins_a_waiting_gang_is_told_too() -> None:
     assert conditions_of(scenario, a.pods()[3].uid) == [reason(scenario.gang("a"))]
 
 
-def test_i10_reasons_are_told_again_after_a_restart() -> None:
+def test_i10_reasons_are_reported_again_after_a_restart() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(3)
     scenario.add(a)
@@ -117,7 +117,7 @@ def test_i10_reasons_are_told_again_after_a_restart() -> None:
     assert all(conditions_of(scenario, pod.uid) == [reason(scenario.gang("a"))] for pod in a.pods())
 
 
-def test_i10_binding_that_cannot_be_reached_is_told_of_a_gang_half_started() -> None:
+def test_i10_unreachable_binding_is_the_reason_of_a_partly_started_gang() -> None:
     scenario = Scenario({"n3": 3})
     a = gang("a").of(3)
     scenario.add(a)
@@ -151,7 +151,7 @@ def conditions_written(scenario: Scenario) -> int:
     return sum(len(report.conditions) for report in scenario.reports)
 
 
-def test_i10_changed_numbers_of_all_gangs_are_told_in_turn_and_all_in_the_end() -> None:
+def test_i10_changed_numbers_of_all_gangs_are_reported_in_turn() -> None:
     scenario, gangs = waiting_gangs()
     scenario.change(nodes=[node("n4", 4)])
     scenario.pass_time(1)
@@ -165,7 +165,7 @@ def test_i10_changed_numbers_of_all_gangs_are_told_in_turn_and_all_in_the_end() 
     assert not [event for report in scenario.reports for event in report.events], "the kind of the reasons is the same"
 
 
-def test_i10_every_gang_is_told_though_numbers_never_stop_changing() -> None:
+def test_i10_every_gang_is_reported_while_numbers_keep_changing() -> None:
     scenario, gangs = waiting_gangs()
     for round_ in range(40):
         scenario.change(nodes=[node("n4", 2 + round_ % 4)])
@@ -174,7 +174,7 @@ def test_i10_every_gang_is_told_though_numbers_never_stop_changing() -> None:
     assert {report.gang for report in scenario.reports} == {each.id for each in gangs}
 
 
-def test_the_first_in_the_queue_is_told_more_often_than_others() -> None:
+def test_the_head_of_the_queue_is_reported_more_often() -> None:
     scenario, gangs = waiting_gangs()
     for round_ in range(40):
         scenario.change(nodes=[node("n4", 2 + round_ % 4)])
@@ -183,7 +183,7 @@ def test_the_first_in_the_queue_is_told_more_often_than_others() -> None:
     assert told[gangs[0].id] > 2 * median(told[each.id] for each in gangs)
 
 
-def test_i10_news_do_not_wait_for_changed_numbers() -> None:
+def test_i10_new_reasons_do_not_wait_for_changed_numbers() -> None:
     scenario, gangs = waiting_gangs()
     late = gang("late").minimum(5).of(4)
     scenario.change(nodes=[node("n4", 4)])
@@ -200,7 +200,7 @@ def test_i10_news_do_not_wait_for_changed_numbers() -> None:
     assert {"gang default/g000 is pending: 7 of 8 members exist", 'request "x" is no amount'} <= noted
 
 
-def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -> None:
+def test_a_gathering_gang_reports_every_new_lack_but_no_events_for_numbers() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").minimum(6).of(6)
     for count in (2, 4):
@@ -220,7 +220,7 @@ def test_who_gathers_is_told_of_every_new_lack_and_without_events_of_numbers() -
     assert any("6x" in event.note for report in scenario.reports for event in report.events)
 
 
-def test_that_placement_is_away_for_a_moment_is_no_news_to_who_knows_that_there_is_no_room() -> None:
+def test_a_short_outage_of_placement_does_not_replace_the_reason() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(4)
     scenario.add(a)
@@ -240,7 +240,7 @@ def test_that_placement_is_away_for_a_moment_is_no_news_to_who_knows_that_there_
     assert not [event for report in scenario.reports for event in report.events]
 
 
-def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_bound() -> None:
+def test_i10_g37_bind_errors_are_reported_until_the_pod_is_bound() -> None:
     scenario = Scenario({"n2": 2})
     a = gang("a").of(2)
     scenario.add(a)
@@ -259,7 +259,7 @@ def test_i10_g37_what_the_api_server_answers_to_a_bind_is_told_until_the_pod_is_
     assert not scenario.gang("a").bind.failure
 
 
-def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it_runs() -> None:
+def test_a_started_gang_without_pods_is_not_reported_as_running() -> None:
     scenario = Scenario(nodes={"n": 2})
     built = gang("a").of(2)
     scenario.add(built)
@@ -278,7 +278,7 @@ def test_of_a_gang_that_started_and_of_which_nothing_is_left_is_not_said_that_it
 @pytest.mark.parametrize(
     "name", ["training", "ml/training", "QueueJob.training", "kube-arbitrator/ml/QueueJob.training"]
 )
-def test_a_gang_that_is_named_after_a_controller_is_found_by_its_name(name: str) -> None:
+def test_a_gang_named_after_a_controller_is_found_by_name(name: str) -> None:
     ids = ("kube-arbitrator/ml/QueueJob.training", "koordinator/ml/v1.training")
     gangs = {id_: Gang(id_, Group(id_)) for id_ in ids}
     assert find(gangs, name).id == ids[0]
@@ -287,13 +287,13 @@ def test_a_gang_that_is_named_after_a_controller_is_found_by_its_name(name: str)
     assert find(gangs, "training").id == named_alike, "whose own name it is goes first"
 
 
-def test_a_name_of_several_controllers_is_met_with_their_gangs() -> None:
+def test_an_ambiguous_controller_name_lists_the_gangs() -> None:
     ids = ("kube-arbitrator/ml/QueueJob.training", "kube-arbitrator/ml/Job.training")
     with pytest.raises(AmbiguousGang, match=r"QueueJob\.training"):
         find({id_: Gang(id_, Group(id_)) for id_ in ids}, "training")
 
 
-def test_a_definition_that_is_spoiled_after_the_start_says_so() -> None:
+def test_a_definition_broken_after_the_start_is_reported() -> None:
     scenario = Scenario(nodes={"n": 2})
     built = gang("a").of(2)
     defined = ObjectReference("v1", "ConfigMap", "default", "a", "uid-1")

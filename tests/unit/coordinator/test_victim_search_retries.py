@@ -1,4 +1,4 @@
-"""Groups without a place are asked about again when somebody could make room who could not before."""
+"""The search for victims is repeated when there are new potential victims."""
 
 from builders.core.actions import answered, asks_for_room, held_back, until
 from builders.core.objects import gang, node, plain_pod
@@ -10,7 +10,7 @@ from muster.gangs.facts import DisruptionBudget, RepairPolicy
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult, VictimGang
 
 
-def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:
+def test_a_gang_becomes_a_potential_victim_once_bound() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(4))
     bind = held_back(scenario, Bind)
@@ -22,7 +22,7 @@ def test_a_gang_that_was_being_bound_makes_room_when_it_is() -> None:
     assert scenario.bound("p") == 4
 
 
-def test_a_disruption_budget_that_allows_more_lets_victims_go() -> None:
+def test_a_budget_that_allows_more_evictions_repeats_the_victim_search() -> None:
     scenario = Scenario({"n": 4})
     scenario.change(budgets=[DisruptionBudget("default/b", 0)])
     scenario.add(gang("a").of(4).budget("default/b"))
@@ -35,7 +35,7 @@ def test_a_disruption_budget_that_allows_more_lets_victims_go() -> None:
     assert scenario.bound("p") == 4
 
 
-def test_a_question_that_placement_did_not_answer_is_asked_again() -> None:
+def test_an_unanswered_victim_search_is_repeated() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(4))
     scenario.run_effects()
@@ -48,7 +48,7 @@ def test_a_question_that_placement_did_not_answer_is_asked_again() -> None:
     assert scenario.bound("p") == 4
 
 
-def test_placement_that_gave_up_looking_may_find_victims() -> None:
+def test_a_search_without_result_may_still_find_victims() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(4))
     scenario.run_effects()
@@ -66,7 +66,7 @@ def test_placement_that_gave_up_looking_may_find_victims() -> None:
     assert scenario.bound("p") == 4
 
 
-def test_i8_what_goes_elsewhere_does_not_disturb_the_room_that_is_kept() -> None:
+def test_i8_a_placement_elsewhere_keeps_the_reservation() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(4).priority(9))
     scenario.run()
@@ -81,7 +81,7 @@ def test_i8_what_goes_elsewhere_does_not_disturb_the_room_that_is_kept() -> None
     assert scenario.leader.cache.nominations
 
 
-def test_i8_a_gang_that_accumulates_gets_room_kept_too() -> None:
+def test_i8_a_non_strict_gang_gets_a_reservation_too() -> None:
     scenario = Scenario({"n": 4})
     small = [plain_pod(f"s{index}") for index in range(4)]
     scenario.add_pods(*small)
@@ -95,7 +95,7 @@ def test_i8_a_gang_that_accumulates_gets_room_kept_too() -> None:
     assert scenario.bound("big") == 1
 
 
-def test_i6_lost_members_are_lost_for_the_next_leader_too() -> None:
+def test_i6_the_next_leader_knows_lost_members() -> None:
     scenario = Scenario({"n": 4, "m": 4})
     scenario.add(gang("a").of(8).repair(RepairPolicy.EVICT))
     seats = until(scenario, Bind).seats
@@ -127,7 +127,7 @@ def evicts_everybody(solve: Solve) -> tuple[SolveResult, ...]:
     return (SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=removed),)
 
 
-def test_a_plan_with_more_victims_than_a_transaction_takes() -> None:
+def test_a_plan_with_more_victims_than_fit_a_transaction() -> None:
     scenario = Scenario({f"n{index}": 10 for index in range(15)})
     scenario.add_pods(*[plain_pod(f"l{index}") for index in range(150)])
     scenario.run_effects()
@@ -143,7 +143,7 @@ def test_a_plan_with_more_victims_than_a_transaction_takes() -> None:
     assert scenario.bound("p") == 150
 
 
-def test_i9_a_plan_of_which_a_part_cannot_be_recorded_evicts_nobody() -> None:
+def test_i9_a_plan_that_cannot_be_recorded_completely_evicts_nothing() -> None:
     scenario = Scenario({f"n{index}": 10 for index in range(15)})
     scenario.add_pods(*[plain_pod(f"l{index}") for index in range(150)])
     scenario.run_effects()

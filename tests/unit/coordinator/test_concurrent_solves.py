@@ -1,4 +1,4 @@
-"""Several replicas of placement: solves under way at the same time, conflicts in the ledger, and no overtaking."""
+"""Concurrent solves on several replicas of placement: conflicts in the ledger, no overtaking."""
 
 import random
 
@@ -129,7 +129,7 @@ def test_gangs_that_have_no_node_in_common_go_to_different_replicas() -> None:
     assert [names(solve) for solve in solves(scenario)] == [["g0", "g2"], ["g1", "g3"]]
 
 
-def test_what_has_no_node_in_common_does_not_wait_for_a_slow_solve() -> None:
+def test_groups_with_disjoint_node_sets_do_not_wait_for_a_slow_solve() -> None:
     scenario = pools()
     add_to(scenario, "x", gang("slow").of(1))
     add_to(scenario, "y", gang("quick").of(1).created(1))
@@ -150,7 +150,7 @@ def two_under_way(nodes: dict[str, int]) -> tuple[Scenario, Solve, Solve]:
     return scenario, one, two
 
 
-def test_i3_what_two_solves_give_away_twice_is_given_once_and_the_other_is_tried_again_at_once() -> None:
+def test_i3_a_conflict_of_two_solves_is_retried_at_once() -> None:
     scenario, one, two = two_under_way({"n": 4, "m": 4})
     answers(scenario, one, "n")
     answers(scenario, two, "n")
@@ -165,7 +165,7 @@ def test_i3_what_two_solves_give_away_twice_is_given_once_and_the_other_is_tried
     assert (scenario.bound("first"), scenario.bound("second")) == (4, 4)
 
 
-def test_i8_an_answer_waits_for_who_stands_before_and_may_want_the_same() -> None:
+def test_i8_an_answer_waits_for_a_group_ahead_that_may_need_its_nodes() -> None:
     scenario, one, two = two_under_way({"n": 4, "m": 4})
     answers(scenario, two, "n")
     assert seats(scenario, "second") == set()
@@ -176,7 +176,7 @@ def test_i8_an_answer_waits_for_who_stands_before_and_may_want_the_same() -> Non
     assert (scenario.bound("first"), scenario.bound("second")) == (4, 4)
 
 
-def test_an_answer_does_not_wait_for_nodes_that_are_too_small_for_who_stands_before() -> None:
+def test_an_answer_does_not_wait_if_its_nodes_are_too_small_for_groups_ahead() -> None:
     scenario = replicated({"small": 2, "large": 8})
     scenario.add(gang("big").of(1, cpu=8))
     scenario.add(gang("little").of(2).created(1))
@@ -185,7 +185,7 @@ def test_an_answer_does_not_wait_for_nodes_that_are_too_small_for_who_stands_bef
     assert seats(scenario, "little") == {"small"}
 
 
-def test_while_an_answer_waits_nothing_new_is_asked_and_nobody_is_woken_for_it() -> None:
+def test_no_solve_starts_while_an_answer_waits() -> None:
     scenario, _, two = two_under_way({"n": 4, "m": 4})
     answers(scenario, two, "n")
     scenario.add(gang("third").of(1).created(2))
@@ -198,7 +198,7 @@ def test_while_an_answer_waits_nothing_new_is_asked_and_nobody_is_woken_for_it()
     assert scenario.bound("third") == 1
 
 
-def test_i8_who_lost_its_room_goes_before_those_behind_it_that_are_under_way() -> None:
+def test_i8_a_group_that_lost_a_conflict_precedes_in_flight_groups_behind_it() -> None:
     scenario = replicated({"n": 4, "m": 4}, replicas=3)
     for index, name in enumerate(("first", "second", "third")):
         scenario.add(gang(name).of(4).created(index))
@@ -229,7 +229,7 @@ def test_a_lie_is_no_conflict_and_is_tried_again_later() -> None:
     assert "could not be used" in reason(scenario.gang("second"))
 
 
-def test_i7_room_that_comes_while_several_are_solved_is_tried_by_all_of_them() -> None:
+def test_i7_capacity_freed_during_concurrent_solves_wakes_all_groups() -> None:
     scenario = replicated({"n": 2})
     scenario.add(gang("a").of(4))
     scenario.add(gang("b").of(3, cpu=2).created(1))
@@ -243,7 +243,7 @@ def test_i7_room_that_comes_while_several_are_solved_is_tried_by_all_of_them() -
     assert (scenario.bound("a"), scenario.bound("b")) == (4, 3)
 
 
-def test_gangs_that_get_in_each_others_way_are_asked_for_one_after_the_other_for_a_while() -> None:
+def test_conflicting_groups_are_solved_one_after_another_for_a_while() -> None:
     scenario, one, two = two_under_way({"n": 4, "m": 16})
     answers(scenario, one, "n")
     answers(scenario, two, "n")
@@ -257,7 +257,7 @@ def test_gangs_that_get_in_each_others_way_are_asked_for_one_after_the_other_for
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_i8_smaller_gangs_that_come_for_ever_do_not_overtake_who_stands_before(seed: int) -> None:
+def test_i8_an_endless_stream_of_smaller_gangs_does_not_overtake(seed: int) -> None:
     """Answers come in any order. The large gang fits; it is asked for at most a few times before it has its place."""
     dice = random.Random(seed)
     scenario = replicated({f"n{index}": 4 for index in range(4)}, replicas=dice.choice((2, 3)))
@@ -307,7 +307,7 @@ def under_way_beside(scenario: Scenario) -> list[list[str]]:
     return [names(solve) for solve in solves(scenario)]
 
 
-def test_i7_who_is_backed_off_is_tried_beside_others_when_its_time_comes() -> None:
+def test_i7_a_group_whose_backoff_expired_is_solved_concurrently() -> None:
     scenario = pools()
     add_to(scenario, "x", gang("slow").of(1))
     add_to(scenario, "y", gang("quick").of(1).created(1))
@@ -321,7 +321,7 @@ def test_i7_who_is_backed_off_is_tried_beside_others_when_its_time_comes() -> No
     assert under_way_beside(scenario) == [["slow"], ["quick"]]
 
 
-def test_i7_who_had_no_place_is_tried_beside_others_when_room_comes() -> None:
+def test_i7_an_unschedulable_group_is_solved_concurrently_when_capacity_is_freed() -> None:
     scenario = pools()
     add_to(scenario, "y", gang("large").of(6))
     scenario.run()
@@ -357,7 +357,7 @@ MINDING = {
 
 
 @pytest.mark.parametrize("what", MINDING)
-def test_i3_what_the_ledger_would_not_find_is_never_solved_at_the_same_time(what: str) -> None:
+def test_i3_conflicts_the_ledger_cannot_find_are_never_solved_concurrently(what: str) -> None:
     scenario = Scenario({"n": 8}, start=False)
     minding = replace(pod_class(1), id="minding", **MINDING[what])  # type: ignore[arg-type]
     scenario.cluster.classes[minding.id] = minding

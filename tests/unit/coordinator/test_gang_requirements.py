@@ -1,4 +1,4 @@
-"""What gangs may want besides room for their members: that all are alike, that much is free, and what counts."""
+"""Requirements of a gang as a whole: equal pods, minimum resources, succeeded members, default levels."""
 
 import pytest
 from msgspec.structs import replace
@@ -63,7 +63,7 @@ def test_while_the_others_can_reach_the_minimum_those_that_succeeded_do_not_coun
     assert scenario.bound("a") == 4
 
 
-def test_what_is_left_to_do_is_told_beside_what_was_done() -> None:
+def test_the_reason_counts_succeeded_members_separately() -> None:
     scenario = Scenario(nodes={"n": 4})
     built = gang("a").of(4).minimum(6).counting_succeeded()
     scenario.add(built)
@@ -85,7 +85,7 @@ def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() ->
     assert scenario.gang("a").phase is Phase.SATISFIED
 
 
-def test_all_but_what_must_still_run_can_be_spared() -> None:
+def test_members_beyond_the_remaining_minimum_are_spare() -> None:
     scenario = full(gang("a").of(5).minimum(4).counting_succeeded(), nodes={"n": 5})
     succeed(scenario, "a", 0, 1)
     scenario.change(nodes=[node("n", 3)])
@@ -120,7 +120,7 @@ def test_all_that_differ_are_named() -> None:
     assert why.endswith("a-3 differs from a-0 in cpu: 2, not 1; so do a-4, a-5, a-6, a-7 and 2 more")
 
 
-def test_a_selector_that_differs_is_told() -> None:
+def test_a_different_node_selector_is_reported() -> None:
     scenario = Scenario(nodes={"n": 8})
     choosy = replace(pod_class(1), id="choosy", node_selector=(("zone", "a"),))
     scenario.cluster.classes["choosy"] = choosy
@@ -166,7 +166,7 @@ def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
     assert scenario.bound("a") == 2
 
 
-def test_a_node_that_takes_nobody_has_nothing_free() -> None:
+def test_an_unschedulable_node_has_no_free_capacity() -> None:
     scenario = Scenario(nodes={"n": 4})
     scenario.change(nodes=[node("closed", 8, unschedulable=True), node("away", 8, ready=False)])
     scenario.add(gang("a").of(2).wanting_free(6))
@@ -177,14 +177,14 @@ def test_a_node_that_takes_nobody_has_nothing_free() -> None:
     assert scenario.bound("a") == 2
 
 
-def test_what_its_members_ask_themselves_is_left_to_placement_which_may_evict_others() -> None:
+def test_requests_of_members_are_left_to_placement_which_may_preempt() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
     scenario.add(gang("a").of(4).wanting_free(4).priority(10))
     scenario.run_effects()
     assert evicted(scenario) == {"b"}
 
 
-def test_nobody_is_evicted_for_more_than_its_members_ask() -> None:
+def test_nothing_is_preempted_for_more_than_the_members_request() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
     scenario.add(gang("a").of(2).wanting_free(5).priority(10))
     scenario.pass_time(60)
@@ -192,7 +192,7 @@ def test_nobody_is_evicted_for_more_than_its_members_ask() -> None:
     assert scenario.gang("a").phase is Phase.GATHERING
 
 
-def test_what_it_holds_itself_counts_as_free() -> None:
+def test_capacity_held_by_the_gang_counts_as_free() -> None:
     scenario = Scenario(nodes={"n": 3})
     scenario.add(gang("a").of(4).non_strict().wanting_free(3))
     scenario.run()
@@ -202,7 +202,7 @@ def test_what_it_holds_itself_counts_as_free() -> None:
     assert scenario.bound("a") == 4
 
 
-def test_what_its_partners_are_given_does_not_take_the_permit_back() -> None:
+def test_capacity_given_to_partners_does_not_revoke_the_permit() -> None:
     scenario = Scenario(nodes={"n": 4})
     both = [gang(name).of(2).with_group("default/a", "default/b").wanting_free(3) for name in "ab"]
     scenario.add(*both)
@@ -211,7 +211,7 @@ def test_what_its_partners_are_given_does_not_take_the_permit_back() -> None:
     assert len(scenario.solves) == 1
 
 
-def test_what_others_take_meanwhile_does_not_take_the_permit_back() -> None:
+def test_capacity_taken_by_others_meanwhile_does_not_revoke_the_permit() -> None:
     scenario = Scenario(nodes={"n": 4})
     scenario.add(gang("a").of(2).wanting_free(4))
     until(scenario, Persist)
@@ -238,7 +238,7 @@ def asked(scenario: Scenario) -> tuple[LevelConstraint, ...]:
     return scenario.solves[-1].groups[0].gangs[0].constraints
 
 
-def test_what_is_asked_of_all_other_levels_is_asked_of_each() -> None:
+def test_a_constraint_on_all_other_levels_applies_to_each() -> None:
     scenario = Scenario(nodes={"a1": 2, "b1": 2})
     scenario.change(trees=[racks(ra="a1", rb="b1")])
     scenario.add(gang("a").of(2).divided("node: spread; *: hard pack"))
@@ -257,7 +257,7 @@ def test_without_a_tree_all_levels_are_those_of_nodes() -> None:
     assert asked(scenario) == (LevelConstraint("node", LevelPolicy.PACK),)
 
 
-def test_a_tree_that_comes_later_is_asked_by_its_own_levels() -> None:
+def test_a_tree_created_later_uses_its_own_levels() -> None:
     scenario = Scenario(nodes={"a1": 1, "b1": 1})
     scenario.add(gang("a").of(2).divided("node: spread; *: hard pack").minimum(2).created(1))
     scenario.change(trees=[racks(ra="a1", rb="b1")])
@@ -267,7 +267,7 @@ def test_a_tree_that_comes_later_is_asked_by_its_own_levels() -> None:
     assert scenario.bound("a") == 0, "no rack has room for both"
 
 
-def test_what_all_other_levels_cannot_be_is_told() -> None:
+def test_contradictions_on_all_other_levels_are_reported() -> None:
     scenario = Scenario(nodes={"a1": 2})
     scenario.change(trees=[racks(ra="a1")])
     scenario.add(gang("a").of(3).divided("*: hard factor(2)"))
@@ -275,7 +275,7 @@ def test_what_all_other_levels_cannot_be_is_told() -> None:
     assert 'constraint "rack: hard factor(2)" cannot be met' in (scenario.gang("a").group.not_ready or "")
 
 
-def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> None:
+def test_an_answer_that_violates_all_other_levels_is_rejected() -> None:
     scenario = Scenario(nodes={"a1": 1, "b1": 1})
     scenario.change(trees=[racks(ra="a1", rb="b1")])
     honest = scenario.solver
@@ -296,7 +296,7 @@ def test_an_answer_that_breaks_what_all_other_levels_must_be_is_refused() -> Non
 # -- who never preempts, and what events are called
 
 
-def test_nobody_is_evicted_for_a_gang_whose_declaration_says_so() -> None:
+def test_nothing_is_evicted_for_a_gang_declared_never_to_preempt() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
     scenario.add(gang("a").of(4).priority(10).meek())
     scenario.pass_time(60)
