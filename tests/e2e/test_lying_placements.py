@@ -18,7 +18,7 @@ UNUSABLE = "placement's answer could not be used: "
 async def rejected(world: World, workload: Workload) -> set[str]:
     """Counted rejections of responses about the gang, by reason."""
     answer = await world.cluster.explain(world.here(workload).id)
-    return {each.reason for each in answer.rejected_answers if each.count}
+    return {each.reason for each in answer.rejected_placements if each.count}
 
 
 @pytest.mark.parametrize(

@@ -205,8 +205,8 @@ async def test_victims_capacity_is_nominated_for_the_preemptor_only(world: World
         await world.bound(elsewhere)
         assert world.bound_pods(thief) == world.bound_pods(preemptor) == {}
         answer = await world.cluster.explain(world.here(preemptor).id)
-        assert list(answer.evicted_for_it) == [world.here(victim).id]
-        assert answer.nodes_with_kept_room == 1
+        assert list(answer.victims) == [world.here(victim).id]
+        assert answer.nodes_with_nominated_capacity == 1
         held.release()
     await world.bound(preemptor)
     assert world.bound_pods(thief) == {}

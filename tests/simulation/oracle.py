@@ -400,7 +400,7 @@ def check_eviction(scenario: Scenario, effect: Evict) -> None:
     assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which is gone"
     waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
-    assert plan is not None and plan.kept_room, f"I9: no room is kept for {preemptor.id}, for which others are evicted"
+    assert plan is not None and plan.nominated, f"I9: no capacity is nominated for the preemptor {preemptor.id}"
     meek = any(gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place)
     assert not meek and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
     victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)

@@ -209,7 +209,7 @@ def _solve(world: World) -> Solve | None:
 def reject_write(world: World) -> None:
     """A write is too large for etcd."""
     write = next((each for each in world.scenario.under_way if isinstance(each, Persist)), None)
-    if write and any(record.seats or record.evicting or record.kept_room for record in write.puts):
+    if write and any(record.seats or record.evicting or record.nominated for record in write.puts):
         world.scenario.under_way.remove(write)
         world.scenario.tell(NotPersisted(write.persist_id, "too large"))
 

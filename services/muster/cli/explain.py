@@ -59,9 +59,9 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.waits_until_unix_millis:
         until = local_time(answer.waits_until_unix_millis)
         yield f"[dim]waits[/]        until {until}; then all its reservations are released"
-    if answer.nodes_with_kept_room:
+    if answer.nodes_with_nominated_capacity:
         yield f"[dim]nominated[/]    {_nominated(answer)}"
-    if answer.rejected_answers:
+    if answer.rejected_placements:
         yield f"[dim]rejected[/]     {_rejected(answer)}"
     if gang.HasField("start_seconds"):
         yield f"[dim]start[/]        {duration(gang.start_seconds)} from its first pod to its last bind"
@@ -80,17 +80,17 @@ def _group(answer: ExplainResponse) -> str:
 
 
 def _nominated(answer: ExplainResponse) -> str:
-    nodes = answer.nodes_with_kept_room
+    nodes = answer.nodes_with_nominated_capacity
     capacity = f"capacity on {nodes} {'node' if nodes == 1 else 'nodes'}"
-    victims = [gang.split("/", 1)[-1] for gang in answer.evicted_for_it]
+    victims = [gang.split("/", 1)[-1] for gang in answer.victims]
     if victims:
         return f"{capacity}, while {_some(victims, len(victims))} are evicted"
     return f"{capacity}, until enough pods have ended there"
 
 
 def _rejected(answer: ExplainResponse) -> str:
-    count = sum(each.count for each in answer.rejected_answers)
-    reasons = ", ".join(f"{each.count} {escape(each.reason)}" for each in answer.rejected_answers)
+    count = sum(each.count for each in answer.rejected_placements)
+    reasons = ", ".join(f"{each.count} {escape(each.reason)}" for each in answer.rejected_placements)
     return f"{'1 solve response' if count == 1 else f'{count} solve responses'} of placement: {reasons}"
 
 

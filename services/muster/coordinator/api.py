@@ -188,10 +188,11 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
             for pod in sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
         ],
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
-        nodes_with_kept_room=explain.nodes_with_kept_room(term.machine, gang),
-        evicted_for_it=explain.evicted_for(term.machine, gang),
-        rejected_answers=[
-            pb.RejectedAnswers(reason=reason, count=count) for reason, count in sorted(gang.attempts.rejections.items())
+        nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine, gang),
+        victims=explain.evicted_for(term.machine, gang),
+        rejected_placements=[
+            pb.RejectedPlacements(reason=reason, count=count)
+            for reason, count in sorted(gang.attempts.rejections.items())
         ],
     )
     if gang.group.solve.explanation is not None:

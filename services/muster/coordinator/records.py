@@ -47,7 +47,9 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         timing_out=_pods(record.timing_out),
         evicting=_pods(record.evicting),
         evicted_for=record.evicted_for,
-        kept_room=[pb.KeptRoom(node=room.node, class_id=room.class_id, count=room.count) for room in record.kept_room],
+        nominated=[
+            pb.NominatedCapacity(node=room.node, class_id=room.class_id, count=room.count) for room in record.nominated
+        ],
         ranked=[pb.RankedPod(uid=uid, rank=rank) for uid, rank in ranks.items()],
         tries=record.tries,
         preempted_by=record.preempted_by,
@@ -77,7 +79,7 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         timing_out=_pod_names(message.timing_out),
         evicting=_pod_names(message.evicting),
         evicted_for=message.evicted_for,
-        kept_room=tuple(PodsOnNode(room.node, room.class_id, room.count) for room in message.kept_room),
+        nominated=tuple(PodsOnNode(room.node, room.class_id, room.count) for room in message.nominated),
         ranks=_ranks(message),
         tries=message.tries,
         preempted_by=message.preempted_by,

@@ -163,7 +163,7 @@ class Observations:
 
     async def kept(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
         """Wait until capacity is nominated for it on `count` nodes."""
-        return await self._explained(workload, lambda answer: answer.nodes_with_kept_room == nodes)
+        return await self._explained(workload, lambda answer: answer.nodes_with_nominated_capacity == nodes)
 
     async def _explained(
         self, workload: Workload, condition: Callable[[coordinator_pb2.ExplainResponse], bool]

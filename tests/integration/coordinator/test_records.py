@@ -86,7 +86,7 @@ async def test_what_a_gang_waits_for_and_gives_up_outlives_a_crash(store: Store)
     victim = Record("x/ns/victim", "a", RecordState.UNPERMITTED, evicting=pods, evicted_for="x/ns/preemptor")
     spared = Record("x/ns/spared", "a", RecordState.SATISFIED, evicting=pods[:1], evicted_for="x/ns/preemptor")
     kept = (PodsOnNode("node-0", "class-0", 2), PodsOnNode("node-1", "class-0", 1))
-    preemptor = Record("x/ns/preemptor", "a", RecordState.UNPERMITTED, kept_room=kept)
+    preemptor = Record("x/ns/preemptor", "a", RecordState.UNPERMITTED, nominated=kept)
     written = (waiting, timed_out, victim, spared, preemptor)
     await write(store, await fence_of(store), [Persist(1, written)])
     loaded = {found.gang: found for found, _ in await records.load(store, PREFIX)}

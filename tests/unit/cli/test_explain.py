@@ -29,8 +29,8 @@ def test_the_best_domain_is_named() -> None:
 def test_rejected_solve_responses_are_counted_by_reason() -> None:
     answer = waiting()
     assert "rejected" not in lines(answer)
-    answer.rejected_answers.add(reason="no free capacity", count=2)
-    answer.rejected_answers.add(reason="unknown node or class", count=1)
+    answer.rejected_placements.add(reason="no free capacity", count=2)
+    answer.rejected_placements.add(reason="unknown node or class", count=1)
     assert "[dim]rejected[/]     3 solve responses of placement: 2 no free capacity, 1 unknown node or class" in lines(
         answer
     )

@@ -308,7 +308,7 @@ def test_a_gang_that_says_so_only_later_stops_a_plan() -> None:
     built = gang("a").of(4).priority(10)
     scenario.add(built)
     scenario.do(0)  # it has no place
-    while not any(record.kept_room for effect in scenario.under_way for record in getattr(effect, "puts", ())):
+    while not any(record.nominated for effect in scenario.under_way for record in getattr(effect, "puts", ())):
         scenario.do(0)
     scenario.change(gangs=[built.meek().gang_facts()])
     scenario.run_effects()

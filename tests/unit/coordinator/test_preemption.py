@@ -109,7 +109,7 @@ def test_i9_nothing_is_evicted_before_that_is_durable() -> None:
     scenario.add(gang("p").of(4).priority(10))
     until(scenario, Evict)
     assert scenario.etcd["test/default/a"].evicting
-    assert scenario.etcd["test/default/p"].kept_room
+    assert scenario.etcd["test/default/p"].nominated
 
 
 def test_freed_capacity_is_nominated_for_the_preemptor() -> None:

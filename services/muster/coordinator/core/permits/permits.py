@@ -99,7 +99,7 @@ class Permits:
         the record before. `anew`: it permits some of them.
         """
         facts = gang.facts
-        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, kept_room, preempted_by = _contents(
+        waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, nominated, preempted_by = _contents(
             gang
         )
         record = Record(
@@ -115,7 +115,7 @@ class Permits:
             timing_out=timing_out,
             evicting=evicting,
             evicted_for=evicted_for,
-            kept_room=kept_room,
+            nominated=nominated,
             ranks=self._ranks(gang, state),
             tries=gang.attempts.total if anew or not gang.permit.granted else gang.permit.attempts,
             preempted_by=preempted_by,
@@ -155,7 +155,7 @@ def _recorded(record: Record) -> _Contents:
         record.timing_out,
         record.evicting,
         record.evicted_for,
-        record.kept_room,
+        record.nominated,
         record.preempted_by,
     )
 

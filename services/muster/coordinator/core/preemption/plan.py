@@ -178,14 +178,14 @@ class Plans:
         for _, record in resumed:
             leaving[record.evicted_for].update(name.uid for name in record.evicting)
         for gang, record in resumed:
-            if record.kept_room:
+            if record.nominated:
                 for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
                     if (partner := cache.gangs.get(id_)) is not None:
                         cache.regroup(partner)
-                capacity = Counter({(each.node, each.class_id): each.count for each in record.kept_room})
+                capacity = Counter({(each.node, each.class_id): each.count for each in record.nominated})
                 known = all(class_id in cache.ledger.classes for _, class_id in capacity)
                 if known and gang.group.gangs_to_place:
-                    gang.nominated = record.kept_room
+                    gang.nominated = record.nominated
                     leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
                     self.nominate(Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True))
         effects: list[Effect] = []

@@ -109,7 +109,7 @@ def waits_until_unix_millis(gang: Gang) -> int:
     return gang.hold.since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
 
 
-def nodes_with_kept_room(machine: Machine, gang: Gang) -> int:
+def nodes_with_nominated_capacity(machine: Machine, gang: Gang) -> int:
     """Nodes that have room kept for its group."""
     kept = machine.cache.nominations.get(gang.group)
     return len({node for node, _ in kept.capacity}) if kept is not None else 0
