@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
+from operator import attrgetter
 from typing import Final
 
 from msgspec import structs
@@ -18,6 +19,7 @@ from muster.placement.solve.instance import Part, Solution, is_homogeneous, rese
 from muster.placement.solve.packing import Choice, fewest_nodes, tightest_first
 from muster.placement.state.capacity import CapacityState
 
+_CONSTRAINTS: Final = attrgetter("constraints")  # called several times per group
 _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
@@ -42,7 +44,7 @@ def _hard_of(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, .
 
 def is_constrained(group: SolveGroup) -> bool:
     """Some gang has topology constraints."""
-    return any(gang.constraints for gang in group.gangs)
+    return any(map(_CONSTRAINTS, group.gangs))
 
 
 def has_place(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
