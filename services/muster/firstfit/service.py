@@ -92,6 +92,6 @@ def _usage(cluster: Cluster, request: pb.SolveRequest) -> NodeUsage:
     for held in request.reservations:
         unseen = sum(uid not in cluster.pods for uid in held.pod_uids)
         usage.put(cluster.classes[held.class_id], held.node, unseen)
-    for kept in request.nominated:
-        usage.use(kept.node, decode_amounts(kept.amounts))
+    for nominated in request.nominated:
+        usage.use(nominated.node, decode_amounts(nominated.amounts))
     return usage

@@ -29,10 +29,10 @@ def validate(request: pb.SolveRequest) -> None:
             )
     if request.potential_victims and len(request.groups) > 1:
         raise _invalid(f"{len(request.groups)} groups with potential victims; only a single group may have them")
-    for kept in request.nominated:
-        for each in kept.amounts:
+    for nominated in request.nominated:
+        for each in nominated.amounts:
             if each.amount < 0:
-                raise _invalid(f"{each.amount} of {each.name!r} cannot be nominated on node {kept.node!r}")
+                raise _invalid(f"{each.amount} of {each.name!r} cannot be nominated on node {nominated.node!r}")
 
 
 def validate_classes(request: pb.SolveRequest, classes: Mapping[str, PodClass]) -> None:

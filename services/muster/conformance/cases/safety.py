@@ -84,10 +84,10 @@ async def reservations(run: CaseRun) -> None:
 async def nominated_capacity(run: CaseRun) -> None:
     x = pod_class(1)
     await run.start(cluster([node("a", 4), node("b", 4)], [x]))
-    kept = [nominated("a", 3), nominated("b", 2), nominated("b", 1.5), nominated("gone", 100)]
+    withheld = [nominated("a", 3), nominated("b", 2), nominated("b", 1.5), nominated("gone", 100)]
     for count in (1, 2, 5):
-        await run.solve_one(single_gang((x, count)), nominated=kept)
-    not_placed(await run.solve_one(single_gang((x, 2)), nominated=kept))
+        await run.solve_one(single_gang((x, count)), nominated=withheld)
+    not_placed(await run.solve_one(single_gang((x, 2)), nominated=withheld))
 
 
 @_case("S08", "A node that is oversubscribed in a resource is given no more of it")

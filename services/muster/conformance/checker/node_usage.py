@@ -21,9 +21,9 @@ class NodeUsage:
             unseen = sum(uid not in seated for uid in held.pod_uids)
             self.pods[held.class_id, held.node] += unseen
         self._nominated: dict[str, Counter[str]] = {}
-        for kept in request.nominated:
-            amounts = self._nominated.setdefault(kept.node, Counter())
-            for each in kept.amounts:
+        for nominated in request.nominated:
+            amounts = self._nominated.setdefault(nominated.node, Counter())
+            for each in nominated.amounts:
                 amounts[each.name] += each.amount
 
     def of_class(self, class_id: str) -> PodClass:
@@ -37,15 +37,17 @@ class NodeUsage:
 
         `added` must already be part of `pods`.
         """
-        asked: dict[str, set[str]] = {}
+        requested: dict[str, set[str]] = {}
         for class_id, node in added:
-            asked.setdefault(node, set()).update(name for name, amount in self.of_class(class_id).requests if amount)
-        used = {node: Counter(self._nominated.get(node, {})) for node in asked}
+            requested.setdefault(node, set()).update(
+                name for name, amount in self.of_class(class_id).requests if amount
+            )
+        used = {node: Counter(self._nominated.get(node, {})) for node in requested}
         for (class_id, node), count in self.pods.items():
             for name, amount in self.of_class(class_id).requests if node in used else ():
                 used[node][name] += amount * count
         problems = []
-        for node, names in sorted(asked.items()):
+        for node, names in sorted(requested.items()):
             there = dict(self.node(node).allocatable)
             problems += [
                 f"node {node!r} has {there.get(name, 0)} of {name!r} allocatable, but {used[node][name]} in use"

@@ -86,10 +86,10 @@ def _hard(by_depth: Mapping[int, Sequence[LevelConstraint]]) -> dict[int, list[L
     hard: dict[int, list[LevelConstraint]] = {}
     packs_below = False
     for depth in sorted(by_depth, reverse=True):
-        asked = list(by_depth[depth])
-        if all(each.policy in _SIZES for each in asked):
-            asked.append(LevelConstraint(asked[0].level, LevelPolicy.PACK))
-        found = [each for each in asked if each.hard or (packs_below and each.policy is LevelPolicy.PACK)]
+        constraints = list(by_depth[depth])
+        if all(each.policy in _SIZES for each in constraints):
+            constraints.append(LevelConstraint(constraints[0].level, LevelPolicy.PACK))
+        found = [each for each in constraints if each.hard or (packs_below and each.policy is LevelPolicy.PACK)]
         if found:
             hard[depth] = found
         packs_below = packs_below or any(each.policy is LevelPolicy.PACK for each in found)
