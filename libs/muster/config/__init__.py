@@ -1,1 +1,1 @@
-"""What a service is told at its start, from its environment and flags."""
+"""Settings of the services."""

@@ -16,10 +16,10 @@ from muster.rpc.errors import describe
 from muster.rpc.watch_codec import decode_batch, decode_revision
 from muster.telemetry.metrics import sampled
 
-VIEW_CURRENT: Final = sampled(
+CACHE_SYNCED: Final = sampled(
     "muster_cache_synced",
-    "1 while this process's view of the cluster is whole and follows cluster-state, otherwise 0; who needs no view, as "
-    "a coordinator that does not lead, tells nothing.",
+    "1 while this process's cache of the cluster is complete and follows cluster-state, otherwise 0; absent in a "
+    "process that needs no cache, such as a coordinator that does not lead.",
 )
 
 _log = structlog.get_logger()
@@ -57,42 +57,42 @@ async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Ste
 
     Close the generator (`contextlib.aclosing`) to end the subscription at once.
     """
-    view = _View()
-    VIEW_CURRENT.read_from(view.told)
+    synced = _Synced()
+    CACHE_SYNCED.read_from(synced.sample)
     try:
         async with aclosing(_steps(channel, subscriber)) as steps:
             async for step in steps:
-                view.take(step)
+                synced.update(step)
                 yield step
     finally:
-        VIEW_CURRENT.read_from(None)
+        CACHE_SYNCED.read_from(None)
 
 
-class _View:
-    """Whether what the subscriber holds is whole and up to date."""
+class _Synced:
+    """Whether the subscriber's state is complete and up to date."""
 
     def __init__(self) -> None:
         self._current = False
 
-    def take(self, step: Step) -> None:
+    def update(self, step: Step) -> None:
         if isinstance(step, SnapshotComplete):
             self._current = True
         elif isinstance(step, Disconnected):
             self._current = False
 
-    def told(self) -> dict[tuple[str, ...], float]:
+    def sample(self) -> dict[tuple[str, ...], float]:
         return {(): float(self._current)}
 
 
 async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
     backoff = Backoff()
-    told = False
+    reported = False
     while True:
         reason = "cluster-state ended the stream"
         try:
             async with aclosing(_one_stream(channel, subscriber)) as steps:
                 async for step in steps:
-                    told = False
+                    reported = False
                     yield step
                     if isinstance(step, SnapshotComplete):
                         backoff.reset()
@@ -100,9 +100,9 @@ async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, 
             reason = describe(error)
         except OutOfOrder as error:
             reason = str(error)
-        if not told:
+        if not reported:
             _log.warning("subscription_lost", reason=reason, subscriber=subscriber)
-            told = True
+            reported = True
             yield Disconnected(reason)
         await backoff.pause()
 
