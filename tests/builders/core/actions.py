@@ -1,4 +1,4 @@
-"""What scenarios about making room do again and again: fill a cluster, stop at an effect, let pods end, see who went.
+"""Recurring steps of preemption scenarios: fill a cluster, stop at an effect, end pods, list victims.
 
 scenario = full(gang("v").of(4), nodes={"n": 4})
 scenario.add(gang("p").of(4).priority(10))
@@ -21,7 +21,7 @@ from muster.gangs.facts import PodFacts, PodPhase
 
 
 def crowded(nodes: dict[str, int], **budgets: int) -> Scenario:
-    """A cluster in which evicted pods take their time, with budgets ("default/<name>") that allow so many evictions."""
+    """A cluster in which evicted pods terminate slowly; `budgets`: allowed evictions of "default/<name>"."""
     scenario = Scenario(nodes)
     scenario.graceful = True
     for name, allowed in budgets.items():
@@ -30,7 +30,7 @@ def crowded(nodes: dict[str, int], **budgets: int) -> Scenario:
 
 
 def full(*gangs: GangBuilder, nodes: dict[str, int]) -> Scenario:
-    """These gangs run, and what is evicted takes its time."""
+    """A cluster in which these gangs run, and evicted pods terminate slowly."""
     scenario = crowded(nodes)
     scenario.add(*gangs)
     scenario.run_effects()
@@ -43,7 +43,7 @@ def full(*gangs: GangBuilder, nodes: dict[str, int]) -> Scenario:
 
 
 def until(scenario: Scenario, kind: type[Under], such: Callable[[Any], bool] = lambda _: True) -> Under:
-    """Do what is under way, in order, until there is such an effect; it stays under way."""
+    """Carries out effects in order until there is such an effect, which remains in flight."""
     while True:
         for effect in scenario.under_way:
             if isinstance(effect, kind) and such(effect):
@@ -53,29 +53,29 @@ def until(scenario: Scenario, kind: type[Under], such: Callable[[Any], bool] = l
 
 
 def held_back(scenario: Scenario, kind: type[Under], such: Callable[[Any], bool] = lambda _: True) -> Under:
-    """The same, but the effect is under way no more: it is the test's to do."""
+    """As `until`, but removes the effect: the test carries it out."""
     effect = until(scenario, kind, such)
     scenario.under_way.remove(effect)
     return effect
 
 
 def asks_for_room(solve: Solve) -> bool:
-    """It is asked who is to go."""
+    """Whether the solve searches victims."""
     return bool(solve.potential_victims)
 
 
 def is_plan(persist: Persist) -> bool:
-    """Victims are recorded."""
+    """Whether victims are recorded."""
     return any(record.evicting for record in persist.puts)
 
 
 def until_planned(scenario: Scenario) -> Persist:
-    """Somebody is to be evicted, and that is not durable yet."""
+    """Runs until a plan is to be written."""
     return until(scenario, Persist, is_plan)
 
 
 def answered(scenario: Scenario, solve: Solve) -> Solved:
-    """What placement says to this now."""
+    """Placement's answer to this solve now."""
     return Solved(solve.solve_id, scenario.solver(solve))
 
 
@@ -83,22 +83,22 @@ def answered(scenario: Scenario, solve: Solve) -> Solved:
 
 
 def ends(scenario: Scenario, *uids: str) -> None:
-    """These pods are done."""
+    """These pods succeed."""
     scenario.change(pods=[replace(scenario.cluster.pods[uid], phase=PodPhase.SUCCEEDED) for uid in uids])
 
 
 def all_end(scenario: Scenario) -> None:
-    """Whatever runs is done."""
+    """All running pods succeed."""
     ends(scenario, *(pod.uid for pod in scenario.cluster.pods.values() if pod.seated))
 
 
 def brought_back(built: GangBuilder) -> list[PodFacts]:
-    """Pods that the gang's owner makes in the place of those that are gone."""
+    """Pods that the gang's owner creates as replacements."""
     return [replace(pod, uid=f"{pod.uid}/new") for pod in built.pods()]
 
 
 def end(scenario: Scenario) -> None:
-    """Pods that are being deleted are gone, and what follows from that is done."""
+    """Terminating pods are removed, and all effects carried out."""
     scenario.finish_deletions()
     scenario.run_effects()
 
@@ -107,20 +107,20 @@ def end(scenario: Scenario) -> None:
 
 
 def evicted(scenario: Scenario) -> set[str]:
-    """Names of the gangs of which pods are on their way out."""
+    """Names of the gangs with terminating pods."""
     return {pod.gang.rsplit("/", 1)[-1] for pod in scenario.cluster.pods.values() if pod.deleting}
 
 
 def pods_of(scenario: Scenario, name: str) -> list[PodFacts]:
-    """The gang's pods as they are by now."""
+    """The gang's current pods."""
     return [pod for pod in scenario.cluster.pods.values() if pod.gang.endswith(f"/{name}")]
 
 
 def places(scenario: Scenario, names: Iterable[str]) -> dict[str, int]:
-    """How many pods of each of these gangs are bound."""
+    """Number of bound pods of each of these gangs."""
     return {name: scenario.bound(name) for name in names}
 
 
 def reservations(scenario: Scenario, names: Iterable[str]) -> dict[str, int]:
-    """How many seats each of these gangs holds."""
+    """Number of seats of each of these gangs."""
     return {name: len(scenario.gang(name).seats) for name in names}

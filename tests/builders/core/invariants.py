@@ -1,4 +1,4 @@
-"""What must hold in every scenario about the coordinator's core, by the names of the design's invariants."""
+"""The design's invariants, checked in every scenario of the coordinator's core."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from muster.gangs.facts import PodFacts, PodPhase
 
 
 class World(Protocol):
-    """What outlives a coordinator."""
+    """State that outlives a coordinator."""
 
     cluster: Cluster
     etcd: dict[str, Record]
@@ -22,7 +22,7 @@ class World(Protocol):
 
 
 def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Seat) -> None:
-    """I1 to I4 at the moment of a bind; `known` are gangs as the coordinator sees them."""
+    """Checks I1 to I4 at a bind; `known` are the gangs in the coordinator's cache."""
     record = permit_of(world.etcd, pod, seat)
     assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
     gang = known.get(record.gang)
@@ -39,7 +39,7 @@ def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Sea
 
 
 def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record | None:
-    """What permits this bind: a record of the pod's gang, or of the one that it was in when it was decided."""
+    """Returns the record that permits this bind: of the pod's gang, or of its gang when it was decided."""
     own = etcd.get(pod.gang or f"plain/{pod.namespace}/{pod.name}")
     for record in (own, *etcd.values()):
         if record is None or record.state is RecordState.UNPERMITTED:
@@ -50,7 +50,7 @@ def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record |
 
 
 def _runs(cluster: Cluster, gang_id: str) -> bool:
-    """As many of its pods as must start together are bound, whoever did it."""
+    """Whether the minimum is bound, by whichever scheduler."""
     facts = cluster.gangs.get(gang_id)
     pods = [pod for pod in cluster.pods.values() if pod.gang == gang_id]
     running = sum(pod.seated for pod in pods)
@@ -61,7 +61,7 @@ def _runs(cluster: Cluster, gang_id: str) -> bool:
 
 
 def check_evict(etcd: Mapping[str, Record], effect: Evict) -> None:
-    """I9 at the moment when an eviction leaves: a durable record says that these pods are to be evicted."""
+    """I9: a durable record contains the pods of an eviction."""
     record = etcd.get(effect.gang)
     planned = {pod.uid for pod in record.evicting} if record is not None else set()
     strays = [pod.uid for pod in effect.pods if pod.uid not in planned]
@@ -69,7 +69,7 @@ def check_evict(etcd: Mapping[str, Record], effect: Evict) -> None:
 
 
 def check_quiet(cache: Cache) -> None:
-    """Nothing is under way: no reservation without cause, no gang half started without a word."""
+    """Checks the state at rest: no reservation leaks, no gang is partly started in silence."""
     check_reservations(cache)
     for gang in cache.gangs.values():
         if gang.facts is not None and gang.permitted and not gang.started:
@@ -77,6 +77,6 @@ def check_quiet(cache: Cache) -> None:
 
 
 def check_reservations(cache: Cache) -> None:
-    """Every reservation is some member's seat, also of gangs that wait for a permit, and every seat is reserved."""
+    """I5: reservations and seats are the same, also of waiting gangs."""
     seats = {uid for gang in cache.gangs.values() for uid in (*gang.seats, *gang.acknowledged)}
     assert set(cache.ledger.reserved) == seats, "I5: reservations and seats differ"

@@ -1,4 +1,4 @@
-"""What scenarios about the coordinator's core are made of: classes, nodes, gangs with their pods, and a cluster."""
+"""Objects of scenarios of the coordinator's core: classes, nodes, gangs with their pods, and a cluster."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -23,12 +23,12 @@ from muster.topology.constraints import parse_constraints
 
 
 def pod_class(cpu: int = 1) -> PodClass:
-    """A class that asks whole cpus."""
+    """A class that requests whole cpus."""
     return PodClass(id=f"cpu{cpu}", requests=(("cpu", cpu * 1000), ("pods", 1)))
 
 
 def class_with_volume(cpu: int = 1) -> PodClass:
-    """Of the same size, and another class all the same: a claim of its pods has got its volume."""
+    """The class of the same pods after a claim of theirs was bound to a volume."""
     return PodClass(id=f"cpu{cpu}-volume", requests=pod_class(cpu).requests)
 
 
@@ -40,7 +40,7 @@ def racks(**nodes: str) -> TopologyTree:
 
 
 def node(name: str, cpu: int, **facts: object) -> NodeFacts:
-    """A node of so many cpus."""
+    """A node with so many cpus."""
     return NodeFacts(name, uid=name, allocatable=(("cpu", cpu * 1000), ("pods", 110)), **facts)  # type: ignore[arg-type]
 
 
@@ -102,7 +102,7 @@ class GangBuilder:
         return replace(self, repair_=policy)
 
     def expected(self, seconds: float) -> "GangBuilder":
-        """Its pods say how long they run."""
+        """Its pods declare how long they run."""
         return replace(self, expected_seconds=seconds)
 
     def never_preempts(self) -> "GangBuilder":
@@ -113,23 +113,23 @@ class GangBuilder:
         return replace(self, meek_=True)
 
     def counting_succeeded(self) -> "GangBuilder":
-        """Members that succeeded count, once the others cannot reach the minimum alone."""
+        """Succeeded members count, once the others cannot reach the minimum alone."""
         return replace(self, counts_succeeded_=True)
 
     def uniform(self) -> "GangBuilder":
-        """All its pods must ask the same."""
+        """All its pods must be equal."""
         return replace(self, uniform_=True)
 
     def wanting_free(self, cpu: int) -> "GangBuilder":
-        """So many cpus must be free in the whole cluster before it is tried."""
+        """Minimum resources: so many cpus must be free in the whole cluster."""
         return replace(self, free_cpu_=cpu)
 
     def evicted_whole(self) -> "GangBuilder":
-        """Its definition says that it may be evicted only whole."""
+        """Its definition allows eviction only as a whole."""
         return replace(self, evicted_whole_=True)
 
     def starting_anew(self) -> "GangBuilder":
-        """Pods that come when none is left are a new start."""
+        """Pods created when none is left are a new start."""
         return replace(self, starts_anew_=True)
 
     def budget(self, name: str) -> "GangBuilder":
@@ -137,7 +137,7 @@ class GangBuilder:
         return replace(self, budgets=tuple(sorted((*self.budgets, name))))
 
     def divided(self, constraints: str, tree: str = "") -> "GangBuilder":
-        """Over the levels of a tree, as users write it: "rack: hard pack; node: spread"."""
+        """Topology constraints, as users write them: "rack: hard pack; node: spread"."""
         return replace(self, constraints=constraints, tree=tree)
 
     def broken(self, message: str) -> "GangBuilder":
@@ -197,7 +197,7 @@ class GangBuilder:
 
 
 def gang(name: str, namespace: str = "default") -> GangBuilder:
-    """Begin a gang."""
+    """Begins a gang."""
     return GangBuilder(name, namespace)
 
 
@@ -219,7 +219,7 @@ def _classes() -> list[PodClass]:
 
 @dataclass
 class Cluster:
-    """What the API server holds."""
+    """The API server's objects."""
 
     nodes: dict[str, NodeFacts] = field(default_factory=dict)
     pods: dict[str, PodFacts] = field(default_factory=dict)
@@ -243,7 +243,7 @@ class Cluster:
             self.used[pod.node] -= self.cpu(pod)
 
     def free(self) -> dict[str, int]:
-        """Free millicores by node, as bound pods leave it."""
+        """Free millicores by node, given the bound pods."""
         return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
 
     def cpu(self, pod: PodFacts) -> int:
@@ -263,7 +263,7 @@ class Cluster:
         )
 
     def rack_of(self, node_name: str) -> str:
-        """Where the default tree has the node; one that it does not have is a rack of its own."""
+        """The domain of the node in the default tree; an unknown node is a rack of its own."""
         for tree in self.trees.values():
             if tree.default:
                 return next((tree.domains[at].name for name, at in tree.leaves if name == node_name), node_name)

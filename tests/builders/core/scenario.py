@@ -65,7 +65,7 @@ Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 
 
 class Scenario:
-    """One cluster, and a coordinator that may crash and start anew."""
+    """One cluster, and a coordinator that may crash and restart."""
 
     def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:
         self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
@@ -107,35 +107,35 @@ class Scenario:
         self.tell(Recovered(tuple(self.etcd.values())), Replicas(self.replicas), Snapshot(self.cluster.whole()))
 
     def crash(self) -> None:
-        """It is gone, with all that was under way; what binding was sent may or may not have happened."""
+        """The coordinator dies with all effects in flight; calls to binding may or may not have been carried out."""
         self.machine = None
         self.under_way = []
 
     def blink(self) -> None:
-        """Its view is lost, with what was on its way, and comes back whole."""
+        """The stream of cluster-state is lost, with pending changes, and comes back with a snapshot."""
         self.stream = []
         self.tell(ViewLost("cluster-state is away"))
         self.tell(Snapshot(self.cluster.whole()))
 
     def scale(self, replicas: int) -> None:
-        """There are so many replicas of placement from now on."""
+        """Changes the number of placement replicas."""
         self.replicas = replicas
         self.tell(Replicas(replicas))
 
     def deliver(self, most: int = 1_000_000) -> None:
-        """Let it see what waits in the stream."""
+        """Delivers delayed changes."""
         for _ in range(min(most, len(self.stream))):
             self.tell(self.stream.pop(0))
 
     def tell(self, *events: Event) -> None:
-        """Let it know."""
+        """Gives events to the coordinator."""
         if self.machine is None:
             return
         for effect in self.machine.step(events, Now(self.now, self.unix)):
             self.take(effect)
 
     def take(self, effect: Effect) -> None:
-        """It wants something done, or known."""
+        """Takes an effect of the coordinator."""
         match effect:
             case PhaseChanged():
                 self.phases[effect.gang].append(effect.after)
@@ -157,12 +157,12 @@ class Scenario:
         return self.unix_ahead + self.now
 
     def wake(self) -> None:
-        """If it asked to be woken by now, wake it."""
+        """Wakes the coordinator if it asked to be woken by now."""
         if self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= self.now:
             self.tell(Tick())
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass, waking the coordinator when it asks for it."""
+        """Lets time pass, waking the coordinator when it asked for it."""
         self.run_effects()
         end = self.now + seconds
         while self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= end:
@@ -174,7 +174,7 @@ class Scenario:
         self.run_effects()
 
     def run(self) -> None:
-        """Do all there is to do, at once."""
+        """Carries out all effects."""
         self.run_effects()
         if self.machine is not None:
             check_quiet(self.machine.cache)
@@ -186,7 +186,7 @@ class Scenario:
             assert most > 0, "the coordinator spins"
 
     def do(self, index: int) -> None:
-        """Do one of the things under way."""
+        """Carries out one of the effects in flight."""
         effect = self.under_way.pop(index)
         match effect:
             case Solve():
@@ -215,7 +215,7 @@ class Scenario:
             self.etcd.pop(key, None)
 
     def bind(self, seat: Seat) -> BindResult:
-        """The API server's part, with all invariants watched."""
+        """Binds as the API server does, and checks the invariants."""
         pod = self.cluster.pods.get(seat.uid)
         if pod is None or pod.deleting:
             return BindResult(seat.uid, BindOutcome.GONE)
@@ -231,7 +231,7 @@ class Scenario:
         return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
 
     def evict(self, name: PodName) -> EvictResult:
-        """The API server's part: budgets hold, and unless `graceful` the pod is gone at once."""
+        """Evicts as the API server does: budgets hold, and unless `graceful` the pod is removed at once."""
         pod = self.cluster.pods.get(name.uid)
         if pod is None or pod.phase.ended:
             return EvictResult(name.uid, EvictOutcome.GONE)
@@ -252,14 +252,14 @@ class Scenario:
         return EvictResult(name.uid, EvictOutcome.EVICTED)
 
     def mark(self, effect: MarkTimedOut) -> None:
-        """Binding writes the annotation, or takes it off."""
+        """Binding writes or removes the annotation."""
         there = [self.cluster.pods[name.uid] for name in effect.pods if name.uid in self.cluster.pods]
         differ = [changed(pod, timed_out=effect.timed_out) for pod in there if pod.timed_out is not effect.timed_out]
         if differ:
             self.change(pods=differ)
 
     def break_call(self, index: int) -> None:
-        """Binding dies before it does anything."""
+        """Binding dies before it carries out the call."""
         effect = self.under_way.pop(index)
         assert isinstance(effect, Bind | Evict)
         if isinstance(effect, Bind):
@@ -268,7 +268,7 @@ class Scenario:
             self.tell(EvictCallFailed(tuple(pod.uid for pod in effect.pods), "connection refused"))
 
     def first_fit(self, solve: Solve) -> tuple[SolveResult, ...]:
-        """Placement's part."""
+        """Placement."""
         return first_fit(self.cluster, solve)
 
     # -- what users and others do
@@ -286,7 +286,7 @@ class Scenario:
         remove_gangs: list[str] | None = None,
         remove_trees: list[str] | None = None,
     ) -> None:
-        """Change the cluster and let the coordinator see it."""
+        """Changes the cluster and tells the coordinator."""
         self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
         for pod in pods or []:
             self.cluster.put_pod(pod)
@@ -325,22 +325,22 @@ class Scenario:
         self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
 
     def finish_deletions(self) -> None:
-        """Pods that are being deleted are gone."""
+        """Removes terminating pods."""
         gone = [pod.uid for pod in self.cluster.pods.values() if pod.deleting]
         if gone:
             self.change(remove_pods=gone)
 
     def take_marks_off(self, builder: GangBuilder) -> None:
-        """A user removes the mark of having timed out from the gang's pods."""
+        """A user removes the timeout marks from the gang's pods."""
         marked = [pod for pod in self.cluster.pods.values() if pod.gang == builder.id and pod.timed_out]
         self.change(pods=[changed(pod, timed_out=False) for pod in marked])
 
     def set_budget(self, name: str, allowed: int) -> None:
-        """A PodDisruptionBudget ("namespace/name") lets so many pods be evicted now."""
+        """Sets how many evictions a PodDisruptionBudget ("namespace/name") allows now."""
         self.change(budgets=[DisruptionBudget(name, allowed)])
 
     def intrude(self, pod: PodFacts, node_name: str) -> None:
-        """Another scheduler puts a pod of its own on a node."""
+        """Another scheduler runs a pod of its own on a node."""
         self.shared_nodes.add(node_name)
         self.change(pods=[changed(pod, node=node_name, ours=False, phase=PodPhase.RUNNING)])
 
@@ -357,7 +357,7 @@ class Scenario:
     # -- what is to be seen
 
     def bound(self, name: str, namespace: str = "default") -> int:
-        """How many pods of the gang are bound."""
+        """Number of bound pods of the gang."""
         return sum(1 for pod in self._pods_of(name, namespace) if pod.seated)
 
     @property
@@ -366,7 +366,7 @@ class Scenario:
         return self.machine
 
     def only(self, kind: type[Under]) -> Under:
-        """The one effect that is under way, of this kind."""
+        """The only effect in flight, which is of this kind."""
         (effect,) = self.under_way
         assert isinstance(effect, kind)
         return effect
@@ -375,7 +375,7 @@ class Scenario:
         return self.leader.cache.gangs[f"test/{namespace}/{name}"]
 
     def progress(self, name: str, namespace: str = "default") -> Progress:
-        """How far the gang is."""
+        """Progress of the gang."""
         progress = self._progress(f"test/{namespace}/{name}")
         assert progress is not None
         return progress
@@ -385,7 +385,7 @@ class Scenario:
         return progress_of(gang, self.leader.cache) if gang is not None else None
 
     def notes(self) -> list[str]:
-        """All that users were told, in events and conditions."""
+        """All texts of events and conditions."""
         return [event.note for report in self.reports for event in report.events] + [
             condition.message for report in self.reports for condition in report.conditions
         ]
