@@ -129,8 +129,8 @@ def test_merged_logs_wake_what_each_of_them_wakes(index: WakeIndex) -> None:
 
 @pytest.mark.parametrize("node_name", ["plain", "special"])
 def test_a_group_of_several_pod_classes_is_woken_for_each(node_name: str, index: WakeIndex) -> None:
-    mixed = pending_group("mixed", "class-cpu")
-    mixed.gangs[0].put_pod(PodFacts("mixed-1", "default", "mixed-1", "class-gpu"))
+    mixed = pending_group("mixed", "class-gpu")
+    mixed.gangs[0].put_pod(PodFacts("mixed-1", "default", "mixed-1", "class-rack"))
     index.add("mixed", mixed)
     assert "mixed" in index.helped_by(log_of(ClusterEvent(K.CAPACITY_FREED, [node_name])))
 
