@@ -62,7 +62,7 @@ async def test_a_call_that_ends_too_early_is_told_too() -> None:
     assert sorted(event.uids) == [pod.uid for pod in PODS]
 
 
-async def test_what_is_told_twice_or_of_others_or_in_words_of_a_later_version_does_no_harm() -> None:
+async def test_repeated_foreign_and_unknown_eviction_results_are_harmless() -> None:
     stub = BindingStub()
     unknown = pb.EvictResult.Outcome.ValueType(99)
     stub.evict_answers = [

@@ -181,7 +181,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield found
 
 
-async def test_i2_pods_that_came_while_it_stood_still_are_permitted_by_the_new_leader_only(world: World) -> None:
+async def test_i2_pods_created_during_the_freeze_are_permitted_by_the_new_leader_only(world: World) -> None:
     await world.submit("gang")
     await world.until_started("gang")
     asked = world.to_placement.hold_requests(LATER.encode())
@@ -211,7 +211,7 @@ async def test_i2_a_permit_that_arrives_when_another_leads_is_refused(world: Wor
     await world.check()
 
 
-async def test_i2_a_permit_that_the_old_leader_learns_of_too_late_is_carried_out_by_the_new_one(world: World) -> None:
+async def test_i2_a_permit_confirmed_too_late_is_executed_by_the_new_leader(world: World) -> None:
     answer = world.to_etcd.hold_answers(GANG.encode())
     await world.submit("gang")
     await world.history.until(lambda: world.history.of(GANG))

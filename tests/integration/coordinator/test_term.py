@@ -89,7 +89,7 @@ async def test_a_term_that_fails_is_followed_by_another(etcd: EtcdProcess) -> No
             await asyncio.gather(running, return_exceptions=True)
 
 
-async def test_before_its_first_look_at_the_cluster_a_leader_does_not_say_that_there_are_no_gangs(
+async def test_queries_fail_before_the_leaders_first_snapshot(
     etcd: EtcdProcess,
 ) -> None:
     stream = ClusterStream()

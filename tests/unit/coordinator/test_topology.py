@@ -344,7 +344,7 @@ def test_the_next_leader_reports_problems_of_a_tree_again() -> None:
     assert scenario.bound("g") == 4
 
 
-def test_a_non_strict_gang_that_must_have_a_shape_holds_nothing_until_all_of_it_fits() -> None:
+def test_a_nonstrict_gang_with_hard_constraints_holds_nothing_until_it_fits() -> None:
     scenario = in_racks({"a": 4}, r0="a")
     n = gang("n").of(5).non_strict(60).divided("rack: hard pack")
     scenario.change(gangs=[n.gang_facts()], pods=n.pods())
