@@ -21,6 +21,7 @@ _MEMBER = re.compile(r"([A-Za-z_]\w*)\.([A-Za-z_]\w*)(?:\(.*\))?")
 _PATH = re.compile(rf"(?<![\w./{{-])((?:{'|'.join(FOLDERS)})/[\w./-]*\w)(?![\w*{{<-])")
 _PLACEHOLDER = re.compile(r"(?<![a-z])[A-Z]{4,}(?![a-z])")
 """A word that readers replace, such as NAME."""
+_NAME = re.compile(r"[a-z_][a-z0-9_]*")
 _MADE = re.compile(r"deploy/docker/\.|gen/")
 """Paths of files that commands write and git does not keep."""
 
@@ -169,6 +170,20 @@ def test_pages_name_what_exists(path: Path, names: Names) -> None:
     text = path.read_text()
     assert not missing_modules(text, names)
     assert not missing_files(text)
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in sources() if path.name == "__init__.py" and "tests" not in path.parts], ids=relative
+)
+def test_a_package_docstring_names_modules_of_the_package(path: Path, names: Names) -> None:
+    """In a package's own description a single quoted word is a module or a symbol of the package."""
+    text = ast.get_docstring(parsed(path)) or ""
+    package = module_of(path)
+    inside = {part for module in names.modules if module.startswith(package) for part in module.split(".")}
+    inside.update(*(each for module, each in names.modules.items() if module.startswith(package)))
+    inside.update(*names.classes.values())
+    words = [word for word in _QUOTED.findall(text) if _NAME.fullmatch(word)]
+    assert [word for word in words if word not in inside] == []
 
 
 def test_names_that_do_not_exist_are_found(names: Names) -> None:
