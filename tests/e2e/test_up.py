@@ -125,7 +125,7 @@ async def test_an_unexpected_outcome_of_an_example_fails(tmp_path: Path) -> None
     ("arguments", "complaint"),
     [
         (("--cpu", "eight"), '--cpu: "eight" is not a quantity'),
-        (("--memory", "0"), "--memory: a node needs more than 0"),
+        (("--memory", "0"), "--memory must be positive, not 0"),
         (("--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
     ],
 )
