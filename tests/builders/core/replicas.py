@@ -1,4 +1,4 @@
-"""The coordinator's core before real replicas of placement: what it decides is done at once, nothing else is there."""
+"""The coordinator's core with real placement replicas: decisions take effect at once, no other service exists."""
 
 import asyncio
 import sys
@@ -24,7 +24,7 @@ _SECONDS = 60.0
 
 @asynccontextmanager
 async def placements(batch: Batch, count: int, directory: Path) -> AsyncIterator[list[str]]:
-    """So many processes of placement that know this cluster; yields their addresses."""
+    """This number of placement processes that know the cluster; yields their addresses."""
     stream = ClusterStream()
     stream.opens_with(batch, {"pods": 1, "nodes": 1})
     async with serving(stream) as cluster_state, AsyncExitStack() as stack:
@@ -44,7 +44,7 @@ async def placements(batch: Batch, count: int, directory: Path) -> AsyncIterator
 
 
 class _Counted(Replicas):
-    """Replicas that count what they are asked."""
+    """Replicas that count their calls."""
 
     calls: Counter[str]
     slower_by_seconds: float
@@ -58,8 +58,8 @@ class _Counted(Replicas):
 
 
 class Coordination:
-    """One term: `run` goes on until all gangs have started. Solves may take longer than they do, without work here, as
-    if they were done elsewhere.
+    """One term: `run` ends when all gangs have started. Solves may take longer without work on this machine, as if
+    they ran elsewhere.
     """
 
     def __init__(self, batch: Batch, addresses: list[str], *, slower_by_seconds: float = 0.0) -> None:
@@ -77,7 +77,7 @@ class Coordination:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def run(self) -> None:
-        """Ends when nobody waits any more."""
+        """Ends when no gang is pending."""
         began = monotonic()
         self._tell(events.Recovered(()), events.Replicas(self._replicas.count), events.Snapshot(self._batch))
         async with asyncio.timeout(_SECONDS):

@@ -80,19 +80,19 @@ class Scenario:
         self.reports: list[Report] = []
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
         self.stages: defaultdict[str, list[Stage]] = defaultdict(list)
-        """Stages of gangs, in their order, as dialects are told of them."""
+        """Stages of gangs in order, as reported to dialects."""
         self.solves: list[Solve] = []
         self.bind_failures: Counter[str] = Counter()
         self.evict_failures: Counter[str] = Counter()
         self.graceful = False
-        """Evicted pods take their time: they are being deleted until `finish_deletions()`."""
+        """Evicted pods keep terminating until `finish_deletions()`."""
         self.lagging = False
-        """What the cluster tells waits in `stream` until `deliver()`."""
+        """Changes of the cluster wait in `stream` until `deliver()`."""
         self.stream: list[Event] = []
         self.shared_nodes: set[str] = set()
-        """Nodes on which somebody else puts pods too: there I3 is not ours alone to keep."""
+        """Nodes on which another scheduler places pods: there I3 does not depend on Muster alone."""
         self.replicas = 1
-        """Of placement: so many solves may be under way at the same time."""
+        """Number of placement replicas, and so of concurrent solves."""
         self.solver: Callable[[Solve], tuple[SolveResult, ...]] = self.first_fit
         if start:
             self.start()
@@ -271,7 +271,7 @@ class Scenario:
         """Placement."""
         return first_fit(self.cluster, solve)
 
-    # -- what users and others do
+    # -- actions of users and other schedulers
 
     def change(
         self,
@@ -354,7 +354,7 @@ class Scenario:
     def _running(self, pod: PodFacts, node_name: str) -> PodFacts:
         return changed(pod, node=node_name, phase=PodPhase.RUNNING, started_seconds=int(self.unix))
 
-    # -- what is to be seen
+    # -- observations
 
     def bound(self, name: str, namespace: str = "default") -> int:
         """Number of bound pods of the gang."""

@@ -1,6 +1,6 @@
-"""The solver of scenarios: packs the fullest nodes first, and removes no more than it must.
+"""The solver of scenarios: packs the fullest nodes first, and evicts no more than necessary.
 
-Of constraints it keeps "rack: hard pack", in the default tree; others are wishes to it.
+It satisfies "rack: hard pack" in the default tree; other constraints are soft.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -23,18 +23,18 @@ from muster.gangs.solve import (
 )
 
 MOST_COMBINED = 12
-"""Of more gangs not every set is tried."""
+"""Above this number of gangs not every set is tried."""
 
 Free = dict[str, int]
-"""Millicores that may be used, by node; nodes that take nobody are not in it."""
+"""Usable millicores by node; nodes that accept no pod are missing."""
 
 Racks = Mapping[str, str]
-"""In which rack a gang is to be, by gang id; those that may be anywhere are not in it."""
+"""Required rack by gang id; gangs without a required rack are missing."""
 
 
 @dataclass(frozen=True)
 class _Fit:
-    """What became of one try: where members go, and what is short."""
+    """Result of one attempt: assignments, and the shortage."""
 
     assignments: tuple[Assignment, ...]
     short: str
@@ -42,7 +42,7 @@ class _Fit:
 
 
 def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
-    """Answer for every group, in order; each takes its room before the next chooses."""
+    """Results for every group, in order; each takes its capacity before the next."""
     fitter = _Fitter(cluster)
     free = _free(cluster, solve)
     results = []
@@ -80,13 +80,13 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
 
 
 class _Fitter:
-    """Whether a group fits in what is free."""
+    """Whether a group fits into the free capacity."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cpu, self._rack_of = cluster.class_cpu, cluster.rack_of
 
     def try_whole(self, free: Free, group: SolveGroup) -> _Fit:
-        """All minimums, and then what is wanted beyond them: it takes nothing from partners."""
+        """All minimums, then members above them, which take nothing from partners."""
         best = _Fit((), "its members are in several racks, and must be in one", free)
         for racks in self._choices(free, group):
             best = self._try_whole_in(free, group, racks)
@@ -116,7 +116,7 @@ class _Fitter:
         return _Fit(tuple(assignments), "", trial)
 
     def try_part(self, free: Free, group: SolveGroup) -> _Fit:
-        """As much as there is room for, minimums first; of all racks those in which most fit."""
+        """As many members as fit, minimums first; of all racks the one where most fit."""
         tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
         return max(
             tries, key=lambda fit: sum(assignment.count for assignment in fit.assignments), default=_Fit((), "", free)
@@ -143,7 +143,7 @@ class _Fitter:
             self._fill(free, asked, rest, assignments, racks)
 
     def _smallest(self, asked: SolveGang, count: int) -> list[int]:
-        """So many members by role, the smallest first."""
+        """Number of members by role, the smallest first."""
         counts = [0] * len(asked.roles)
         for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
@@ -152,7 +152,7 @@ class _Fitter:
     def _fill(
         self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks
     ) -> int:
-        """Place so many members by role, the largest first, each on the fullest node that takes it; how many fit."""
+        """Place members by role, largest first, each on the fullest node that takes it; returns how many fit."""
         placed, rack = 0, racks.get(asked.id)
         nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
         for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
@@ -173,7 +173,7 @@ def _packed_in_racks(asked: SolveGang) -> bool:
 
 @dataclass
 class _Removal:
-    """What must go before the group fits: the lowest level, what can be spared, then the fewest whole gangs."""
+    """Victims that let the group fit: the lowest level, spare pods, then the fewest whole gangs."""
 
     fitter: _Fitter
     free: Free
@@ -181,7 +181,7 @@ class _Removal:
     potential_victims: Sequence[PotentialVictim]
 
     def find(self) -> tuple[tuple[VictimGang, ...], _Fit] | None:
-        """None: it does not fit even if all goes."""
+        """None: it does not fit even if all potential victims are evicted."""
         for level in sorted({each.level for each in self.potential_victims}):
             offered = [each for each in self.potential_victims if each.level <= level]
             if self._fit({each.id: _singly(each) for each in offered}).short:
@@ -201,7 +201,7 @@ class _Removal:
         return None
 
     def _fewest(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
-        """All that can be spared, and as few whole gangs as possible; of many, those that are needed in turn."""
+        """All spare pods, and as few whole gangs as possible; of many gangs, the needed ones in order."""
         if len(offered) > MOST_COMBINED:
             return self._needed_in_turn(offered)
         for count in range(len(offered) + 1):
@@ -220,7 +220,7 @@ class _Removal:
         return going
 
     def _put_back(self, going: dict[str, list[PodsOnNode]], each: PotentialVictim) -> None:
-        """Spared pods that the place does not need stay, the last first."""
+        """Reprieves spare pods that are not needed, the last first."""
         for pod in reversed(list(going[each.id])):
             fewer = list(going[each.id])
             del fewer[len(fewer) - 1 - fewer[::-1].index(pod)]

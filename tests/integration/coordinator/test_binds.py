@@ -1,4 +1,4 @@
-"""What binding is asked for besides the node: the trace, ranks, and claims that wait for a node."""
+"""Bind requests beyond the node: the trace, ranks, and claims that wait for a node."""
 
 from builders.binding.stub import BindingStub, serving
 from muster.coordinator.binder import RANK_ANNOTATION, TRACE_ANNOTATION, Binder
@@ -8,7 +8,7 @@ from muster.coordinator.core.events import BindOutcome, BindResults, Seat
 SEATS = tuple(Seat(f"uid-{i}", "ns", f"pod-{i}", "class-0", "node-0") for i in range(3))
 
 
-async def test_ranks_and_the_trace_are_annotations_and_claims_go_along() -> None:
+async def test_binds_carry_rank_and_trace_annotations_and_claims() -> None:
     stub = BindingStub()
     effect = Bind("test/ns/g", SEATS, {"uid-0": 0, "uid-2": 7}, {"uid-1": ("data", "logs")})
     async with serving(stub) as channel:

@@ -1,4 +1,4 @@
-"""A coordinator and an etcd that demands certificates, and knows a user with rights below the prefix only."""
+"""A coordinator with an etcd that requires client certificates and a user with rights below the prefix."""
 
 import asyncio
 import sys
@@ -32,7 +32,7 @@ class SecureEtcd:
         self.endpoint = self.process.endpoint
 
     async def let_be(self, password: str) -> None:
-        """The user's password."""
+        """File with the user's password."""
         wanted = UserSetup("muster", password, "root's own", PREFIX)
         await asyncio.to_thread(set_up_users, self.endpoint, self.authority.issue("admin"), wanted, timeout_seconds=30)
 
@@ -63,7 +63,7 @@ def coordinator(etcd: SecureEtcd, directory: Path, tls: TlsSettings, password: s
     return child, address
 
 
-async def test_it_leads_with_a_certificate_and_rights_below_its_prefix(etcd: SecureEtcd, tmp_path: Path) -> None:
+async def test_a_coordinator_leads_with_certificate_and_prefix_rights(etcd: SecureEtcd, tmp_path: Path) -> None:
     child, address = coordinator(etcd, tmp_path, etcd.client, PASSWORD)
     await child.start()
     try:
@@ -76,9 +76,7 @@ async def test_it_leads_with_a_certificate_and_rights_below_its_prefix(etcd: Sec
         await child.kill()
 
 
-async def test_with_a_wrong_password_it_says_why_and_leads_once_the_file_is_right(
-    etcd: SecureEtcd, tmp_path: Path
-) -> None:
+async def test_a_wrong_password_is_reported_and_the_corrected_file_is_used(etcd: SecureEtcd, tmp_path: Path) -> None:
     child, address = coordinator(etcd, tmp_path, etcd.client, "wrong")
     await child.start()
     try:
@@ -91,6 +89,6 @@ async def test_with_a_wrong_password_it_says_why_and_leads_once_the_file_is_righ
         await child.kill()
 
 
-def test_a_password_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_password_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoPassword, match="nowhere"):
         read_password(tmp_path / "nowhere")

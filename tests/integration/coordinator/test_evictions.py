@@ -1,4 +1,4 @@
-"""Evict effects become calls of binding; each pod ends in exactly one event, whatever becomes of the call."""
+"""Evict effects become calls of binding; each pod has exactly one result event, however the call ends."""
 
 import grpc
 
@@ -23,7 +23,7 @@ async def events_of(stub: BindingStub) -> list[EvictResults | EvictCallFailed]:
         return [event async for event in binder.evict(Evict(GANG, PODS))]
 
 
-async def test_each_pod_has_its_result() -> None:
+async def test_each_pod_has_a_result() -> None:
     stub = BindingStub()
     stub.evict_answers = [
         told((2, pb.EvictResult.OUTCOME_EVICTED)),
@@ -45,7 +45,7 @@ async def test_each_pod_has_its_result() -> None:
     assert [(pod.uid, pod.namespace, pod.name) for pod in request.pods] == [(p.uid, p.namespace, p.name) for p in PODS]
 
 
-async def test_pods_without_a_result_when_the_call_breaks_off_have_failed_with_it() -> None:
+async def test_pods_without_a_result_fail_with_their_call() -> None:
     stub = BindingStub()
     stub.evict_answers = [told((2, pb.EvictResult.OUTCOME_EVICTED))]
     stub.evict_error = RpcError(grpc.StatusCode.FAILED_PRECONDITION, "leader epoch 7 is superseded")
@@ -56,7 +56,7 @@ async def test_pods_without_a_result_when_the_call_breaks_off_have_failed_with_i
     assert "leader epoch 7 is superseded" in last.message
 
 
-async def test_a_call_that_ends_too_early_is_told_too() -> None:
+async def test_a_call_that_ends_too_early_is_a_failure() -> None:
     (event,) = await events_of(BindingStub())
     assert isinstance(event, EvictCallFailed)
     assert sorted(event.uids) == [pod.uid for pod in PODS]

@@ -1,8 +1,7 @@
-"""The leader stands still (SIGSTOP), the standby takes over, the old one goes on: nothing is permitted or bound twice.
+"""The leader is frozen (SIGSTOP), the standby takes over, the old one continues: nothing is permitted or bound twice.
 
-Real processes of the coordinator, a real etcd, real cluster-state, placement and binding, the embedded API server.
-Between the coordinators and what they write to are relays, so that a write of the old leader is under way when it
-freezes and arrives when the new one leads.
+Real coordinator processes, real etcd, cluster-state, placement and binding, the embedded API server. Relays between the
+coordinators and their peers hold a write of the old leader when it freezes and deliver it when the new one leads.
 """
 
 import asyncio
@@ -40,7 +39,7 @@ LATER = "koordinator/ml/later"
 
 
 class World:
-    """Two coordinators, of which the first leads, and what they work on."""
+    """Two coordinators, of which the first leads, and their peers."""
 
     def __init__(self, muster: Rig, history: EtcdHistory, bindings: list[Seen]) -> None:
         self.muster, self.history, self.bindings = muster, history, bindings
@@ -62,25 +61,25 @@ class World:
         self.uids |= {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in made}
 
     async def until_started(self, name: str) -> None:
-        """Wait until the gang's record says so."""
+        """Wait until the gang's record is started."""
         gang_id = f"koordinator/ml/{name}"
         await self.history.until(
             lambda: any(each.state == GangRecord.STATE_SATISFIED for each in self.history.of(gang_id))
         )
 
     async def take_over(self) -> int:
-        """Wait until the second leads; its epoch."""
+        """Wait until the second leads; returns its epoch."""
         await self.second.until("this replica leads")
         await self.history.until(lambda: len(self.history.terms) == 2)
         return self.history.terms[1]
 
     async def go_on(self) -> None:
-        """The first goes on, and learns that it leads no more."""
+        """Continue the first, and wait until it knows that it lost leadership."""
         self.first.resume()
         await self.first.until("second leads")
 
     async def check(self) -> None:
-        """All that holds however the first was interrupted: there was one decision per pod, and it was carried out."""
+        """Check that there was one decision per pod and that it was executed."""
         await self.submit("last")
         await self.until_started("last")
         await self.history.complete()
@@ -197,7 +196,7 @@ async def test_i2_pods_created_during_the_freeze_are_permitted_by_the_new_leader
     await world.check()
 
 
-async def test_i2_a_permit_that_arrives_when_another_leads_is_refused(world: World) -> None:
+async def test_i2_a_permit_that_arrives_when_another_leads_is_rejected(world: World) -> None:
     permit = world.to_etcd.hold_requests(GANG.encode())
     await world.submit("gang")
     await permit.caught()
@@ -224,7 +223,7 @@ async def test_i2_a_permit_confirmed_too_late_is_executed_by_the_new_leader(worl
     await world.check()
 
 
-async def test_i4_binds_that_arrive_when_another_leads_are_refused(world: World) -> None:
+async def test_i4_binds_that_arrive_when_another_leads_are_rejected(world: World) -> None:
     binds = world.to_binding.hold_requests(b"gang-0")
     await world.submit("gang")
     await binds.caught()

@@ -1,4 +1,4 @@
-"""What gangs have come to reaches binding in their dialect's words: the newest of each, in spite of trouble."""
+"""Progress of gangs is written through binding in the format of their dialect: the newest of each, despite failures."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -22,7 +22,7 @@ GROUP = "told/ml/group-a"
 
 
 def in_words(progress: Progress) -> Writes:
-    """A dialect that tells the stage on an object, and who is bound on the pods."""
+    """A dialect that writes the stage to an object, and bound members to the pods."""
     assert progress.facts.definition is not None
     bound = (each for each in progress.members if each.bound)
     return Writes(
@@ -61,7 +61,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Gangs:
-    """How far gangs are, as the coordinator would say."""
+    """Progress of gangs as the coordinator reports it."""
 
     def __init__(self) -> None:
         self.known: dict[str, Progress] = {}
@@ -115,12 +115,12 @@ async def writing(stub: BindingStub, gangs: Gangs) -> AsyncIterator[ProgressWrit
 
 
 def told(writes: list[pb.WriteRequest], name: str = "group-a") -> list[str]:
-    """The statuses that were written of a group."""
+    """Statuses written for a group."""
     patches = [each for write in writes for each in write.objects if each.object.name == name]
     return [msgspec.json.decode(each.merge_patch)["data"]["status"] for each in patches]
 
 
-async def test_a_group_is_told_on_its_object_after_its_pods() -> None:
+async def test_a_groups_object_is_written_after_its_pods() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.BOUND)
     async with writing(stub, gangs) as found:
@@ -153,7 +153,7 @@ async def test_stages_that_follow_each_other_at_once_are_written_once() -> None:
     assert told(stub.writes) == ["PERMITTED", "BOUND"]
 
 
-async def test_what_is_written_already_is_not_written_again() -> None:
+async def test_unchanged_progress_is_not_written_again() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
@@ -163,11 +163,11 @@ async def test_what_is_written_already_is_not_written_again() -> None:
         gangs.set(Stage.READY, "told/ml/other")
         found.put("told/ml/other")
         await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
-        await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are asked about at the same time, in any order
+        await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are requested concurrently, in any order
     assert told(stub.writes) == ["READY"]
 
 
-async def test_gangs_whose_dialect_tells_nothing_are_not_asked_for() -> None:
+async def test_dialects_without_progress_cost_no_queries() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
@@ -177,7 +177,7 @@ async def test_gangs_whose_dialect_tells_nothing_are_not_asked_for() -> None:
     assert gangs.asked == 1
 
 
-async def test_a_gang_that_is_gone_is_not_told_of() -> None:
+async def test_progress_of_a_deleted_gang_is_dropped() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
@@ -187,7 +187,7 @@ async def test_a_gang_that_is_gone_is_not_told_of() -> None:
     assert told(stub.writes, "gone") == []
 
 
-async def test_while_binding_is_away_the_newest_of_each_gang_waits() -> None:
+async def test_the_newest_progress_of_each_gang_waits_for_binding() -> None:
     stub, gangs = BindingStub(), Gangs()
     stub.write_answers = [grpc.StatusCode.UNAVAILABLE] * 3
     gangs.set(Stage.READY)
@@ -200,7 +200,7 @@ async def test_while_binding_is_away_the_newest_of_each_gang_waits() -> None:
     assert gangs.failed == []
 
 
-async def test_what_was_refused_is_written_again_and_told_to_the_user_once() -> None:
+async def test_rejected_progress_is_retried_and_reported_once() -> None:
     stub, gangs = BindingStub(), Gangs()
     refused = pb.WriteResponse(failures=["ConfigMap 'ml/group-a': 403: not yours"])
     stub.write_answers = [refused] * 3
@@ -212,7 +212,7 @@ async def test_what_was_refused_is_written_again_and_told_to_the_user_once() -> 
     assert gangs.failed == [(GROUP, "ConfigMap 'ml/group-a': 403: not yours")]
 
 
-async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
+async def test_unwritable_progress_does_not_block_other_gangs() -> None:
     stub, gangs = BindingStub(), Gangs()
     stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
     gangs.set(Stage.READY)
@@ -222,11 +222,11 @@ async def test_one_that_can_never_be_written_holds_up_no_other() -> None:
         await stub.until_written(lambda writes: bool(writes))
         found.put("told/ml/other")
         await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
-        await asyncio.wait_for(gangs.one_failed.wait(), 30)  # the answer to the first comes when it comes
+        await asyncio.wait_for(gangs.one_failed.wait(), 30)  # the first response arrives at any time
     assert [gang for gang, _ in gangs.failed] == [GROUP]
 
 
-async def test_a_dialect_that_fails_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failing_dialect_does_not_block_others(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(progress: Progress) -> Writes:
         raise ZeroDivisionError
 
@@ -240,7 +240,7 @@ async def test_a_dialect_that_fails_holds_up_no_other(monkeypatch: pytest.Monkey
         await stub.until_written(lambda writes: told(writes) == ["READY"])
 
 
-async def test_many_pods_go_in_several_calls() -> None:
+async def test_many_pods_are_split_into_several_calls() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.BOUND, members=1200)
     async with writing(stub, gangs) as found:

@@ -1,4 +1,4 @@
-"""The writer of records against a real etcd: in order, whole, many at once, and only while it leads."""
+"""The record writer with a real etcd: ordered, atomic, batched, and only while it leads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -31,7 +31,7 @@ def record(gang: str, pods: int = 2, state: RecordState = RecordState.BINDING) -
 
 
 class Written:
-    """What a writer said it had done."""
+    """Events that a writer reported."""
 
     def __init__(self) -> None:
         self.answers: list[Persisted | NotPersisted] = []
@@ -51,7 +51,7 @@ class Written:
 
 
 async def write(store: Store, fence: Fence, effects: Sequence[Persist]) -> Written:
-    """Have a writer write the effects, which all wait when it begins."""
+    """Let a writer write the effects, all queued when it starts."""
     writer = records.RecordWriter(store, PREFIX, fence, lambda gang: f"trace of {gang}")
     for effect in effects:
         writer.put(effect)
@@ -63,7 +63,7 @@ async def write(store: Store, fence: Fence, effects: Sequence[Persist]) -> Writt
     return written
 
 
-async def test_what_is_written_is_loaded_as_it_was(store: Store) -> None:
+async def test_records_are_loaded_as_written(store: Store) -> None:
     fence = await fence_of(store)
     effects = [Persist(1, (record("x/ns/a"), record("x/ns/b"))), Persist(2, (record("x/ns/c", 0),))]
     await write(store, fence, effects)
@@ -77,7 +77,7 @@ async def test_what_is_written_is_loaded_as_it_was(store: Store) -> None:
         assert (found.incarnation, found.permitted_unix_millis) == ("incarnation", 1_700_000_000_123)
 
 
-async def test_what_a_gang_waits_for_and_gives_up_outlives_a_crash(store: Store) -> None:
+async def test_holds_and_timeouts_survive_a_crash(store: Store) -> None:
     pods = tuple(PodName(f"uid-{i}", "ns", f"pod-{i}") for i in range(3))
     waiting = Record("x/ns/waiting", "a", RecordState.UNPERMITTED, waiting_since_unix_millis=1_700_000_000_123)
     timed_out = Record(
@@ -93,7 +93,7 @@ async def test_what_a_gang_waits_for_and_gives_up_outlives_a_crash(store: Store)
     assert loaded == {each.gang: each for each in written}
 
 
-async def test_ranks_outlive_a_crash_those_of_seats_and_those_of_the_others(store: Store) -> None:
+async def test_ranks_of_all_members_survive_a_crash(store: Store) -> None:
     binding = replace(
         record("x/ns/binding"), ranks=(("x/ns/binding-uid-1", 0), ("bound", 1), ("x/ns/binding-uid-0", 2))
     )
@@ -104,7 +104,7 @@ async def test_ranks_outlive_a_crash_those_of_seats_and_those_of_the_others(stor
     assert loaded["x/ns/satisfied"] == satisfied
 
 
-def test_a_record_of_a_version_that_knew_less_can_be_read() -> None:
+def test_records_of_an_older_version_are_readable() -> None:
     pods = [pb.SeatedPod(uid="uid-0", namespace="ns", name="pod-0")]
     seats = [pb.Seat(node="node-0", class_id="class-0", pods=pods)]
     old = pb.GangRecord(id="x/ns/a", incarnation="a", state=pb.GangRecord.STATE_BINDING, seats=seats, leader_epoch=7)
@@ -112,7 +112,7 @@ def test_a_record_of_a_version_that_knew_less_can_be_read() -> None:
     assert found == Record("x/ns/a", "a", RecordState.BINDING, (Seat("uid-0", "ns", "pod-0", "class-0", "node-0"),))
 
 
-async def test_writes_that_wait_together_are_one_transaction_in_which_the_last_counts(store: Store) -> None:
+async def test_queued_writes_are_one_transaction_with_the_last_value(store: Store) -> None:
     fence = await fence_of(store)
     effects = [Persist(i, (record(f"x/ns/{i}"),)) for i in range(40)]
     effects += [Persist(40, deletes=("x/ns/0",)), Persist(41, (record("x/ns/1", state=RecordState.SATISFIED),))]
@@ -124,7 +124,7 @@ async def test_writes_that_wait_together_are_one_transaction_in_which_the_last_c
     assert loaded["x/ns/1"] is RecordState.SATISFIED
 
 
-async def test_more_than_a_transaction_may_hold_goes_in_several_and_no_effect_is_torn(store: Store) -> None:
+async def test_large_writes_are_split_between_effects(store: Store) -> None:
     fence = await fence_of(store)
     effects = [Persist(i, tuple(record(f"x/ns/{i}-{j}") for j in range(30))) for i in range(10)]
     written = await write(store, fence, effects)
@@ -133,7 +133,7 @@ async def test_more_than_a_transaction_may_hold_goes_in_several_and_no_effect_is
     assert len(await records.load(store, PREFIX)) == 300
 
 
-async def test_a_permit_too_large_for_etcd_is_told_and_holds_up_nobody(store: Store) -> None:
+async def test_a_permit_too_large_for_etcd_is_reported_and_blocks_no_other(store: Store) -> None:
     fence = await fence_of(store)
     effects = [
         Persist(1, (record("x/ns/a"),)),
@@ -145,7 +145,7 @@ async def test_a_permit_too_large_for_etcd_is_told_and_holds_up_nobody(store: St
     assert [found.gang for found, _ in await records.load(store, PREFIX)] == ["x/ns/a", "x/ns/b"]
 
 
-async def test_i2_who_does_not_lead_any_more_writes_nothing_and_is_told(store: Store) -> None:
+async def test_i2_a_former_leader_writes_nothing(store: Store) -> None:
     fence = await fence_of(store)
     await store.ask(lambda client: client.delete(fence.key))
     await fence_of(store)
@@ -156,7 +156,7 @@ async def test_i2_who_does_not_lead_any_more_writes_nothing_and_is_told(store: S
     assert await records.load(store, PREFIX) == []
 
 
-async def test_a_record_that_cannot_be_read_is_left_and_the_others_are_loaded(store: Store) -> None:
+async def test_an_undecodable_record_is_kept_and_others_are_loaded(store: Store) -> None:
     fence = await fence_of(store)
     await write(store, fence, [Persist(1, (record("x/ns/a"),))])
     await store.commit(fence, {f"{PREFIX}/gangs/x/ns/bad": b"\xff\xff\xff", f"{PREFIX}/gangs/x/ns/none": b""})

@@ -1,4 +1,4 @@
-"""Several replicas of placement behind the coordinator's client: in turn, one thing at a time each, none needed."""
+"""Several placement replicas behind the coordinator's client: in turn, one call at a time each, none required."""
 
 import asyncio
 from collections import Counter
@@ -34,7 +34,7 @@ FULL_NAME = "muster.placement.v1.PlacementService"
 
 
 class Replica(pb_grpc.PlacementServiceServicer):
-    """A placement that answers when it is let."""
+    """A placement that answers on release."""
 
     def __init__(self) -> None:
         self.asked = self.under_way = self.most_under_way = 0
@@ -66,7 +66,7 @@ class Replica(pb_grpc.PlacementServiceServicer):
 
 @asynccontextmanager
 async def serving(*servicers: Replica) -> AsyncIterator[list[str]]:
-    """Serve them; yields their addresses."""
+    """Serve placements; yields their addresses."""
     async with AsyncExitStack() as stack:
         addresses = []
         for servicer in servicers:
@@ -86,7 +86,7 @@ async def solver(addresses: list[str], timeout_seconds: float = 30) -> AsyncIter
         await replicas.close()
 
 
-async def test_replicas_are_asked_in_turn() -> None:
+async def test_replicas_are_called_in_turn() -> None:
     one, two, three = Replica(), Replica(), Replica()
     async with serving(one, two, three) as addresses, solver(addresses) as client:
         for _ in range(6):
@@ -94,7 +94,7 @@ async def test_replicas_are_asked_in_turn() -> None:
     assert (one.asked, two.asked, three.asked) == (2, 2, 2)
 
 
-async def test_each_is_asked_one_thing_at_a_time_and_all_at_the_same_time() -> None:
+async def test_replicas_run_concurrently_with_one_call_each() -> None:
     one, two = Replica(), Replica()
     one.open.clear()
     two.open.clear()
@@ -109,7 +109,7 @@ async def test_each_is_asked_one_thing_at_a_time_and_all_at_the_same_time() -> N
     assert one.asked + two.asked == 6
 
 
-async def test_a_replica_that_is_slow_keeps_the_others_from_nothing() -> None:
+async def test_a_slow_replica_does_not_block_others() -> None:
     slow, quick = Replica(), Replica()
     slow.open.clear()
     async with serving(slow, quick) as addresses, solver(addresses) as client:
@@ -123,7 +123,7 @@ async def test_a_replica_that_is_slow_keeps_the_others_from_nothing() -> None:
     assert (slow.asked, quick.asked) == (1, 3)
 
 
-async def test_a_replica_that_was_silent_once_is_asked_after_the_others() -> None:
+async def test_a_replica_that_timed_out_is_called_last() -> None:
     silent, quick = Replica(), Replica()
     silent.open.clear()
     async with serving(silent, quick) as addresses, solver(addresses, timeout_seconds=0.3) as client:
@@ -132,7 +132,7 @@ async def test_a_replica_that_was_silent_once_is_asked_after_the_others() -> Non
     assert (silent.asked, quick.asked) == (1, 4)
 
 
-async def test_a_replica_that_is_not_there_costs_no_answer() -> None:
+async def test_an_unavailable_replica_costs_no_response() -> None:
     there = Replica()
     async with serving(there) as addresses, solver([f"127.0.0.1:{free_port()}", *addresses]) as client:
         for _ in range(4):
@@ -140,7 +140,7 @@ async def test_a_replica_that_is_not_there_costs_no_answer() -> None:
     assert there.asked == 4
 
 
-async def test_when_no_replica_is_there_that_is_the_answer() -> None:
+async def test_without_replicas_the_solve_fails() -> None:
     async with solver([f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"]) as client:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, SolveFailed)
@@ -151,7 +151,7 @@ async def test_when_no_replica_is_there_that_is_the_answer() -> None:
 @pytest.mark.parametrize(
     ("code", "refused"), [(grpc.StatusCode.INVALID_ARGUMENT, True), (grpc.StatusCode.FAILED_PRECONDITION, False)]
 )
-async def test_an_error_that_others_would_tell_too_is_the_answer(code: grpc.StatusCode, refused: bool) -> None:
+async def test_a_deterministic_error_is_not_retried_elsewhere(code: grpc.StatusCode, refused: bool) -> None:
     one, two = Replica(), Replica()
     one.error = two.error = code
     async with serving(one, two) as addresses, solver(addresses) as client:
@@ -161,7 +161,7 @@ async def test_an_error_that_others_would_tell_too_is_the_answer(code: grpc.Stat
     assert (one.asked, two.asked) == (1, 0)
 
 
-async def test_a_name_counts_as_many_replicas_as_it_has_addresses() -> None:
+async def test_a_name_counts_one_replica_per_address() -> None:
     replicas = Replicas.at("dns:///localhost:7003,127.0.0.1:7003")
     told: asyncio.Queue[int] = asyncio.Queue()
     following = asyncio.create_task(replicas.watch_count(told.put_nowait))
@@ -174,7 +174,7 @@ async def test_a_name_counts_as_many_replicas_as_it_has_addresses() -> None:
         await replicas.close()
 
 
-async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
+async def test_all_replicas_behind_a_name_are_called() -> None:
     channel = aio.insecure_channel("127.0.0.1:1")
     endpoint = Endpoint("dns:///placement:7003", channel)
     endpoint.replicas = 2
@@ -189,7 +189,7 @@ async def test_of_a_name_for_several_as_many_are_asked_as_there_are() -> None:
 
 
 def two_pools(gangs: int) -> Batch:
-    """Two nodes of 64 for each of two pools, and gangs of 4 for the one and the other by turns."""
+    """Two nodes of 64 for each of two pools, and gangs of 4 that alternate between the pools."""
     classes = [PodClass(pool, (("cpu", 1000), (PODS, 1)), node_selector=(("pool", pool),)) for pool in ("x", "y")]
     nodes = [
         NodeFacts(f"{pool}{i}", allocatable=(("cpu", 64_000), (PODS, 110)), labels={"pool": pool})
@@ -207,8 +207,8 @@ def two_pools(gangs: int) -> Batch:
 
 
 @pytest.mark.parametrize("pools", ["apart", "same"])
-async def test_i3_two_real_replicas_start_all_gangs_and_give_no_room_twice(pools: str, tmp_path: Path) -> None:
-    """The cluster is full to the last pod when all have started; with pools of their own both replicas have a part."""
+async def test_i3_two_real_replicas_start_all_gangs_without_overcommit(pools: str, tmp_path: Path) -> None:
+    """The gangs fill the cluster exactly; with separate pools both replicas are used."""
     batch = two_pools(64)
     if pools == "same":
         anywhere = PodClass("any", batch.pod_classes[0].requests)
@@ -224,7 +224,7 @@ async def test_i3_two_real_replicas_start_all_gangs_and_give_no_room_twice(pools
         assert min(coordination.calls[address] for address in addresses) >= 1
 
 
-async def test_the_certificate_may_be_for_another_name_than_the_address(tmp_path: Path) -> None:
+async def test_the_server_name_may_differ_from_the_address(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server = RpcServer("127.0.0.1:0", authority.issue("replica", "placement.example.com"), "replica")
     server.add(pb_grpc.add_PlacementServiceServicer_to_server, Replica(), FULL_NAME)

@@ -1,4 +1,4 @@
-"""The coordinator's client of placement: whatever comes back, or does not, is an answer in words."""
+"""The coordinator's placement client: every response or failure becomes a result with a message."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ Answer = Callable[[], Awaitable[bytes]]
 
 @asynccontextmanager
 async def solver(answer: Answer, timeout_seconds: float = 10) -> AsyncIterator[Solver]:
-    """A client of a placement that sends these bytes, whatever they are."""
+    """A client of a placement that sends these bytes."""
 
     async def solve(_request: bytes, _context: Any) -> bytes:
         return await answer()
@@ -64,7 +64,7 @@ async def silence() -> bytes:
     ],
     ids=["garbage", "too large", "cut off"],
 )
-async def test_what_cannot_be_read_is_a_failure_with_its_reason(content: bytes, words: str) -> None:
+async def test_an_undecodable_response_is_a_failure_with_a_reason(content: bytes, words: str) -> None:
     async with solver(sending(content)) as client:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, SolveFailed)
@@ -80,14 +80,14 @@ async def test_an_outcome_of_a_later_version_is_a_failure() -> None:
     assert answer.message.startswith("its answer cannot be decoded: 99")
 
 
-async def test_silence_ends_with_the_deadline() -> None:
+async def test_a_missing_response_ends_with_the_deadline() -> None:
     async with solver(silence, timeout_seconds=0.2) as client:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, SolveFailed)
     assert answer.message.startswith("DEADLINE_EXCEEDED")
 
 
-async def test_after_all_that_a_good_answer_is_taken() -> None:
+async def test_a_valid_response_after_failures_is_accepted() -> None:
     good = pb.SolveResponse(results=[pb.GroupResult(id="g", outcome=pb.GroupResult.OUTCOME_NOT_FOUND)])
     answers = [b"\xff\xff\xff", good.SerializeToString()]
 

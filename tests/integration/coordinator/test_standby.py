@@ -1,4 +1,4 @@
-"""Several coordinators as processes on a real etcd: one leads, another follows at once, and all say who does."""
+"""Several coordinator processes on a real etcd: one leads, another takes over, and all name the leader."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -44,14 +44,14 @@ async def test_the_standby_names_the_leader_and_takes_over_when_it_is_killed(etc
         await second.until("this replica leads")
 
 
-async def test_a_leader_that_is_asked_to_stop_hands_over_and_exits_cleanly(etcd: EtcdProcess, tmp_path: Path) -> None:
+async def test_a_stopped_leader_hands_over_and_exits_cleanly(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with coordinators(etcd, tmp_path, "first", "second") as (first, second):
         await first.child.stop()
         assert first.child.returncode == 0
         await second.until("this replica leads")
 
 
-async def test_without_etcd_it_is_not_ready_and_goes_on_when_etcd_is_back(etcd: EtcdProcess, tmp_path: Path) -> None:
+async def test_a_coordinator_is_not_ready_without_etcd_and_recovers(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with coordinators(etcd, tmp_path, "first") as (first,):
         ready = grpc_serving(first.address)
         await etcd.kill()

@@ -1,4 +1,4 @@
-"""What goes wrong inside a term ends it, and the next one goes on: nothing hangs in silence."""
+"""Failures inside a term end it, and the next one continues: nothing hangs silently."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 ONE_POD = Batch(pod_classes=(pod_class(1),), nodes=(node("n", 4),), pods=(plain_pod("p"),), changed={"pods": 1})
 POD_OF_NO_CLASS = Batch(pods=(replace(plain_pod("p"), node="n"),), nodes=(node("n", 4),))
-"""Breaks what cluster-state promises: a class comes before its pods."""
+"""Violates the contract of cluster-state: a class precedes its pods."""
 
 
 @pytest.fixture
@@ -52,7 +52,7 @@ def settings(etcd: EtcdProcess, cluster_state: str) -> Settings:
     )
 
 
-async def test_a_call_that_breaks_without_an_answer_ends_the_term(etcd: EtcdProcess) -> None:
+async def test_a_crashed_call_ends_the_term(etcd: EtcdProcess) -> None:
     stream = ClusterStream()
     stream.opens_with(ONE_POD, {"pods": 1})
     async with serving(stream) as address, store_at(etcd.endpoint) as store:
@@ -68,7 +68,7 @@ async def test_a_call_that_breaks_without_an_answer_ends_the_term(etcd: EtcdProc
         await open_.close()
 
 
-async def test_a_term_that_fails_is_followed_by_another(etcd: EtcdProcess) -> None:
+async def test_a_failed_term_is_followed_by_another(etcd: EtcdProcess) -> None:
     stream = ClusterStream()
     stream.opens_with(POD_OF_NO_CLASS, {"pods": 1})
     async with serving(stream) as address:
@@ -124,7 +124,7 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
 
 
 async def gangs(channel: aio.Channel) -> list[str]:
-    """Ids of gangs; none while nobody leads."""
+    """Ids of gangs; none while no coordinator leads."""
     try:
         answer = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
     except aio.AioRpcError as error:

@@ -1,4 +1,4 @@
-"""Marks of gangs that waited too long reach binding in the end: of each pod the newest, as its dialect has it."""
+"""Timeout marks are written through binding: of each pod the newest, in the format of its dialect."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ async def writing(stub: BindingStub) -> AsyncIterator[TimeoutMarkWriter]:
 
 
 def written(writes: list[pb.WriteRequest]) -> dict[str, dict[str, str | None]]:
-    """What the pods have after these writes."""
+    """Annotations of the pods after these writes."""
     after: dict[str, dict[str, str | None]] = {}
     for write in writes:
         for each in write.annotations:
@@ -48,7 +48,7 @@ def written(writes: list[pb.WriteRequest]) -> dict[str, dict[str, str | None]]:
     return after
 
 
-async def test_pods_are_marked_and_the_mark_is_taken_off() -> None:
+async def test_timeout_marks_are_written_and_removed() -> None:
     stub = BindingStub()
     async with writing(stub) as found:
         found.put(MarkTimedOut(GANG, pods(2), timed_out=True))
@@ -62,7 +62,7 @@ async def test_pods_are_marked_and_the_mark_is_taken_off() -> None:
     assert written(stub.writes)["uid-1"] == {MARK: "true"}
 
 
-async def test_a_gang_whose_dialect_has_no_mark_is_left_alone() -> None:
+async def test_a_dialect_without_timeout_mark_writes_nothing() -> None:
     stub = BindingStub()
     async with writing(stub) as found:
         found.put(MarkTimedOut("plain/ml/pod", pods(1), timed_out=True))
@@ -71,7 +71,7 @@ async def test_a_gang_whose_dialect_has_no_mark_is_left_alone() -> None:
     assert list(written(stub.writes)) == ["uid-1"]
 
 
-async def test_while_binding_is_away_the_newest_mark_of_each_pod_waits() -> None:
+async def test_the_newest_mark_of_each_pod_waits_for_binding() -> None:
     stub = BindingStub()
     stub.write_answers = [grpc.StatusCode.UNAVAILABLE] * 3
     async with writing(stub) as found:
@@ -83,7 +83,7 @@ async def test_while_binding_is_away_the_newest_mark_of_each_pod_waits() -> None
         )
 
 
-async def test_what_failed_for_some_pods_is_written_again() -> None:
+async def test_failed_pods_are_written_again() -> None:
     stub = BindingStub()
     stub.write_answers = [pb.WriteResponse(written=1, failures=["annotations of pod ml/pod-1: 500: no"])] * 2
     async with writing(stub) as found:
@@ -92,7 +92,7 @@ async def test_what_failed_for_some_pods_is_written_again() -> None:
     assert written(stub.writes[2:]) == written(stub.writes[:1])
 
 
-async def test_a_request_that_can_never_be_written_does_not_hold_up_others() -> None:
+async def test_an_unwritable_request_does_not_block_others() -> None:
     stub = BindingStub()
     stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
     async with writing(stub) as found:
@@ -103,7 +103,7 @@ async def test_a_request_that_can_never_be_written_does_not_hold_up_others() -> 
     assert list(written(stub.writes[1:])) == ["uid-1"]
 
 
-async def test_many_marks_go_in_several_calls() -> None:
+async def test_many_marks_are_split_into_several_calls() -> None:
     stub = BindingStub()
     async with writing(stub) as found:
         found.put(MarkTimedOut(GANG, pods(1200), timed_out=True))

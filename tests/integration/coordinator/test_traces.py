@@ -1,4 +1,4 @@
-"""Traces of gangs over terms: each gang's whole start is one span, told once."""
+"""Traces of gangs across terms: each gang's whole start is one span, exported once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ def recovered(record: Record, traceparent: str) -> GangTraces:
 
 
 def permitted(state: RecordState) -> tuple[Gang, Record]:
-    """A gang that took up its record."""
+    """A gang that continued from its record."""
     unpermitted, at = state is RecordState.UNPERMITTED, 1_700_000_000_000
     record = Record(
         GANG,
@@ -45,7 +45,7 @@ def permitted(state: RecordState) -> tuple[Gang, Record]:
 async def spans_of(
     monkeypatch: pytest.MonkeyPatch, state: RecordState, *changes: PhaseChanged, known: bool
 ) -> Collector:
-    """What is told when a term begins with such a record and these changes; `known`: the gang took it up."""
+    """Spans exported when a term begins with this record and these changes; `known`: the gang continued from it."""
     gang, record = permitted(state)
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
@@ -58,33 +58,33 @@ async def spans_of(
     return collector
 
 
-async def test_a_gang_that_runs_when_a_term_begins_is_not_told_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_gang_is_not_traced_again_in_a_new_term(monkeypatch: pytest.MonkeyPatch) -> None:
     began = PhaseChanged(GANG, None, Phase.SATISFIED)
     collector = await spans_of(monkeypatch, RecordState.SATISFIED, began, known=True)
     assert collector.spans == []
 
 
-async def test_a_gang_without_a_trace_that_runs_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_gang_without_a_trace_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     began = PhaseChanged(GANG, None, Phase.SATISFIED)
     collector = await spans_of(monkeypatch, RecordState.SATISFIED, began, known=False)
     assert collector.spans == []
 
 
-async def test_a_gang_that_is_taken_up_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recovered_gang_continues_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = (PhaseChanged(GANG, None, Phase.BINDING), PhaseChanged(GANG, Phase.BINDING, Phase.SATISFIED))
     collector = await spans_of(monkeypatch, RecordState.BINDING, *changes, known=True)
     assert trace_of(collector.named("gang")) == ROOT[3:-3]
     assert collector.named("gang").start_time_unix_nano == 1_700_000_000_000 * 1_000_000
 
 
-async def test_a_gang_that_waits_with_reservations_goes_on_in_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_gang_that_holds_and_waits_continues_its_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = (PhaseChanged(GANG, None, Phase.WAITING), PhaseChanged(GANG, Phase.WAITING, Phase.SATISFIED))
     collector = await spans_of(monkeypatch, RecordState.UNPERMITTED, *changes, known=True)
     assert trace_of(collector.named("gang")) == ROOT[3:-3]
     assert collector.named("gang").start_time_unix_nano == 1_700_000_000_000 * 1_000_000
 
 
-async def test_a_gang_that_is_another_of_that_name_has_a_trace_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recreated_gang_has_its_own_trace(monkeypatch: pytest.MonkeyPatch) -> None:
     changes = (PhaseChanged(GANG, None, Phase.QUEUED), PhaseChanged(GANG, Phase.QUEUED, None))
     collector = await spans_of(monkeypatch, RecordState.BINDING, *changes, known=False)
     assert not trace_of(collector.named("gang")).startswith("ab")
@@ -100,7 +100,7 @@ async def collector(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator["Traced"]:
 
 
 class Traced:
-    """Tracing that is on until `ended`, which returns what arrived."""
+    """Tracing that is on until `ended`, which returns the exported spans."""
 
     def __init__(self, running: Collector) -> None:
         self._running, self._shutdown = running, configure_tracing("coordinator", "test")
@@ -111,12 +111,12 @@ class Traced:
 
 
 def walk(traces: GangTraces, gang: Gang, *phases: Phase | None) -> None:
-    """The gang goes from each of the phases to the next."""
+    """The gang passes through these phases."""
     for before, after in pairwise(phases):
         traces.follow(PhaseChanged(gang.id, before, after), gang)
 
 
-async def test_what_one_term_began_and_another_ended_is_one_span_below_which_both_work(collector: Traced) -> None:
+async def test_a_start_across_two_terms_is_one_span(collector: Traced) -> None:
     gang, record = permitted(RecordState.BINDING)
     second_gang, _ = permitted(RecordState.BINDING)
     first, second = recovered(record, ROOT), recovered(record, ROOT)
@@ -130,7 +130,7 @@ async def test_what_one_term_began_and_another_ended_is_one_span_below_which_bot
     assert span.start_time_unix_nano == 1_700_000_000_000 * 1_000_000, "it began with the permit"
 
 
-async def test_a_phase_that_comes_again_has_a_span_of_its_own(collector: Traced) -> None:
+async def test_a_repeated_phase_has_its_own_span(collector: Traced) -> None:
     gang, record = permitted(RecordState.BINDING)
     traces = recovered(record, ROOT)
     walk(traces, gang, None, Phase.BINDING, Phase.REPAIRING, Phase.BINDING, Phase.SATISFIED)
@@ -138,7 +138,7 @@ async def test_a_phase_that_comes_again_has_a_span_of_its_own(collector: Traced)
     assert len({span.span_id for span in spans}) == 2
 
 
-async def test_a_setback_tells_why_and_progress_does_not(collector: Traced) -> None:
+async def test_only_a_setback_has_a_reason(collector: Traced) -> None:
     facts = GangFacts(GANG, "x", "ns", "a", minimum=2)
     traces, gang = GangTraces(), Gang(GANG, Group(GANG, not_ready="1 of 2 members exist"), facts=facts)
     walk(traces, gang, None, Phase.QUEUED, Phase.SOLVING, Phase.GATHERING)
@@ -163,7 +163,7 @@ async def test_gangs_of_a_group_are_linked_to_each_other(collector: Traced) -> N
     assert links == {"x/ns/a": [roots["x/ns/b"][3:-3]], "x/ns/b": [roots["x/ns/a"][3:-3]]}
 
 
-async def test_who_was_evicted_and_who_for_are_linked_to_each_other(collector: Traced) -> None:
+async def test_victims_and_preemptor_are_linked(collector: Traced) -> None:
     traces = GangTraces()
     victim, preemptor = (Gang(id_, Group(id_)) for id_ in ("x/ns/victim", "x/ns/urgent"))
     walk(traces, victim, None, Phase.QUEUED, Phase.SATISFIED)
@@ -178,9 +178,7 @@ async def test_who_was_evicted_and_who_for_are_linked_to_each_other(collector: T
     assert (linked(queued), linked(gathering)) == ([roots[0]], [roots[1]])
 
 
-async def test_users_are_not_shown_the_id_of_a_trace_that_is_not_sent(
-    collector: Traced, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unsampled_trace_ids_are_not_shown_to_users(collector: Traced, monkeypatch: pytest.MonkeyPatch) -> None:
     _, record = permitted(RecordState.BINDING)
     traces = recovered(record, ROOT[:-2] + "00")
     assert traces.trace_id(GANG) == "ab" * 16
