@@ -11,7 +11,7 @@ from bench import load
 from bench.arrivals import quantiles
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.rpc.channel import open_channel
 

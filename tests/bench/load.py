@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 from builders.kube.nodes import Machine, make_nodes
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests

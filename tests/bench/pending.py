@@ -12,7 +12,7 @@ from bench.arrivals import BOUND_SECONDS, quantiles
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
 from builders.e2e.solve_relay import SolveRelay
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from builders.kube.nodes import Machine, make_nodes
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.localcluster.up.cluster_view import ClusterView, watch_gangs

@@ -13,7 +13,7 @@ from typing import Any
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.invariants import Invariants
 from builders.e2e.world import World
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from chaos.faults import Fault, resume_all, shuffled
 from chaos.percentiles import percentiles
 from chaos.traffic import Traffic

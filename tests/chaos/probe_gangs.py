@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from builders.e2e.cluster import JSON, Cluster, node_of
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 INTERVAL_SECONDS = 0.1

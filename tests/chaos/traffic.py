@@ -17,7 +17,7 @@ from typing import Any
 
 from builders.e2e.cluster import JSON, Cluster, node_of
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 from muster.kube.session import KubeUnreachable
 
 SILENCE_SECONDS = 10.0

@@ -8,7 +8,7 @@ from builders.e2e.faults import BINDS
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DIALECTS, Written, written_in
-from builders.gangs.workloads import plain
+from builders.gangs.manifests import plain
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import gang, plain
+from builders.gangs.manifests import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -19,7 +19,7 @@ from builders.deploy.chart import SECONDS, Release, logs, released
 from builders.e2e.api_requests import refused, uses
 from builders.e2e.cluster import CALL_SECONDS
 from builders.e2e.faults import BINDS
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 from builders.kube.nodes import untaint_nodes
 from builders.kube.watch import follow_kind
 from builders.wait import eventually

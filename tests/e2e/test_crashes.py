@@ -7,7 +7,7 @@ import pytest
 
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World, bind_by_hand
-from builders.gangs.workloads import gang, plain
+from builders.gangs.manifests import gang, plain
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -3,7 +3,7 @@
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -29,7 +29,7 @@ async def test_g08_two_gangs_that_hold_each_others_capacity_do_not_deadlock(worl
 
 
 async def test_g08_three_gangs_that_hold_each_others_capacity_start_in_turn(world: World) -> None:
-    gangs = [loose(f"g{number}").of(4).with_priority(number).harming_nobody() for number in range(3)]
+    gangs = [loose(f"g{number}").of(4).with_priority(number).never_preempting() for number in range(3)]
     for each in gangs:  # two seats become free for each; the higher in the queue takes them
         await world.create(each)
         await world.nodes(2)

@@ -8,7 +8,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from builders.e2e.world import World
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

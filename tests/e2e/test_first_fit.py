@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.world import World
-from builders.gangs.workloads import gang, plain
+from builders.gangs.manifests import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,7 +6,7 @@ import psutil
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

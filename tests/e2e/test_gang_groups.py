@@ -6,7 +6,7 @@ import pytest
 
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -110,7 +110,7 @@ async def test_g13_unequal_group_declarations_wait_until_they_agree(world: World
     await world.create(left, wrong)
     await world.waits(left, f"gang {other} of its gang group", f'it must declare ["{own}", "{other}"]')
     await world.waits(wrong, f"{world.name}/third")
-    await world.annotate(wrong, groups=left.annotations[GROUPS])
+    await world.annotate(wrong, groups=left.all_annotations()[GROUPS])
     await world.bound(left, right)
 
 

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang, plain
+from builders.gangs.manifests import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from builders.telemetry.jaeger import PROGRAM, Jaeger, JaegerSpan, running_jaeger
 
 pytestmark = [

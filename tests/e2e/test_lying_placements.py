@@ -6,7 +6,7 @@ import pytest
 
 from builders.e2e.solve_relay import Fault, removes
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang, plain
+from builders.gangs.manifests import Workload, gang, plain
 from builders.placement import faults as placement_faults
 from builders.placement.faults import change_placed
 

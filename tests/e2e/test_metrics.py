@@ -8,7 +8,7 @@ import pytest
 from builders.deploy.promtool import promtool
 from builders.docs.metrics import documented_metrics
 from builders.e2e.world import World
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from builders.telemetry.metrics import Figures
 from builders.wait import eventually
 

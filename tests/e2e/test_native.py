@@ -6,7 +6,7 @@ import pytest
 
 from builders.e2e.cluster import WAIT_SECONDS
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -6,7 +6,7 @@ import pytest
 
 from builders.e2e.cluster import JSON
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang, plain
+from builders.gangs.manifests import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

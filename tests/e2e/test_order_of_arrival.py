@@ -4,7 +4,8 @@ import pytest
 
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
-from builders.gangs.workloads import Dialect, gang, plain
+from builders.gangs.gang import Dialect
+from builders.gangs.manifests import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import gang, plain
+from builders.gangs.manifests import gang, plain
 from builders.kube.inter_pod_rules import HOST, affinity, labelled, spread, term
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -7,7 +7,7 @@ import pytest
 from builders.e2e.faults import EVICTIONS
 from builders.e2e.solve_relay import removes
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang, plain
+from builders.gangs.manifests import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -160,7 +160,7 @@ async def test_g46_preemptor_deleted_while_the_plan_is_persisted_i9(world: World
 
 async def test_preemption_policy_never_is_respected_i9_i10(world: World) -> None:
     await world.nodes(4, pool=MAIN)
-    victim, preemptor = running("victim").of(4), urgent("urgent").of(4).harming_nobody()
+    victim, preemptor = running("victim").of(4), urgent("urgent").of(4).never_preempting()
     await world.create(victim)
     await world.bound(victim)
     before = world.uids(victim)

@@ -10,8 +10,8 @@ from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import Written
+from builders.gangs.manifests import gang
 from builders.gangs.queue_jobs import queue_job, template
-from builders.gangs.workloads import gang
 from builders.wait import eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -4,7 +4,7 @@ import pytest
 
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang, plain
+from builders.gangs.manifests import Workload, gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -14,7 +14,7 @@ from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
 from builders.etcd.server import etcdutl
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from muster.coordinator.v1.record_pb2 import GangRecord
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

@@ -19,8 +19,8 @@ from builders.e2e.observations import LABEL
 from builders.e2e.sakkara_groups import group as sakkara_group
 from builders.e2e.world import World
 from builders.gangs.dialects import Written
+from builders.gangs.manifests import gang, plain
 from builders.gangs.queue_jobs import queue_job, template
-from builders.gangs.workloads import gang, plain
 from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2

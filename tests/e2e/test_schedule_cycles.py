@@ -3,7 +3,7 @@
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.workloads import gang, plain
+from builders.gangs.manifests import gang, plain
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

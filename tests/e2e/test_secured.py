@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.secured import Secured, secured_cluster
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from builders.net.certificates import Authority
 from muster.config.settings import PLAIN_TEXT
 from muster.localcluster.security import CALLERS, CLIENT

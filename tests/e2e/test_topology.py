@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from builders.e2e.cluster import node_of
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload, gang
+from builders.gangs.manifests import Workload, gang
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,7 +9,7 @@ import pytest_asyncio
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from builders.telemetry.metrics import examples_at
 from muster.cli.trace_file import Span, newest_trace_with, spans_of_trace
 from muster.localcluster.trace_receiver import TraceReceiver

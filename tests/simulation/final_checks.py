@@ -1,8 +1,8 @@
 """Checks at the end of a scenario: at rest, and after everything was deleted."""
 
 from builders.core.invariants import check_quiet
-from builders.core.objects import gang
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import RecordState
 from muster.coordinator.core.gang.group import Group
@@ -183,7 +183,7 @@ def check_capacity_is_free(world: World) -> None:
     room = sum(open_nodes.values())
     if not room:
         return
-    probe = gang("probe").of(room).anew(str(world.number()))
+    probe = gang("probe").of(room).recreated(str(world.number()))
     scenario.add(probe)
     scenario.pass_time(PROBE_SECONDS)
     assert scenario.bound("probe") == room, (

@@ -2,8 +2,9 @@
 
 import pytest
 
-from builders.core.objects import gang, plain_pod
+from builders.core.objects import plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
 from muster.gangs.solve import (
     NominatedCapacity,
@@ -21,7 +22,7 @@ from muster.gangs.solve import (
 def scenario() -> Scenario:
     """Gang a runs on m4 and has no spare pods; gang b runs on n4 and has two."""
     scenario = Scenario({"n4": 4, "m4": 4})
-    scenario.add(gang("a").of(4), gang("b").minimum(2).of(4))
+    scenario.add(gang("a").of(4), gang("b").needing(2).of(4))
     scenario.run()
     return scenario
 

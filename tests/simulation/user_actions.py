@@ -4,7 +4,8 @@ from dataclasses import replace as changed
 
 from msgspec.structs import replace
 
-from builders.core.objects import class_with_volume, gang, plain_pod, pod_class
+from builders.core.objects import class_with_volume, plain_pod, pod_class
+from builders.gangs.facts import gang
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
 from simulation.actions import action
 from simulation.world import GROUPINGS, SLOTS, World
@@ -32,20 +33,20 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
     if slot in world.gangs:
         world.create_pods(slot, size)
         return
-    built = gang(SLOTS[slot], "default" if slot < 3 else "other").anew(str(world.number())).priority(priority)
+    built = gang(SLOTS[slot], "default" if slot < 3 else "other").recreated(str(world.number())).with_priority(priority)
     sizes = {1: ((size, 2),), 2: ((size - size // 2, 1), (size // 2, 2))}.get(cpu, ((size, 1),))
     for count, each in sizes:
-        built = built.of(count, each)
-    built = built.minimum(max(1, size - max(0, slack - 2)))
-    built = built.policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair])
-    built = built.expected(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, max(0, group - 4)))
+        built = built.and_of(count, each)
+    built = built.needing(max(1, size - max(0, slack - 2)))
+    built = built.with_match_policy(list(MatchPolicy)[policy]).with_repair_policy(list(RepairPolicy)[repair])
+    built = built.running_for(EXPECTED_SECONDS[expected]).with_group(*_grouping(slot, max(0, group - 4)))
     if mode:
         built = built.non_strict(WAITING_SECONDS[waiting])
-    built = built.divided(CONSTRAINTS.get(divided, ""))
+    built = built.with_topology(CONSTRAINTS.get(divided, ""))
     if never == 1:
-        built = built.never_preempts()
+        built = built.never_preempting()
     if budget == 1:
-        built = built.budget("default/budget")
+        built = built.with_budget("default/budget")
     world.declare(slot, built)
     world.create_pods(slot, size - max(0, missing - 3))
 
@@ -69,7 +70,7 @@ def create_members(world: World, slot: int, count: int) -> None:
 def edit_minimum(world: World, slot: int, count: int) -> None:
     """Edits the minimum."""
     if slot in world.gangs:
-        world.declare(slot, world.gangs[slot].minimum(count + 1))
+        world.declare(slot, world.gangs[slot].needing(count + 1))
 
 
 @action(1, slot=6, waiting=4)
@@ -85,7 +86,8 @@ def toggle_mode(world: World, slot: int, waiting: int) -> None:
 def edit_policies(world: World, slot: int, policy: int, repair: int) -> None:
     """Edits the match policy and the repair policy."""
     if built := world.gangs.get(slot):
-        world.declare(slot, built.policy(list(MatchPolicy)[policy]).repair(list(RepairPolicy)[repair]))
+        built = built.with_match_policy(list(MatchPolicy)[policy]).with_repair_policy(list(RepairPolicy)[repair])
+        world.declare(slot, built)
 
 
 @action(1, slot=6, group=4)
@@ -99,7 +101,7 @@ def edit_group(world: World, slot: int, group: int) -> None:
 def edit_constraints(world: World, slot: int, divided: int) -> None:
     """Edits the topology constraints."""
     if built := world.gangs.get(slot):
-        world.declare(slot, built.divided(CONSTRAINTS.get(divided, "")))
+        world.declare(slot, built.with_topology(CONSTRAINTS.get(divided, "")))
 
 
 @action(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4, anew=2)
@@ -108,8 +110,8 @@ def edit_demands(
 ) -> None:
     """Edits requirements of the gang as a whole."""
     if built := world.gangs.get(slot):
-        told = changed(built, counts_succeeded_=bool(succeeded), uniform_=uniform == 1, meek_=meek == 1)
-        told = changed(told, starts_anew_=anew == 1, free_cpu_=2 * max(0, free - 2))
+        told = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1, declared_preempts=meek != 1)
+        told = changed(told, restarts_anew=anew == 1, minimum_free_cpu=2 * max(0, free - 2))
         world.declare(slot, changed(told, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 
@@ -117,15 +119,14 @@ def edit_demands(
 def recreate_definition(world: World, slot: int) -> None:
     """Deletes and recreates the definition; the pods remain."""
     if built := world.gangs.get(slot):
-        world.declare(slot, built.anew(str(world.number())))
+        world.declare(slot, built.recreated(str(world.number())))
 
 
 @action(1, slot=6)
 def break_definition(world: World, slot: int) -> None:
     """Deletes or breaks the definition, or corrects it; the pods remain."""
     if built := world.gangs.get(slot):
-        broken = built.broken("its definition does not exist")
-        world.declare(slot, changed(built, problems=()) if built.problems else broken)
+        world.declare(slot, built.broken("" if built.problem else "its definition does not exist"))
 
 
 @action(1.5, slot=6)

@@ -5,8 +5,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from builders.core.objects import GangBuilder
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
 from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Tick
 from muster.gangs.facts import PodFacts
@@ -77,7 +77,7 @@ class World:
     def __init__(self, listen: Listener | None = None) -> None:
         self.oracle = Oracle()
         self.scenario = ObservedScenario({"n0": 4, "n1": 3}, self.oracle, listen)
-        self.gangs: dict[int, GangBuilder] = {}
+        self.gangs: dict[int, CoreGang] = {}
         """Present and past declarations by slot."""
         self.old: list[Effect] = []
         """Calls to binding of former leaders, still in flight."""
@@ -90,7 +90,7 @@ class World:
         self._count += 1
         return self._count
 
-    def declare(self, slot: int, built: GangBuilder) -> None:
+    def declare(self, slot: int, built: CoreGang) -> None:
         """A user declares a gang, or edits the declaration."""
         self.gangs[slot] = built
         self.scenario.change(gangs=[built.gang_facts()])

@@ -1,7 +1,7 @@
 """Recurring steps of preemption scenarios: fill a cluster, stop at an effect, end pods, list victims.
 
 scenario = full(gang("v").of(4), nodes={"n": 4})
-scenario.add(gang("p").of(4).priority(10))
+scenario.add(gang("p").of(4).with_priority(10))
 plan = until_planned(scenario)
 ...  # something happens before the plan is durable
 scenario.run_effects()
@@ -13,8 +13,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from builders.core.objects import GangBuilder
 from builders.core.scenario import Scenario, Under
+from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Persist, Solve
 from muster.coordinator.core.events import Solved
 from muster.gangs.facts import PodFacts, PodPhase
@@ -29,7 +29,7 @@ def crowded(nodes: dict[str, int], **budgets: int) -> Scenario:
     return scenario
 
 
-def full(*gangs: GangBuilder, nodes: dict[str, int]) -> Scenario:
+def full(*gangs: CoreGang, nodes: dict[str, int]) -> Scenario:
     """A cluster in which these gangs run, and evicted pods terminate slowly."""
     scenario = crowded(nodes)
     scenario.add(*gangs)
@@ -92,7 +92,7 @@ def all_end(scenario: Scenario) -> None:
     ends(scenario, *(pod.uid for pod in scenario.cluster.pods.values() if pod.seated))
 
 
-def brought_back(built: GangBuilder) -> list[PodFacts]:
+def brought_back(built: CoreGang) -> list[PodFacts]:
     """Pods that the gang's owner creates as replacements."""
     return [replace(pod, uid=f"{pod.uid}/new") for pod in built.pods()]
 

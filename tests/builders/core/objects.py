@@ -1,25 +1,19 @@
-"""Objects of scenarios of the coordinator's core: classes, nodes, gangs with their pods, and a cluster."""
+"""Objects of scenarios of the coordinator's core: classes, nodes, plain pods, and a cluster."""
 
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from muster.gangs.facts import (
     Batch,
     DisruptionBudget,
     GangFacts,
-    GangMode,
-    MatchPolicy,
     NodeFacts,
     PodClass,
     PodFacts,
-    Problem,
-    RepairPolicy,
-    Severity,
     TopologyTree,
     TreeDomain,
     TreeLevel,
 )
-from muster.topology.constraints import parse_constraints
 
 
 def pod_class(cpu: int = 1) -> PodClass:
@@ -42,163 +36,6 @@ def racks(**nodes: str) -> TopologyTree:
 def node(name: str, cpu: int, **facts: object) -> NodeFacts:
     """A node with so many cpus."""
     return NodeFacts(name, uid=name, allocatable=(("cpu", cpu * 1000), ("pods", 110)), **facts)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True)
-class GangBuilder:
-    """A gang with its pods: gang("a").minimum(5).of(8, cpu=2)."""
-
-    name: str
-    namespace: str = "default"
-    facts: GangFacts | None = None
-    sizes: tuple[tuple[int, int], ...] = ()
-    age: int = 0
-    priority_: int = 0
-    incarnation: str = "1"
-    declared: int | None = None
-    group_: tuple[str, ...] = ()
-    problems: tuple[Problem, ...] = ()
-    policy_: MatchPolicy = MatchPolicy.ONCE_SATISFIED
-    mode: GangMode = GangMode.STRICT
-    waiting_time_seconds: float = 0.0
-    repair_: RepairPolicy = RepairPolicy.WAIT
-    expected_seconds: float = 0.0
-    never_preempts_: bool = False
-    evicted_whole_: bool = False
-    starts_anew_: bool = False
-    meek_: bool = False
-    counts_succeeded_: bool = False
-    uniform_: bool = False
-    free_cpu_: int = 0
-    budgets: tuple[str, ...] = ()
-    tree: str = ""
-    constraints: str = ""
-
-    def minimum(self, count: int) -> "GangBuilder":
-        return replace(self, declared=count)
-
-    def of(self, count: int, cpu: int = 1) -> "GangBuilder":
-        return replace(self, sizes=(*self.sizes, (count, cpu)))
-
-    def priority(self, value: int) -> "GangBuilder":
-        return replace(self, priority_=value)
-
-    def created(self, seconds: int) -> "GangBuilder":
-        return replace(self, age=seconds)
-
-    def anew(self, incarnation: str) -> "GangBuilder":
-        return replace(self, incarnation=incarnation)
-
-    def with_group(self, *names: str) -> "GangBuilder":
-        return replace(self, group_=tuple(sorted(f"test/{name}" for name in names)))
-
-    def policy(self, policy: MatchPolicy) -> "GangBuilder":
-        return replace(self, policy_=policy)
-
-    def non_strict(self, waiting_time_seconds: float = 600.0) -> "GangBuilder":
-        return replace(self, mode=GangMode.NON_STRICT, waiting_time_seconds=waiting_time_seconds)
-
-    def repair(self, policy: RepairPolicy) -> "GangBuilder":
-        return replace(self, repair_=policy)
-
-    def expected(self, seconds: float) -> "GangBuilder":
-        """Its pods declare how long they run."""
-        return replace(self, expected_seconds=seconds)
-
-    def never_preempts(self) -> "GangBuilder":
-        return replace(self, never_preempts_=True)
-
-    def meek(self) -> "GangBuilder":
-        """Its declaration says that nothing is evicted for it, whatever its pods say."""
-        return replace(self, meek_=True)
-
-    def counting_succeeded(self) -> "GangBuilder":
-        """Succeeded members count, once the others cannot reach the minimum alone."""
-        return replace(self, counts_succeeded_=True)
-
-    def uniform(self) -> "GangBuilder":
-        """All its pods must be equal."""
-        return replace(self, uniform_=True)
-
-    def wanting_free(self, cpu: int) -> "GangBuilder":
-        """Minimum resources: so many cpus must be free in the whole cluster."""
-        return replace(self, free_cpu_=cpu)
-
-    def evicted_whole(self) -> "GangBuilder":
-        """Its definition allows eviction only as a whole."""
-        return replace(self, evicted_whole_=True)
-
-    def starting_anew(self) -> "GangBuilder":
-        """Pods created when none is left are a new start."""
-        return replace(self, starts_anew_=True)
-
-    def budget(self, name: str) -> "GangBuilder":
-        """A PodDisruptionBudget ("namespace/name") covers its pods."""
-        return replace(self, budgets=tuple(sorted((*self.budgets, name))))
-
-    def divided(self, constraints: str, tree: str = "") -> "GangBuilder":
-        """Topology constraints, as users write them: "rack: hard pack; node: spread"."""
-        return replace(self, constraints=constraints, tree=tree)
-
-    def broken(self, message: str) -> "GangBuilder":
-        return replace(self, problems=(Problem(Severity.BLOCKING, message),))
-
-    @property
-    def id(self) -> str:
-        return f"test/{self.namespace}/{self.name}"
-
-    def gang_facts(self) -> GangFacts:
-        minimum = self.declared if self.declared is not None else sum(count for count, _ in self.sizes)
-        return GangFacts(
-            id=self.id,
-            dialect="test",
-            namespace=self.namespace,
-            name=self.name,
-            incarnation=self.incarnation,
-            evicted_whole=self.evicted_whole_,
-            starts_anew=self.starts_anew_,
-            never_preempts=self.meek_,
-            counts_succeeded=self.counts_succeeded_,
-            uniform=self.uniform_,
-            resources=(("cpu", self.free_cpu_ * 1000),) if self.free_cpu_ else (),
-            minimum=0 if self.problems else minimum,
-            total=max(minimum, sum(count for count, _ in self.sizes)),
-            group=self.group_,
-            created_seconds=self.age,
-            problems=self.problems,
-            match_policy=self.policy_,
-            mode=self.mode,
-            waiting_time_seconds=self.waiting_time_seconds,
-            repair_policy=self.repair_,
-            tree=self.tree,
-            constraints=parse_constraints(self.constraints) if self.constraints else (),
-        )
-
-    def pods(self) -> list[PodFacts]:
-        made: list[PodFacts] = []
-        for count, cpu in self.sizes:
-            for _ in range(count):
-                name = f"{self.name}-{len(made)}"
-                made.append(
-                    PodFacts(
-                        uid=f"{self.namespace}/{name}@{self.incarnation}",
-                        namespace=self.namespace,
-                        name=name,
-                        class_id=pod_class(cpu).id,
-                        created_seconds=self.age,
-                        priority=self.priority_,
-                        gang=self.id,
-                        expected_seconds=self.expected_seconds,
-                        never_preempts=self.never_preempts_,
-                        budgets=self.budgets,
-                    )
-                )
-        return made
-
-
-def gang(name: str, namespace: str = "default") -> GangBuilder:
-    """Begins a gang."""
-    return GangBuilder(name, namespace)
 
 
 def plain_pod(name: str, cpu: int = 1, priority: int = 0, age: int = 0, uid: str = "") -> PodFacts:

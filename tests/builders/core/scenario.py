@@ -1,7 +1,7 @@
 """Scenarios of the coordinator's core: a cluster, a solver, etcd and a binder, in memory and controlled by the test.
 
     scenario = Scenario(nodes={"n": 4})
-    scenario.add(gang("a").minimum(5).of(5))
+    scenario.add(gang("a").needing(5).of(5))
     scenario.run()
     assert scenario.bound("a") == 0
 
@@ -16,8 +16,9 @@ from typing import TypeVar
 from msgspec.structs import replace as changed
 
 from builders.core.invariants import check_bind, check_evict, check_quiet
-from builders.core.objects import Cluster, GangBuilder, node
+from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
+from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import (
     Bind,
     Effect,
@@ -317,11 +318,11 @@ class Scenario:
         else:
             self.tell(Delta(batch))
 
-    def add(self, *builders: GangBuilder) -> None:
+    def add(self, *builders: CoreGang) -> None:
         for builder in builders:
             self.change(gangs=[builder.gang_facts()], pods=builder.pods())
 
-    def delete(self, builder: GangBuilder) -> None:
+    def delete(self, builder: CoreGang) -> None:
         self.change(remove_pods=[pod.uid for pod in builder.pods()], remove_gangs=[builder.id])
 
     def finish_deletions(self) -> None:
@@ -330,7 +331,7 @@ class Scenario:
         if gone:
             self.change(remove_pods=gone)
 
-    def take_marks_off(self, builder: GangBuilder) -> None:
+    def take_marks_off(self, builder: CoreGang) -> None:
         """A user removes the timeout marks from the gang's pods."""
         marked = [pod for pod in self.cluster.pods.values() if pod.gang == builder.id and pod.timed_out]
         self.change(pods=[changed(pod, timed_out=False) for pod in marked])

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster, node_of
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from muster.coordinator.v1 import coordinator_pb2
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from builders.e2e.cluster import CALL_SECONDS, JSON, Cluster, node_of
 from builders.e2e.world import World
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from builders.kube.watch import follow_kind
 
 RANK, STATUS, RETRIES = "sakkara.member.rank", "sakkara.member.status", "sakkara.member.retries"

@@ -13,7 +13,7 @@ import grpc
 import psutil
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from builders.kube.watch import follow_kind
 from muster.config.settings import KubeSettings, TlsSettings
 from muster.kube.session import KubeSession

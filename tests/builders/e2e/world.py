@@ -10,7 +10,7 @@ from typing import Any
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
 from builders.e2e.observations import LABEL, Observations
 from builders.gangs.dialects import Written
-from builders.gangs.workloads import Workload
+from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import eventually
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets

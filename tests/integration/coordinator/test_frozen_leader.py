@@ -17,7 +17,7 @@ from builders.e2e.coordinators import Coordinator
 from builders.e2e.faults import BINDS, Seen
 from builders.etcd.history import EtcdHistory, history_of
 from builders.etcd.server import etcd_in
-from builders.gangs.workloads import gang
+from builders.gangs.manifests import gang
 from builders.kube.client import node
 from builders.net.tcp_relay import TcpRelay, relaying
 from muster.clusterstate import settings as clusterstate

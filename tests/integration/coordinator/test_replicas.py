@@ -12,8 +12,8 @@ import pytest
 from grpc import aio
 from msgspec.structs import replace
 
-from builders.core.objects import gang
 from builders.core.replicas import Coordination, placements
+from builders.gangs.facts import gang
 from builders.net.certificates import Authority
 from builders.wait import yield_to_loop
 from muster.config.settings import PLAIN_TEXT

@@ -5,14 +5,15 @@ from collections.abc import Callable
 import pytest
 
 from builders.core.actions import answered, asks_for_room, crowded, ends, evicted, held_back
-from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Delta
 from muster.gangs.facts import Batch, PodFacts
 
 
-def starved(scenario: Scenario, *gangs: GangBuilder) -> None:
+def starved(scenario: Scenario, *gangs: CoreGang) -> None:
     """What cannot be placed has waited long enough to get room kept."""
     scenario.add(*gangs)
     scenario.pass_time(31)
@@ -21,16 +22,16 @@ def starved(scenario: Scenario, *gangs: GangBuilder) -> None:
 
 def test_i9_capacity_reserved_for_one_gang_is_not_preempted_by_another() -> None:
     scenario = crowded({"n": 4})
-    scenario.add(gang("x").of(4).expected(1000))
+    scenario.add(gang("x").of(4).running_for(1000))
     scenario.run_effects()
-    starved(scenario, gang("head").of(4).priority(20).created(5).never_preempts())
-    scenario.add(gang("p").of(4).priority(10).created(6))
+    starved(scenario, gang("head").of(4).with_priority(20).created(5).never_preempting())
+    scenario.add(gang("p").of(4).with_priority(10).created(6))
     scenario.pass_time(5)
     assert not evicted(scenario), "x would go for p, which may not have the room"
     assert scenario.leader.cache.nominations
 
 
-def goes_with(scenario: Scenario, head: GangBuilder, question: Solve) -> None:
+def goes_with(scenario: Scenario, head: CoreGang, question: Solve) -> None:
     """That the head is gone, and the answer to a question, come in one step."""
     answer = answered(scenario, question)
     uids = tuple(pod.uid for pod in head.pods())
@@ -61,7 +62,7 @@ def test_a_head_deleted_in_the_step_of_an_answer_about_victims() -> None:
     scenario.run_effects()
     head = gang("head").of(4).created(5)
     starved(scenario, head)
-    scenario.add(gang("p").of(4).priority(9).created(6))
+    scenario.add(gang("p").of(4).with_priority(9).created(6))
     goes_with(scenario, head, held_back(scenario, Solve, asks_for_room))
     assert evicted(scenario) == {"runs"}
 
@@ -76,7 +77,7 @@ def test_i8_a_later_pod_of_an_older_gang_placed_elsewhere_keeps_the_reservation(
     scenario.run_effects()
     starved(scenario, gang("head").of(4).created(5))
     scenario.change(nodes=[node("k", 1)])
-    late = old.of(1).pods()[2]
+    late = old.and_of(1).pods()[2]
     scenario.add_pods(late)
     scenario.run_effects()
     assert scenario.cluster.pods[late.uid].node == "k"
@@ -86,11 +87,11 @@ def test_i8_a_later_pod_of_an_older_gang_placed_elsewhere_keeps_the_reservation(
 def test_i8_a_non_strict_gang_reserves_no_backfill_capacity() -> None:
     """Its pods run for a short time, but nobody knows when it starts."""
     scenario = Scenario({"n": 4, "m": 4})
-    runs = gang("runs").of(4).expected(100)
+    runs = gang("runs").of(4).running_for(100)
     scenario.add(runs)
     scenario.run()
     starved(scenario, gang("head").of(8).created(5))
-    scenario.add(gang("w").of(5).expected(10).created(40).non_strict(waiting_time_seconds=6000))
+    scenario.add(gang("w").of(5).running_for(10).created(40).non_strict(waiting_time_seconds=6000))
     scenario.pass_time(70)
     assert not scenario.gang("w").seats
     ends(scenario, *(pod.uid for pod in runs.pods()))
@@ -101,11 +102,11 @@ def test_i8_a_non_strict_gang_reserves_no_backfill_capacity() -> None:
 def test_i8_overrunning_backfill_does_not_delay_the_start_repeatedly() -> None:
     """Each short gang says 10 s and runs on: the head waits for those that are in, but new ones come in no more."""
     scenario = Scenario({"n": 4})
-    scenario.add(gang("runs").of(2).expected(100))
+    scenario.add(gang("runs").of(2).running_for(100))
     scenario.run()
     starved(scenario, gang("head").of(4).created(5))
     for index in range(20):
-        scenario.add(gang(f"s{index}").of(1).expected(10).created(40 + index))
+        scenario.add(gang(f"s{index}").of(1).running_for(10).created(40 + index))
         scenario.pass_time(8)
     started = [pod for pod in scenario.cluster.pods.values() if pod.seated]
     assert {pod.name for pod in started} > {"runs-0", "runs-1"}, "short work used the room"
@@ -135,7 +136,7 @@ def starts_in_a_stream(
 
 
 @pytest.mark.parametrize("built", [gang("big"), gang("big").non_strict(60)], ids=["strict", "non_strict"])
-def test_i8_a_gang_of_large_pods_starts_under_a_stream_of_small_ones(built: GangBuilder) -> None:
+def test_i8_a_gang_of_large_pods_starts_under_a_stream_of_small_ones(built: CoreGang) -> None:
     scenario = Scenario({"n": 4})
     scenario.add_pods(*[plain_pod(f"s{index}", age=1) for index in range(4)])
     scenario.run_effects()
@@ -163,5 +164,5 @@ def test_i8_a_head_of_higher_priority_gets_its_own_reservation() -> None:
     scenario.add_pods(*[plain_pod(f"s{index}", age=3) for index in range(2)])
     scenario.pass_time(31)
     assert scenario.leader.cache.nominations
-    scenario.add(gang("high").of(1, cpu=2).priority(10).created(100).never_preempts())
+    scenario.add(gang("high").of(1, cpu=2).with_priority(10).created(100).never_preempting())
     assert starts_in_a_stream(scenario, "high", seconds=200, may_end=lambda pod: pod.node == "z" and is_small(pod))

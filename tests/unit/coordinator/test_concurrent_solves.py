@@ -5,8 +5,9 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from builders.core.objects import GangBuilder, gang, node, pod_class
+from builders.core.objects import node, pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Phase, Solve
 from muster.coordinator.core.events import Delta, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
@@ -113,7 +114,7 @@ def _in_pool(pool: str) -> NodeFacts:
     return node(pool, 4, labels={"pool": pool})
 
 
-def add_to(scenario: Scenario, pool: str, *builders: GangBuilder) -> None:
+def add_to(scenario: Scenario, pool: str, *builders: CoreGang) -> None:
     """Gangs whose pods are for one pool."""
     pods = [replace(pod, class_id=f"in-{pool}") for built in builders for pod in built.pods()]
     scenario.change(gangs=[built.gang_facts() for built in builders], pods=pods)

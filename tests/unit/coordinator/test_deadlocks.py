@@ -12,13 +12,14 @@ from builders.core.actions import (
     reservations,
     until,
 )
-from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Phase, Solve
 from muster.gangs.facts import PodPhase
 
 
-def each_holds_some(first: GangBuilder, second: GangBuilder, *, first_holds: int, cpus: int = 5) -> Scenario:
+def each_holds_some(first: CoreGang, second: CoreGang, *, first_holds: int, cpus: int = 5) -> Scenario:
     """There is room for the second when the first holds some: both wait."""
     scenario = Scenario({"n": cpus, "tiny": 0})
     scenario.intrude(plain_pod("x", cpu=cpus - first_holds), "n")
@@ -50,7 +51,7 @@ def test_g08_a_deadlock_of_groups_ends_too() -> None:
     waits = {
         name: gang(name).of(2).non_strict(6000).with_group("default/a", "default/b").created(1) for name in "ab"
     } | {
-        name: gang(name).of(2).non_strict(6000).with_group("default/c", "default/d").created(2).priority(5)
+        name: gang(name).of(2).non_strict(6000).with_group("default/c", "default/d").created(2).with_priority(5)
         for name in "cd"
     }
     scenario = Scenario({"n": 6})
@@ -67,7 +68,7 @@ def test_g08_a_deadlock_of_groups_ends_too() -> None:
 
 
 def test_g08_churn_does_not_put_the_end_of_a_deadlock_off() -> None:
-    a, b = gang("a").of(5).created(1).non_strict(), gang("b").of(5).created(2).priority(5).non_strict()
+    a, b = gang("a").of(5).created(1).non_strict(), gang("b").of(5).created(2).with_priority(5).non_strict()
     scenario = each_holds_some(a, b, first_holds=2)
     scenario.run()
     assert reservations(scenario, "ab") == {"a": 2, "b": 3}
@@ -86,7 +87,7 @@ def test_i9_a_waiting_gang_that_starts_during_the_solve_is_no_victim_of_an_equal
     scenario.now += 2
     scenario.wake()
     answer = answered(scenario, held_back(scenario, Solve, asks_for_room))
-    scenario.change(gangs=[b.minimum(2).gang_facts()])
+    scenario.change(gangs=[b.needing(2).gang_facts()])
     scenario.run_effects()
     assert scenario.bound("b") == 2
     scenario.graceful = True
@@ -98,13 +99,13 @@ def test_i9_a_waiting_gang_that_starts_during_the_solve_is_no_victim_of_an_equal
 # -- who gave way
 
 
-def gave_way(waits: GangBuilder) -> Scenario:
+def gave_way(waits: CoreGang) -> Scenario:
     """Of 4 cpus, for p, which comes with 4 pods; p is not placed yet."""
     scenario = Scenario({"n": 4})
     scenario.add(waits)
     scenario.run_effects()
     assert len(scenario.gang(waits.name).seats) == 4
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     until(scenario, Solve, asks_for_room)
     scenario.do(scenario.under_way.index(scenario.only(Solve)))
     assert not scenario.gang(waits.name).seats
@@ -114,7 +115,7 @@ def gave_way(waits: GangBuilder) -> Scenario:
 def test_i7_a_released_gang_is_retried_when_the_other_can_never_start() -> None:
     waits = gang("w").of(5).non_strict(6000)
     scenario = gave_way(waits)
-    scenario.change(nodes=[node("n", 3)], gangs=[waits.minimum(3).gang_facts()])
+    scenario.change(nodes=[node("n", 3)], gangs=[waits.needing(3).gang_facts()])
     scenario.pass_time(300)
     assert scenario.bound("w") == 3
 
@@ -144,7 +145,7 @@ def test_the_waiting_time_of_a_released_gang_restarts_with_its_next_reservation(
     scenario = Scenario({"n": 4})
     scenario.add(gang("w").of(5).created(1).non_strict(waiting_time_seconds=100))
     scenario.pass_time(60)
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     scenario.pass_time(20)
     assert places(scenario, "pw") == {"p": 4, "w": 0}
     all_end(scenario)
@@ -161,7 +162,7 @@ def test_a_group_with_one_released_gang_is_not_partly_held() -> None:
     scenario.add(a, b)
     scenario.run_effects()
     assert sum(reservations(scenario, "ab").values()) == 4
-    scenario.add(gang("p").of(1).priority(10).created(9))
+    scenario.add(gang("p").of(1).with_priority(10).created(9))
     scenario.pass_time(3)
     assert scenario.bound("p") == 1
     scenario.crash()
@@ -176,7 +177,7 @@ def test_a_group_with_one_released_gang_is_not_partly_held() -> None:
 
 def test_i5_i6_reservations_of_a_gang_that_others_started_are_bound() -> None:
     scenario = Scenario({"n": 2})
-    built = gang("a").of(6).minimum(4).non_strict()
+    built = gang("a").of(6).needing(4).non_strict()
     scenario.add(built)
     scenario.run()
     held = set(scenario.gang("a").seats)

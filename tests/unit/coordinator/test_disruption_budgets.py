@@ -3,7 +3,8 @@
 from msgspec.structs import replace
 
 from builders.core.actions import brought_back, crowded, end, evicted, full, places, pods_of, until, until_planned
-from builders.core.objects import gang, node
+from builders.core.objects import node
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Evict, Phase, Solve
 
 # -- who goes
@@ -11,7 +12,7 @@ from muster.coordinator.core.effects import Evict, Phase, Solve
 
 def test_two_preemptors_that_each_have_victims_start_both() -> None:
     scenario = full(gang("a").of(2).created(1), gang("b").of(2).created(2), nodes={"n": 4})
-    scenario.add(gang("p").of(2).priority(10).created(20), gang("q").of(2).priority(9).created(21))
+    scenario.add(gang("p").of(2).with_priority(10).created(20), gang("q").of(2).with_priority(9).created(21))
     scenario.run_effects()
     end(scenario)
     scenario.pass_time(5)
@@ -20,8 +21,8 @@ def test_two_preemptors_that_each_have_victims_start_both() -> None:
 
 
 def test_i7_a_lowered_priority_of_a_running_gang_repeats_the_victim_search() -> None:
-    scenario = full(gang("v").of(4).priority(10), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario = full(gang("v").of(4).with_priority(10), nodes={"n": 4})
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     scenario.pass_time(5)
     assert not evicted(scenario)
     scenario.change(pods=[replace(pod, priority=0) for pod in pods_of(scenario, "v")])
@@ -34,12 +35,12 @@ def test_i7_a_lowered_priority_of_a_running_gang_repeats_the_victim_search() -> 
 
 def test_a_budget_is_not_used_up_by_unselected_victims() -> None:
     scenario = crowded({"n": 2, "m": 4}, b=2)
-    scenario.add(gang("b").of(1, cpu=4).created(1).budget("default/b"))
+    scenario.add(gang("b").of(1, cpu=4).created(1).with_budget("default/b"))
     scenario.run_effects()
-    scenario.add(gang("a").of(2).created(9).budget("default/b"))
+    scenario.add(gang("a").of(2).created(9).with_budget("default/b"))
     scenario.run_effects()
     assert places(scenario, "ab") == {"a": 2, "b": 1}
-    scenario.add(gang("p").of(1, cpu=4).priority(10).created(20))
+    scenario.add(gang("p").of(1, cpu=4).with_priority(10).created(20))
     scenario.run_effects()
     assert evicted(scenario) == {"b"}
 
@@ -47,9 +48,9 @@ def test_a_budget_is_not_used_up_by_unselected_victims() -> None:
 def test_a_budget_is_counted_once_for_two_plans() -> None:
     """The second eviction would be refused, and its room kept for ever."""
     scenario = crowded({"n": 1, "m": 1}, b=1)
-    scenario.add(*(gang(name).of(1).budget("default/b") for name in "ac"))
+    scenario.add(*(gang(name).of(1).with_budget("default/b") for name in "ac"))
     scenario.run_effects()
-    scenario.add(gang("p").of(1).priority(10).created(5), gang("q").of(1).priority(9).created(6))
+    scenario.add(gang("p").of(1).with_priority(10).created(5), gang("q").of(1).with_priority(9).created(6))
     until_planned(scenario)
     while solves := [effect for effect in scenario.under_way if isinstance(effect, Solve)]:
         scenario.do(scenario.under_way.index(solves[0]))
@@ -60,9 +61,9 @@ def test_a_budget_is_counted_once_for_two_plans() -> None:
 
 def test_a_victim_that_cannot_be_evicted_any_more_does_not_bind_the_plan_for_ever() -> None:
     scenario = crowded({"n": 2, "m": 2}, b=2)
-    scenario.add(gang("a").of(2).created(9).budget("default/b"), gang("c").of(2).created(1))
+    scenario.add(gang("a").of(2).created(9).with_budget("default/b"), gang("c").of(2).created(1))
     scenario.run_effects()
-    scenario.add(gang("p").of(2).priority(10).created(20))
+    scenario.add(gang("p").of(2).with_priority(10).created(20))
     assert {pod.uid for pod in until(scenario, Evict).pods} == {pod.uid for pod in pods_of(scenario, "a")}
     scenario.set_budget("default/b", 0)
     scenario.pass_time(600)
@@ -76,9 +77,9 @@ def test_a_victim_that_cannot_be_evicted_any_more_does_not_bind_the_plan_for_eve
 
 def test_i1_a_gang_recreated_during_eviction_starts_whole_after_the_preemptor() -> None:
     old = gang("v").of(4)
-    new = old.anew("2")
+    new = old.recreated("2")
     scenario = full(old, nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     scenario.run_effects()
     assert evicted(scenario) == {"v"}
     scenario.change(remove_gangs=[old.id])
@@ -104,7 +105,7 @@ def test_i1_a_gang_recreated_during_eviction_starts_whole_after_the_preemptor() 
 def test_a_strict_partner_of_a_victim_runs_on_and_the_victim_starts_again() -> None:
     built = {name: gang(name).of(2).with_group("default/a", "default/b") for name in "ab"}
     scenario = full(*built.values(), nodes={"n": 4})
-    scenario.add(gang("p").of(2).priority(10).created(5))
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
     scenario.run_effects()
     (victim,) = evicted(scenario)
     end(scenario)
@@ -123,7 +124,7 @@ def test_a_victim_that_another_scheduler_binds_during_eviction_starts_again() ->
     victim = gang("v").of(2)
     scenario = full(victim, nodes={"n": 2})
     scenario.evict_failures.update({pod.uid: 2 for pod in victim.pods()})
-    scenario.add(gang("p").of(2).priority(10).created(5))
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
     scenario.run_effects()
     assert scenario.gang("v").eviction.whole
     scenario.add_pods(*brought_back(victim))

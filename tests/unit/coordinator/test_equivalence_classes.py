@@ -5,20 +5,21 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from builders.core.actions import crowded, ends, until
-from builders.core.objects import GangBuilder, gang, node, plain_pod, pod_class
+from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Explanation, SolveOutcome, SolveResult
 
 
-def line(count: int, size: int = 4) -> list[GangBuilder]:
+def line(count: int, size: int = 4) -> list[CoreGang]:
     """Gangs that want the same, the oldest first."""
     return [gang(f"g{number:02}").of(size).created(number) for number in range(count)]
 
 
-def waiting(scenario: Scenario, gangs: Iterable[GangBuilder]) -> None:
+def waiting(scenario: Scenario, gangs: Iterable[CoreGang]) -> None:
     """They come, and have no place."""
     scenario.add(*gangs)
     scenario.run()
@@ -31,9 +32,9 @@ def asked_for(scenario: Scenario) -> list[str]:
     return [group.id.rsplit("/", 1)[-1] for solve in scenario.solves for group in solve.groups]
 
 
-def started(scenario: Scenario, gangs: Iterable[GangBuilder]) -> list[str]:
+def started(scenario: Scenario, gangs: Iterable[CoreGang]) -> list[str]:
     """Those that are bound whole."""
-    return [each.name for each in gangs if scenario.bound(each.name) == sum(count for count, _ in each.sizes)]
+    return [each.name for each in gangs if scenario.bound(each.name) == each.size]
 
 
 def under_way(scenario: Scenario) -> list[Solve]:
@@ -117,7 +118,7 @@ def three_pools() -> Scenario:
     return scenario
 
 
-def add_to(scenario: Scenario, pool: str, *builders: GangBuilder) -> None:
+def add_to(scenario: Scenario, pool: str, *builders: CoreGang) -> None:
     pods = [replace(pod, class_id=f"in-{pool}") for built in builders for pod in built.pods()]
     scenario.change(gangs=[built.gang_facts() for built in builders], pods=pods)
 
@@ -198,11 +199,13 @@ def test_i7_an_event_wakes_the_next_gang_while_the_first_backs_off() -> None:
 
 def test_gangs_that_end_in_time_do_not_wait_behind_long_ones() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    runs, fills = gang("runs").of(4).expected(100), gang("fills").of(4).expected(10)
+    runs, fills = gang("runs").of(4).running_for(100), gang("fills").of(4).running_for(10)
     scenario.add(runs, fills)
     scenario.run()
     head = gang("head").of(8).created(5)
-    long, short = (gang(name).of(2).expected(seconds).created(40) for name, seconds in (("long", 3000), ("short", 20)))
+    long, short = (
+        gang(name).of(2).running_for(seconds).created(40) for name, seconds in (("long", 3000), ("short", 20))
+    )
     scenario.add(head, long, short)
     scenario.pass_time(31)
     assert scenario.leader.cache.nominations
@@ -214,7 +217,7 @@ def test_gangs_that_end_in_time_do_not_wait_behind_long_ones() -> None:
 
 def test_a_preemptor_does_not_wait_behind_a_repair_that_must_not_preempt() -> None:
     scenario = crowded({"n": 4, "m": 4}, guarded=0)
-    scenario.add(gang("repairs").of(8).budget("default/guarded"))
+    scenario.add(gang("repairs").of(8).with_budget("default/guarded"))
     seats = until(scenario, Bind).seats
     for seat in seats[:6]:
         scenario.bind(seat)
@@ -223,11 +226,11 @@ def test_a_preemptor_does_not_wait_behind_a_repair_that_must_not_preempt() -> No
         scenario.intrude(plain_pod(f"x{number}"), seat.node)
     scenario.start()
     scenario.run_effects()
-    scenario.add(gang("matters").minimum(1).of(2).priority(10))
+    scenario.add(gang("matters").needing(1).of(2).with_priority(10))
     scenario.pass_time(5)
     alike, shape = (scenario.gang(name).group.queueing.equivalence_key for name in ("repairs", "matters"))
     assert alike == shape is not None
-    runs = gang("runs").of(2).priority(5)
+    runs = gang("runs").of(2).with_priority(5)
     scenario.change(
         nodes=[node("k", 2)],
         gangs=[runs.gang_facts()],

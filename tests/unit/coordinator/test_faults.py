@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import until
-from builders.core.objects import gang, node, plain_pod, pod_class
+from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import Solved
 from muster.coordinator.core.report.reasons import reason
@@ -162,7 +163,7 @@ def test_g37_nodes_with_failed_binds_are_avoided_until_all_were_tried() -> None:
 def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
     """And the trouble of one is forgotten when it is gone: it is not told of others that are bound later."""
     scenario = Scenario({"n1": 2, "n2": 2})
-    a = gang("a").minimum(2).of(2)
+    a = gang("a").needing(2).of(2)
     failing = a.pods()[0].uid
     scenario.add(a)
     scenario.bind_failures[failing] = 1000
@@ -210,7 +211,7 @@ def test_i7_an_edit_during_a_solve_is_not_missed() -> None:
     solve = scenario.only(Solve)
     too_early = scenario.first_fit(solve)
     scenario.under_way.clear()
-    scenario.change(gangs=[a.minimum(3).gang_facts()])
+    scenario.change(gangs=[a.needing(3).gang_facts()])
     scenario.tell(Solved(solve.solve_id, too_early))
     scenario.run()
     assert scenario.bound("a") == 3

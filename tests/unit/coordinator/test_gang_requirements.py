@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import end, evicted, full, until
-from builders.core.objects import class_with_volume, gang, node, plain_pod, pod_class, racks
+from builders.core.objects import class_with_volume, node, plain_pod, pod_class, racks
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Persist, Phase, Solve
 from muster.coordinator.core.report import reports
 from muster.dialects.dialect import Dialect, PodMarks
@@ -65,7 +66,7 @@ def test_while_the_others_can_reach_the_minimum_those_that_succeeded_do_not_coun
 
 def test_the_reason_counts_succeeded_members_separately() -> None:
     scenario = Scenario(nodes={"n": 4})
-    built = gang("a").of(4).minimum(6).counting_succeeded()
+    built = gang("a").of(4).needing(6).counting_succeeded()
     scenario.add(built)
     scenario.shared_nodes.add("n")
     pod = scenario.cluster.pods["default/a-0@1"]
@@ -75,7 +76,7 @@ def test_the_reason_counts_succeeded_members_separately() -> None:
 
 
 def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() -> None:
-    built = gang("a").of(4).counting_succeeded().policy(MatchPolicy.WAITING_AND_RUNNING)
+    built = gang("a").of(4).counting_succeeded().with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
     scenario = full(built, nodes={"n": 4})
     succeed(scenario, "a", 0, 1)
     late = replace(built.pods()[3], name="a-late", uid="late")
@@ -86,10 +87,10 @@ def test_a_started_gang_whose_policy_asks_again_counts_those_that_succeeded() ->
 
 
 def test_members_beyond_the_remaining_minimum_are_spare() -> None:
-    scenario = full(gang("a").of(5).minimum(4).counting_succeeded(), nodes={"n": 5})
+    scenario = full(gang("a").of(5).needing(4).counting_succeeded(), nodes={"n": 5})
     succeed(scenario, "a", 0, 1)
     scenario.change(nodes=[node("n", 3)])
-    scenario.add(gang("p").of(1).priority(10))
+    scenario.add(gang("p").of(1).with_priority(10))
     scenario.run_effects()
     end(scenario)
     assert (scenario.bound("a"), scenario.bound("p")) == (2, 1)
@@ -101,7 +102,7 @@ def test_members_beyond_the_remaining_minimum_are_spare() -> None:
 
 def test_a_gang_of_equal_pods_waits_while_one_asks_something_else() -> None:
     scenario = Scenario(nodes={"n": 8})
-    scenario.add(gang("a").of(3, cpu=1).of(1, cpu=2).uniform())
+    scenario.add(gang("a").of(3, cpu=1).and_of(1, cpu=2).of_equal_pods())
     scenario.pass_time(1)
     assert scenario.bound("a") == 0
     told = "its pods must be equal, but a-3 differs from a-0 in cpu: 2, not 1"
@@ -114,7 +115,7 @@ def test_a_gang_of_equal_pods_waits_while_one_asks_something_else() -> None:
 
 def test_all_that_differ_are_named() -> None:
     scenario = Scenario(nodes={"n": 32})
-    scenario.add(gang("a").of(3, cpu=1).of(7, cpu=2).uniform())
+    scenario.add(gang("a").of(3, cpu=1).and_of(7, cpu=2).of_equal_pods())
     scenario.run()
     why = scenario.gang("a").group.not_ready or ""
     assert why.endswith("a-3 differs from a-0 in cpu: 2, not 1; so do a-4, a-5, a-6, a-7 and 2 more")
@@ -125,7 +126,7 @@ def test_a_different_node_selector_is_reported() -> None:
     choosy = replace(pod_class(1), id="choosy", node_selector=(("zone", "a"),))
     scenario.cluster.classes["choosy"] = choosy
     scenario.start()
-    built = gang("a").of(2).uniform()
+    built = gang("a").of(2).of_equal_pods()
     one, other = built.pods()
     scenario.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id="choosy")])
     scenario.run()
@@ -134,7 +135,7 @@ def test_a_different_node_selector_is_reported() -> None:
 
 def test_pods_of_one_kind_have_volumes_of_their_own() -> None:
     scenario = Scenario(nodes={"n": 8})
-    built = gang("a").of(2).uniform()
+    built = gang("a").of(2).of_equal_pods()
     one, other = built.pods()
     scenario.change(gangs=[built.gang_facts()], pods=[one, replace(other, class_id=class_with_volume(1).id)])
     scenario.run()
@@ -142,7 +143,7 @@ def test_pods_of_one_kind_have_volumes_of_their_own() -> None:
 
 
 def test_a_gang_that_runs_may_be_resized() -> None:
-    scenario = full(gang("a").of(3, cpu=2).uniform(), nodes={"n": 6})
+    scenario = full(gang("a").of(3, cpu=2).of_equal_pods(), nodes={"n": 6})
     pod = scenario.cluster.pods["default/a-0@1"]
     scenario.change(pods=[replace(pod, class_id=pod_class(1).id)])
     late = replace(gang("a").of(1, cpu=1).pods()[0], name="late", uid="late")
@@ -156,7 +157,7 @@ def test_a_gang_that_runs_may_be_resized() -> None:
 
 def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
     scenario = full(gang("b").of(3), nodes={"n": 4, "m": 4})
-    scenario.add(gang("a").of(2).wanting_free(6))
+    scenario.add(gang("a").of(2).needing_free_cpu(6))
     scenario.pass_time(1)
     assert scenario.bound("a") == 0
     assert not any(isinstance(effect, Solve) and effect.groups[0].id.endswith("/a") for effect in scenario.solves)
@@ -169,7 +170,7 @@ def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
 def test_an_unschedulable_node_has_no_free_capacity() -> None:
     scenario = Scenario(nodes={"n": 4})
     scenario.change(nodes=[node("closed", 8, unschedulable=True), node("away", 8, ready=False)])
-    scenario.add(gang("a").of(2).wanting_free(6))
+    scenario.add(gang("a").of(2).needing_free_cpu(6))
     scenario.run()
     assert scenario.bound("a") == 0
     scenario.change(nodes=[node("away", 8)])
@@ -179,14 +180,14 @@ def test_an_unschedulable_node_has_no_free_capacity() -> None:
 
 def test_requests_of_members_are_left_to_placement_which_may_preempt() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
-    scenario.add(gang("a").of(4).wanting_free(4).priority(10))
+    scenario.add(gang("a").of(4).needing_free_cpu(4).with_priority(10))
     scenario.run_effects()
     assert evicted(scenario) == {"b"}
 
 
 def test_nothing_is_preempted_for_more_than_the_members_request() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
-    scenario.add(gang("a").of(2).wanting_free(5).priority(10))
+    scenario.add(gang("a").of(2).needing_free_cpu(5).with_priority(10))
     scenario.pass_time(60)
     assert not evicted(scenario)
     assert scenario.gang("a").phase is Phase.GATHERING
@@ -194,7 +195,7 @@ def test_nothing_is_preempted_for_more_than_the_members_request() -> None:
 
 def test_capacity_held_by_the_gang_counts_as_free() -> None:
     scenario = Scenario(nodes={"n": 3})
-    scenario.add(gang("a").of(4).non_strict().wanting_free(3))
+    scenario.add(gang("a").of(4).non_strict().needing_free_cpu(3))
     scenario.run()
     assert scenario.gang("a").phase is Phase.WAITING
     scenario.change(nodes=[node("m", 1)])
@@ -204,7 +205,7 @@ def test_capacity_held_by_the_gang_counts_as_free() -> None:
 
 def test_capacity_given_to_partners_does_not_revoke_the_permit() -> None:
     scenario = Scenario(nodes={"n": 4})
-    both = [gang(name).of(2).with_group("default/a", "default/b").wanting_free(3) for name in "ab"]
+    both = [gang(name).of(2).with_group("default/a", "default/b").needing_free_cpu(3) for name in "ab"]
     scenario.add(*both)
     scenario.run()
     assert [scenario.bound(name) for name in "ab"] == [2, 2]
@@ -213,7 +214,7 @@ def test_capacity_given_to_partners_does_not_revoke_the_permit() -> None:
 
 def test_capacity_taken_by_others_meanwhile_does_not_revoke_the_permit() -> None:
     scenario = Scenario(nodes={"n": 4})
-    scenario.add(gang("a").of(2).wanting_free(4))
+    scenario.add(gang("a").of(2).needing_free_cpu(4))
     until(scenario, Persist)
     scenario.intrude(plain_pod("stranger"), "n")
     scenario.run()
@@ -222,7 +223,7 @@ def test_capacity_taken_by_others_meanwhile_does_not_revoke_the_permit() -> None
 
 
 def test_a_gang_that_has_started_does_not_wait_for_it_again() -> None:
-    scenario = full(gang("a").of(2).minimum(1).wanting_free(4), nodes={"n": 4})
+    scenario = full(gang("a").of(2).needing(1).needing_free_cpu(4), nodes={"n": 4})
     assert scenario.bound("a") == 2
     scenario.add(gang("b").of(1))
     scenario.run()
@@ -241,7 +242,7 @@ def asked(scenario: Scenario) -> tuple[LevelConstraint, ...]:
 def test_a_constraint_on_all_other_levels_applies_to_each() -> None:
     scenario = Scenario(nodes={"a1": 2, "b1": 2})
     scenario.change(trees=[racks(ra="a1", rb="b1")])
-    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack"))
+    scenario.add(gang("a").of(2).with_topology("node: spread; *: hard pack"))
     scenario.run()
     assert asked(scenario) == (
         LevelConstraint("node", LevelPolicy.SPREAD),
@@ -252,14 +253,14 @@ def test_a_constraint_on_all_other_levels_applies_to_each() -> None:
 
 def test_without_a_tree_all_levels_are_those_of_nodes() -> None:
     scenario = Scenario(nodes={"n": 2})
-    scenario.add(gang("a").of(2).divided("*: pack"))
+    scenario.add(gang("a").of(2).with_topology("*: pack"))
     scenario.run()
     assert asked(scenario) == (LevelConstraint("node", LevelPolicy.PACK),)
 
 
 def test_a_tree_created_later_uses_its_own_levels() -> None:
     scenario = Scenario(nodes={"a1": 1, "b1": 1})
-    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack").minimum(2).created(1))
+    scenario.add(gang("a").of(2).with_topology("node: spread; *: hard pack").needing(2).created(1))
     scenario.change(trees=[racks(ra="a1", rb="b1")])
     facts = scenario.cluster.gangs["test/default/a"]
     assert scenario.gang("a").constraints[1].level == "rack", facts
@@ -270,7 +271,7 @@ def test_a_tree_created_later_uses_its_own_levels() -> None:
 def test_contradictions_on_all_other_levels_are_reported() -> None:
     scenario = Scenario(nodes={"a1": 2})
     scenario.change(trees=[racks(ra="a1")])
-    scenario.add(gang("a").of(3).divided("*: hard factor(2)"))
+    scenario.add(gang("a").of(3).with_topology("*: hard factor(2)"))
     scenario.run()
     assert 'constraint "rack: hard factor(2)" cannot be met' in (scenario.gang("a").group.not_ready or "")
 
@@ -287,7 +288,7 @@ def test_an_answer_that_violates_all_other_levels_is_rejected() -> None:
         return honest(replace(solve, groups=careless_groups))
 
     scenario.solver = careless  # type: ignore[assignment]
-    scenario.add(gang("a").of(2).divided("node: spread; *: hard pack"))
+    scenario.add(gang("a").of(2).with_topology("node: spread; *: hard pack"))
     scenario.run()
     assert scenario.bound("a") == 0
     assert scenario.gang("a").attempts.rejections
@@ -298,19 +299,19 @@ def test_an_answer_that_violates_all_other_levels_is_rejected() -> None:
 
 def test_nothing_is_evicted_for_a_gang_declared_never_to_preempt() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
-    scenario.add(gang("a").of(4).priority(10).meek())
+    scenario.add(gang("a").of(4).with_priority(10).declaring_no_preemption())
     scenario.pass_time(60)
     assert not evicted(scenario)
 
 
 def test_a_gang_that_says_so_only_later_stops_a_plan() -> None:
     scenario = full(gang("b").of(4), nodes={"n": 4})
-    built = gang("a").of(4).priority(10)
+    built = gang("a").of(4).with_priority(10)
     scenario.add(built)
     scenario.do(0)  # it has no place
     while not any(record.nominated for effect in scenario.under_way for record in getattr(effect, "puts", ())):
         scenario.do(0)
-    scenario.change(gangs=[built.meek().gang_facts()])
+    scenario.change(gangs=[built.declaring_no_preemption().gang_facts()])
     scenario.run_effects()
     assert not evicted(scenario)
     assert scenario.bound("b") == 4

@@ -5,8 +5,9 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from builders.core.objects import gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Persist, Phase, Solve
 from muster.coordinator.core.events import Solved
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
@@ -14,7 +15,7 @@ from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 
 def test_g01_a_gang_that_is_too_large_leaves_capacity_to_others() -> None:
     scenario = Scenario({"n4": 4})
-    scenario.add(gang("a").minimum(5).of(5))
+    scenario.add(gang("a").needing(5).of(5))
     scenario.run()
     assert scenario.bound("a") == 0
     scenario.add_pods(plain_pod("p"))
@@ -26,7 +27,7 @@ def test_g01_a_gang_that_is_too_large_leaves_capacity_to_others() -> None:
 
 def test_g02_a_node_is_added() -> None:
     scenario = Scenario({"n4": 4})
-    scenario.add(gang("a").minimum(5).of(5))
+    scenario.add(gang("a").needing(5).of(5))
     scenario.run()
     scenario.change(nodes=[node("n1", 1)])
     scenario.run()
@@ -36,7 +37,7 @@ def test_g02_a_node_is_added() -> None:
 
 def test_a_gang_that_is_declared_in_other_words_is_not_tried_again() -> None:
     scenario = Scenario({"n4": 4})
-    declared = gang("a").minimum(5).of(5)
+    declared = gang("a").needing(5).of(5)
     scenario.add(declared)
     scenario.run()
     assert len(scenario.solves) == 1
@@ -50,7 +51,7 @@ def test_a_gang_that_is_declared_in_other_words_is_not_tried_again() -> None:
 
 def test_g03_waits_for_its_third_member() -> None:
     scenario = Scenario({"n4": 4})
-    three = gang("a").minimum(3).of(3)
+    three = gang("a").needing(3).of(3)
     scenario.change(gangs=[three.gang_facts()], pods=three.pods()[:2])
     scenario.run()
     scenario.pass_time(1)
@@ -63,14 +64,14 @@ def test_g03_waits_for_its_third_member() -> None:
 
 def test_g04_all_of_a_gang_with_spare_members() -> None:
     scenario = Scenario({"n4": 4})
-    scenario.add(gang("a").minimum(3).of(4))
+    scenario.add(gang("a").needing(3).of(4))
     scenario.run()
     assert scenario.bound("a") == 4
 
 
 def test_g05_the_spare_member_waits_alone() -> None:
     scenario = Scenario({"n3": 3})
-    scenario.add(gang("a").minimum(3).of(4))
+    scenario.add(gang("a").needing(3).of(4))
     scenario.run()
     assert scenario.bound("a") == 3
     assert scenario.gang("a").phase is Phase.SATISFIED
@@ -94,7 +95,7 @@ def test_g06_the_second_gang_follows_the_first() -> None:
 
 def test_g07_priority_precedes_age() -> None:
     scenario = Scenario({"n10": 10}, start=False)
-    scenario.add(gang("a").of(6).created(1), gang("b").of(6).created(2).priority(10))
+    scenario.add(gang("a").of(6).created(1), gang("b").of(6).created(2).with_priority(10))
     scenario.start()
     scenario.run()
     assert (scenario.bound("a"), scenario.bound("b")) == (0, 6)
@@ -103,7 +104,7 @@ def test_g07_priority_precedes_age() -> None:
 def test_g12_a_group_starts_when_all_its_gangs_are_complete() -> None:
     scenario = Scenario({"n10": 10})
     a = gang("A", "a").of(3).with_group("a/A", "b/B")
-    b = gang("B", "b").minimum(3).of(3).with_group("a/A", "b/B")
+    b = gang("B", "b").needing(3).of(3).with_group("a/A", "b/B")
     scenario.add(a)
     scenario.change(gangs=[b.gang_facts()], pods=b.pods()[:2])
     scenario.run()
@@ -121,7 +122,7 @@ def test_i1_a_partner_recreated_during_the_solve_is_awaited() -> None:
     scenario.add(a, b)
     solve = scenario.only(Solve)
     scenario.delete(b)
-    anew = b.anew("2")
+    anew = b.recreated("2")
     scenario.change(gangs=[anew.gang_facts()], pods=anew.pods()[:1])
     scenario.tell(Solved(solve.solve_id, scenario.first_fit(solve)))
     scenario.under_way.clear()
@@ -190,7 +191,7 @@ def came_anew(scenario: Scenario, pods: list[PodFacts]) -> None:
 
 def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() -> None:
     scenario = Scenario({"n4": 4})
-    a = gang("a").minimum(4).of(4).policy(MatchPolicy.WAITING_AND_RUNNING)
+    a = gang("a").needing(4).of(4).with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
     scenario.add(a)
     scenario.run()
     scenario.change(remove_pods=[pod.uid for pod in a.pods()[:2]])
@@ -207,7 +208,7 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
 
 def test_g17_a_recreated_member_starts_at_once_while_the_others_run() -> None:
     scenario = Scenario({"n4": 4})
-    a = gang("a").minimum(4).of(4).policy(MatchPolicy.WAITING_AND_RUNNING)
+    a = gang("a").needing(4).of(4).with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
     scenario.add(a)
     scenario.run()
     came_anew(scenario, a.pods()[:1])
@@ -216,7 +217,7 @@ def test_g17_a_recreated_member_starts_at_once_while_the_others_run() -> None:
 
 def test_g18_later_members_wait_until_they_reach_the_minimum_alone() -> None:
     scenario = Scenario({"n4": 4})
-    a = gang("a").minimum(2).of(4).policy(MatchPolicy.ONLY_WAITING)
+    a = gang("a").needing(2).of(4).with_match_policy(MatchPolicy.ONLY_WAITING)
     scenario.add(a)
     scenario.run()
     assert scenario.bound("a") == 4
@@ -228,7 +229,7 @@ def test_g18_later_members_wait_until_they_reach_the_minimum_alone() -> None:
 
 def test_g18_a_started_gang_is_still_repaired_pod_by_pod() -> None:
     scenario = Scenario({"n1": 2, "n2": 2})
-    a = gang("a").of(2).policy(MatchPolicy.ONLY_WAITING)
+    a = gang("a").of(2).with_match_policy(MatchPolicy.ONLY_WAITING)
     scenario.add(a)
     scenario.bind_failures[a.pods()[0].uid] = 3
     scenario.run()
@@ -286,7 +287,7 @@ def test_g30_cycles_count_tries_of_all_members() -> None:
 
 def test_g30_a_cycle_stays_invalid_while_members_are_missing() -> None:
     scenario = Scenario({"n3": 3})
-    a = gang("a").minimum(4).of(5)
+    a = gang("a").needing(4).of(5)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
     scenario.run()
     assert (scenario.gang("a").attempts.cycle.number, scenario.gang("a").attempts.cycle.valid) == (1, False)
@@ -298,10 +299,10 @@ def test_g30_a_cycle_stays_invalid_while_members_are_missing() -> None:
 def test_g31_a_lower_minimum_starts_the_gang() -> None:
     scenario = Scenario({"n5": 5})
     a = gang("a").of(3)
-    scenario.change(gangs=[a.minimum(5).gang_facts()], pods=a.pods())
+    scenario.change(gangs=[a.needing(5).gang_facts()], pods=a.pods())
     scenario.run()
     assert scenario.bound("a") == 0
-    scenario.change(gangs=[a.minimum(3).gang_facts()])
+    scenario.change(gangs=[a.needing(3).gang_facts()])
     scenario.run()
     assert scenario.bound("a") == 3
 
@@ -311,7 +312,7 @@ def test_g32_a_higher_minimum_while_solving_is_respected() -> None:
     a = gang("a").of(3)
     scenario.add(a)
     assert isinstance(scenario.under_way[0], Solve)
-    scenario.change(gangs=[a.minimum(5).gang_facts()])
+    scenario.change(gangs=[a.needing(5).gang_facts()])
     scenario.run()
     assert scenario.bound("a") == 0
     assert scenario.gang("a").phase is Phase.GATHERING
@@ -326,7 +327,7 @@ def test_g35_nothing_of_a_former_gang_of_that_name_counts() -> None:
     scenario.delete(old)
     scenario.run()
     assert scenario.etcd == {}
-    new = gang("a").of(4).anew("2")
+    new = gang("a").of(4).recreated("2")
     scenario.add(new)
     scenario.run()
     assert scenario.bound("a") == 0, "the new gang needs four"
@@ -339,7 +340,7 @@ def test_g35_a_gang_recreated_while_the_old_pods_terminate() -> None:
     scenario.add(old)
     scenario.run()
     scenario.change(pods=[replace(scenario.cluster.pods[pod.uid], deleting=True) for pod in old.pods()])
-    new = gang("a").of(4).anew("2")
+    new = gang("a").of(4).recreated("2")
     scenario.change(gangs=[new.gang_facts()], pods=new.pods())
     scenario.run()
     assert sum(1 for pod in new.pods() if scenario.cluster.pods[pod.uid].node) == 0
@@ -351,7 +352,7 @@ def test_g35_a_gang_recreated_while_the_old_pods_terminate() -> None:
 @pytest.mark.parametrize("order", list(permutations(range(2))))
 def test_g40_two_sizes_fit_in_every_order_of_creation(order: tuple[int, ...]) -> None:
     scenario = Scenario({"n8": 8, "n4": 4})
-    a = gang("a").of(1, cpu=7).of(1, cpu=3)
+    a = gang("a").of(1, cpu=7).and_of(1, cpu=3)
     scenario.change(gangs=[a.gang_facts()])
     for index in order:
         scenario.change(pods=[a.pods()[index]])

@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from builders.core.objects import gang, node, plain_pod, pod_class
+from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import (
     BindOutcome,
@@ -129,7 +130,7 @@ def test_i7_a_member_that_placement_saw_bound_before_was_counted_twice() -> None
 
 def test_i7_an_unused_seat_is_available_to_gangs_behind_it() -> None:
     scenario = Scenario({"n3": 3}, start=False)
-    a, b = gang("a").minimum(2).of(3).created(1), gang("b").of(1).created(2)
+    a, b = gang("a").needing(2).of(3).created(1), gang("b").of(1).created(2)
     scenario.add(a, b)
     scenario.start()
     solve = scenario.only(Solve)
@@ -145,7 +146,7 @@ def test_i7_an_unused_seat_is_available_to_gangs_behind_it() -> None:
 
 def test_i4_a_pod_that_is_given_to_another_gang_while_it_is_bound_stays_until_then() -> None:
     scenario = Scenario({"n4": 4})
-    a, b = gang("a").of(2), gang("b").minimum(2).of(1)
+    a, b = gang("a").of(2), gang("b").needing(2).of(1)
     scenario.add(a, b)
     scenario.do(0)
     scenario.do(0)
@@ -164,7 +165,7 @@ def test_i4_a_pod_that_is_given_to_another_gang_while_it_is_bound_stays_until_th
 
 def test_a_pod_that_belongs_elsewhere_is_not_placed_again_by_its_former_gang() -> None:
     scenario = Scenario({"n4": 4})
-    a, b = gang("a").of(2), gang("b").minimum(2).of(1)
+    a, b = gang("a").of(2), gang("b").needing(2).of(1)
     scenario.add(a, b)
     scenario.do(0)
     scenario.do(0)
@@ -193,7 +194,7 @@ def test_the_record_says_with_whom_a_gang_started_whatever_it_declares_later() -
 
 def test_a_permit_for_later_members_that_is_refused_does_not_make_a_gang_repair() -> None:
     scenario = Scenario({"n4": 4})
-    a = gang("a").minimum(2).of(3)
+    a = gang("a").needing(2).of(3)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
     scenario.run()
     scenario.change(pods=a.pods()[2:])
@@ -262,7 +263,7 @@ def test_g32_a_higher_minimum_while_the_permit_is_written_is_respected() -> None
     a = gang("a").of(3)
     scenario.add(a)
     scenario.do(0)
-    scenario.change(gangs=[a.minimum(5).gang_facts()])
+    scenario.change(gangs=[a.needing(5).gang_facts()])
     scenario.run()
     assert scenario.bound("a") == 0
     assert scenario.gang("a").phase is Phase.GATHERING
@@ -279,7 +280,7 @@ def test_i1_a_partner_deleted_while_the_permit_is_written_revokes_it() -> None:
     scenario.pass_time(1)
     assert scenario.bound("a") == 0
     assert any("b of its gang group does not exist" in note for note in scenario.notes())
-    scenario.add(b.anew("2"))
+    scenario.add(b.recreated("2"))
     scenario.run()
     assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
 
@@ -293,7 +294,7 @@ def test_i2_a_revoked_permit_keeps_the_record_of_a_recreated_gang() -> None:
     scenario.delete(b)
     scenario.change(remove_nodes=["m2"])
     scenario.change(nodes=[node("k2", 2)])
-    scenario.add(gang("b").of(2).anew("2"))  # on its own now
+    scenario.add(gang("b").of(2).recreated("2"))  # on its own now
     solve = next(effect for effect in scenario.under_way if isinstance(effect, Solve))
     scenario.under_way.remove(solve)
     scenario.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.PLACED, (Assignment(b.id, 0, "k2", 2),)),)))
@@ -313,7 +314,7 @@ def test_i7_a_partner_recreated_while_the_permit_fails_joins() -> None:
     persist = scenario.only(Persist)
     scenario.under_way.clear()
     scenario.delete(b)
-    scenario.add(b.anew("2"))
+    scenario.add(b.recreated("2"))
     scenario.tell(NotPersisted(persist.persist_id, "too large"))
     scenario.run()
     scenario.pass_time(1)
@@ -332,7 +333,7 @@ def test_a_permit_that_fails_after_its_gang_was_deleted_is_harmless() -> None:
     scenario.under_way.clear()
     scenario.delete(gang("a").of(2))
     scenario.solver = scenario.first_fit
-    scenario.add(a.anew("2"))
+    scenario.add(a.recreated("2"))
     scenario.run()
     scenario.tell(NotPersisted(persist.persist_id, "too large"))
     scenario.run()
@@ -352,7 +353,7 @@ def test_g35_a_record_of_a_former_gang_of_that_name_is_void_after_a_restart() ->
     scenario.run()
     scenario.crash()
     scenario.delete(old)
-    new = gang("a").of(4).anew("2")
+    new = gang("a").of(4).recreated("2")
     scenario.add(new)
     scenario.start()
     scenario.run()
@@ -409,7 +410,7 @@ def test_i6_partly_started_gangs_precede_all_others() -> None:
         if seat.uid in scenario.gang("a").seats:
             scenario.wake()
     assert scenario.gang("a").phase is Phase.REPAIRING
-    scenario.add(gang("important").of(2).priority(100))
+    scenario.add(gang("important").of(2).with_priority(100))
     assert scenario.gang("a").group.key < scenario.gang("important").group.key
 
 

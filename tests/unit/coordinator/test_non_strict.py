@@ -2,8 +2,9 @@
 
 from msgspec.structs import replace
 
-from builders.core.objects import gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Persist, Phase, Solve
 from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import GangMode
@@ -84,7 +85,7 @@ def test_g09_editing_the_declaration_removes_the_timeout_marks() -> None:
     scenario.start()
     scenario.run()
     assert scenario.gang("a").phase is Phase.TIMED_OUT
-    scenario.change(gangs=[built.minimum(4).gang_facts()])
+    scenario.change(gangs=[built.needing(4).gang_facts()])
     scenario.run()
     assert not any(pod.timed_out for pod in scenario.cluster.pods.values())
     assert scenario.bound("a") == 4
@@ -240,7 +241,7 @@ def test_a_lower_minimum_starts_it_at_once() -> None:
     built = gang("a").of(5).non_strict()
     scenario.add(built)
     scenario.run()
-    scenario.change(gangs=[built.minimum(4).gang_facts()])
+    scenario.change(gangs=[built.needing(4).gang_facts()])
     assert len(scenario.only(Persist).puts[0].seats) == 4
     scenario.run()
     assert scenario.bound("a") == 4
@@ -269,7 +270,7 @@ def test_g39_a_stranger_on_a_waiting_place_moves_the_reservation() -> None:
 
 def test_members_above_the_minimum_are_placed_after_the_start() -> None:
     scenario = Scenario({"n": 4})
-    scenario.add(gang("a").of(6).minimum(4).non_strict())
+    scenario.add(gang("a").of(6).needing(4).non_strict())
     scenario.run()
     assert scenario.bound("a") == 4
     scenario.change(nodes=[node("m", 2)])
@@ -294,7 +295,7 @@ def deadlock() -> Scenario:
     scenario.intrude(plain_pod("x", cpu=3), "n")
     scenario.add(gang("a").of(5).created(1).non_strict())
     scenario.run()
-    scenario.add(gang("b").of(5).created(2).priority(5).non_strict())
+    scenario.add(gang("b").of(5).created(2).with_priority(5).non_strict())
     scenario.change(remove_pods=["default/x"])
     scenario.run()
     assert waiting(scenario, "a", "b") == {"a": 2, "b": 3}

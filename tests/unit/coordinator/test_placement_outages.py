@@ -1,7 +1,8 @@
 """Outages of placement delay gangs no longer than placement is unavailable."""
 
-from builders.core.objects import gang, node
+from builders.core.objects import node
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import SolveFailed
 from muster.coordinator.core.queue.queue import AWAY_SECONDS

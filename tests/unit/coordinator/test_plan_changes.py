@@ -15,7 +15,7 @@ from builders.core.actions import (
     until,
     until_planned,
 )
-from builders.core.objects import gang
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Persist, Solve
 from muster.coordinator.core.events import NotPersisted, Persisted, Snapshot, Solved, ViewLost
 from muster.gangs.solve import SolveOutcome, SolveResult
@@ -25,17 +25,17 @@ from muster.gangs.solve import SolveOutcome, SolveResult
 
 def test_i9_a_plan_that_is_too_small_by_now_is_not_carried_out() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    p = gang("p").of(6).minimum(4).priority(10).created(5)
+    p = gang("p").of(6).needing(4).with_priority(10).created(5)
     scenario.add(p)
     until_planned(scenario)
-    scenario.change(gangs=[p.minimum(6).gang_facts()])
+    scenario.change(gangs=[p.needing(6).gang_facts()])
     scenario.pass_time(5)
     assert not evicted(scenario), "p needs six by now"
 
 
 def test_i9_a_preemptor_with_lowered_priority_evicts_nothing() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    p = gang("p").of(4).priority(10).created(5)
+    p = gang("p").of(4).with_priority(10).created(5)
     scenario.add(p)
     until_planned(scenario)
     scenario.change(pods=[replace(pod, priority=0) for pod in p.pods()])
@@ -49,9 +49,9 @@ def test_i9_reservations_that_became_a_start_are_not_counted_on() -> None:
     scenario.add(waits)
     scenario.run_effects()
     assert reservations(scenario, "w") == {"w": 2}
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     plan = held_back(scenario, Persist, is_plan)
-    scenario.change(gangs=[waits.minimum(2).gang_facts()])  # it can start with what it holds
+    scenario.change(gangs=[waits.needing(2).gang_facts()])  # it can start with what it holds
     scenario.persist(plan)
     until(scenario, Persist)
     scenario.tell(Persisted(plan.persist_id))
@@ -65,8 +65,8 @@ def test_i9_reservations_that_became_a_start_are_not_counted_on() -> None:
 
 def test_i9_spare_members_that_are_spare_no_more_stay() -> None:
     """Others of the gang end by themselves before the plan is durable."""
-    scenario = full(gang("v").of(6).minimum(4), nodes={"n": 6})
-    scenario.add(gang("p").of(2).priority(10).created(5))
+    scenario = full(gang("v").of(6).needing(4), nodes={"n": 6})
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
     until_planned(scenario)
     leaving = set(scenario.gang("v").eviction.pods)
     scenario.change(remove_pods=[pod.uid for pod in pods_of(scenario, "v") if pod.uid not in leaving][:2])
@@ -77,11 +77,11 @@ def test_i9_spare_members_that_are_spare_no_more_stay() -> None:
 
 
 def test_i9_a_victim_with_a_raised_minimum_is_evicted_whole_or_not_at_all() -> None:
-    victim = gang("v").of(6).minimum(4)
+    victim = gang("v").of(6).needing(4)
     scenario = full(victim, nodes={"n": 6})
-    scenario.add(gang("p").of(2).priority(10).created(5))
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
     until_planned(scenario)
-    scenario.change(gangs=[victim.minimum(6).gang_facts()])
+    scenario.change(gangs=[victim.needing(6).gang_facts()])
     scenario.run_effects()
     end(scenario)
     scenario.pass_time(5)
@@ -89,7 +89,7 @@ def test_i9_a_victim_with_a_raised_minimum_is_evicted_whole_or_not_at_all() -> N
 
 
 def test_i9_a_failed_plan_with_an_ended_victim_leaves_no_gang_in_limbo() -> None:
-    victim, preemptor = gang("v").of(4), gang("p").of(4).priority(10).created(5)
+    victim, preemptor = gang("v").of(4), gang("p").of(4).with_priority(10).created(5)
     scenario = full(victim, nodes={"n": 4})
     scenario.add(preemptor)
     until_planned(scenario)
@@ -102,7 +102,7 @@ def test_i9_a_failed_plan_with_an_ended_victim_leaves_no_gang_in_limbo() -> None
 
 def test_i9_a_crash_with_a_plan_not_yet_executed_evicts_nothing() -> None:
     """The plan is durable; then the preemptor goes, a victim ends by itself, and the leader dies."""
-    victim, preemptor = gang("v").of(4), gang("p").of(4).priority(10).created(5)
+    victim, preemptor = gang("v").of(4), gang("p").of(4).with_priority(10).created(5)
     scenario = full(victim, nodes={"n": 4})
     scenario.add(preemptor)
     scenario.persist(until_planned(scenario))
@@ -115,7 +115,7 @@ def test_i9_a_crash_with_a_plan_not_yet_executed_evicts_nothing() -> None:
 
 
 def test_i9_nothing_is_evicted_while_the_stream_is_lost() -> None:
-    preemptor = gang("p").of(4).priority(10).created(5)
+    preemptor = gang("p").of(4).with_priority(10).created(5)
     scenario = full(gang("v").of(4), nodes={"n": 4})
     scenario.add(preemptor)
     plan = until_planned(scenario)
@@ -133,7 +133,7 @@ def test_i9_nothing_is_evicted_while_the_stream_is_lost() -> None:
 
 def test_a_plan_that_cannot_be_written_is_not_made_again_without_end() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     plans = 0
     while scenario.under_way and plans < 5:
         effect = scenario.under_way[0]
@@ -152,14 +152,14 @@ def test_a_plan_that_cannot_be_written_is_not_made_again_without_end() -> None:
 
 def test_i9_an_answer_to_an_older_request_keeps_the_nomination() -> None:
     scenario = full(gang("a").of(2).created(1), gang("b").of(2).created(2), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     scenario.run_effects()
     assert evicted(scenario) == {"a", "b"}
     scenario.change(remove_pods=[pod.uid for pod in pods_of(scenario, "a")])
     question = held_back(scenario, Solve)
     answer = answered(scenario, question)
     scenario.change(remove_pods=[pod.uid for pod in pods_of(scenario, "b")])
-    scenario.add(gang("q").of(2).priority(20).created(30))
+    scenario.add(gang("q").of(2).with_priority(20).created(30))
     scenario.tell(answer)
     scenario.pass_time(5)
     assert scenario.bound("p") == 4, "its victims went for nothing"
@@ -167,12 +167,12 @@ def test_i9_an_answer_to_an_older_request_keeps_the_nomination() -> None:
 
 def test_i9_a_search_without_result_keeps_the_nomination() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(5))
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
     scenario.run_effects()
     assert evicted(scenario) == {"v"}
     scenario.finish_deletions()
     question = held_back(scenario, Solve)
-    scenario.add(gang("q").of(2).priority(20).created(30))
+    scenario.add(gang("q").of(2).with_priority(20).created(30))
     scenario.tell(Solved(question.solve_id, (SolveResult("test/default/p", SolveOutcome.NOT_FOUND),)))
     scenario.pass_time(20)
     assert scenario.bound("p") == 4, "q has the room for which v was evicted"
@@ -180,12 +180,12 @@ def test_i9_a_search_without_result_keeps_the_nomination() -> None:
 
 def test_i9_a_non_strict_preemptor_keeps_its_nomination_while_using_it() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(5).non_strict(6000))
+    scenario.add(gang("p").of(4).with_priority(10).created(5).non_strict(6000))
     scenario.pass_time(3)
     assert evicted(scenario) == {"v"}
     scenario.change(remove_pods=[next(pod.uid for pod in pods_of(scenario, "v") if pod.deleting)])
     scenario.run_effects()
-    scenario.add(gang("q").of(2).priority(20).created(30))
+    scenario.add(gang("q").of(2).with_priority(20).created(30))
     end(scenario)
     scenario.pass_time(3)
     assert scenario.bound("p") == 4
@@ -194,7 +194,7 @@ def test_i9_a_non_strict_preemptor_keeps_its_nomination_while_using_it() -> None
 def test_a_victim_pod_that_moves_to_another_gang_does_not_bind_the_plan_for_ever() -> None:
     scenario = full(gang("v").of(2), gang("u").of(2).created(-9), nodes={"n": 2, "m": 2})
     scenario.evict_failures.update({pod.uid: 3 for pod in pods_of(scenario, "v")})
-    scenario.add(gang("p").of(2).priority(10).created(5))
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
     scenario.run_effects()
     assert scenario.gang("v").eviction.pods
     moved = pods_of(scenario, "v")[0]
@@ -212,9 +212,9 @@ def test_i9_reservations_that_another_plan_counts_on_are_not_counted_on_twice() 
     scenario.add(gang("w").of(3).created(3).non_strict())
     scenario.run_effects()
     assert reservations(scenario, "w") == {"w": 2}
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     plan = held_back(scenario, Persist, is_plan)
-    scenario.add(gang("q").of(4).priority(9).created(21))
+    scenario.add(gang("q").of(4).with_priority(9).created(21))
     scenario.run_effects()
     scenario.under_way.append(plan)
     scenario.run_effects()
@@ -230,7 +230,7 @@ def test_the_coordinator_is_not_woken_needlessly_during_plans() -> None:
     scenario = full(gang("v").of(3), nodes={"n": 6})
     scenario.add(gang("w").of(4).created(2).non_strict(40))
     scenario.run_effects()
-    scenario.add(gang("p").of(4).priority(10).created(5), gang("s").of(6).created(6))
+    scenario.add(gang("p").of(4).with_priority(10).created(5), gang("s").of(6).created(6))
     in_vain = 0
     for _ in range(400):
         scenario.run_effects()
@@ -248,7 +248,7 @@ def test_the_coordinator_is_not_woken_needlessly_during_plans() -> None:
 
 def test_i9_a_crash_while_victims_terminate_evicts_no_others() -> None:
     scenario = full(gang("old").of(4).created(1), gang("young").of(4).created(2), nodes={"n": 8})
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     scenario.run_effects()
     assert evicted(scenario) == {"young"}
     scenario.crash()
@@ -258,8 +258,8 @@ def test_i9_a_crash_while_victims_terminate_evicts_no_others() -> None:
 
 
 def test_i9_a_crash_while_spare_members_terminate_evicts_no_others() -> None:
-    scenario = full(gang("a").of(6).minimum(2).created(1), gang("b").of(6).minimum(2).created(2), nodes={"n": 12})
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario = full(gang("a").of(6).needing(2).created(1), gang("b").of(6).needing(2).created(2), nodes={"n": 12})
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     scenario.run_effects()
     going = {pod.uid for pod in scenario.cluster.pods.values() if pod.deleting}
     assert len(going) == 4

@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import brought_back, crowded, end, evicted, full, places, until, until_planned
-from builders.core.objects import gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Evict, Phase, Solve
 from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import DisruptionBudget
@@ -19,7 +20,7 @@ def begin_eviction(scenario: Scenario) -> None:
 def test_g43_one_gang_is_evicted_rather_than_a_member_of_four() -> None:
     four = [gang(name).of(4).created(index) for index, name in enumerate("abcd")]
     scenario = full(*four, gang("v").of(4).created(9), nodes={"n": 20})
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     begin_eviction(scenario)
     assert len(evicted(scenario)) == 1
     end(scenario)
@@ -31,17 +32,17 @@ def test_g43_the_youngest_of_the_lowest_priority_is_evicted() -> None:
     scenario = full(
         gang("old").of(2).created(1),
         gang("young").of(2).created(5),
-        gang("middle").of(2).priority(5).created(9),
+        gang("middle").of(2).with_priority(5).created(9),
         nodes={"n": 6},
     )
-    scenario.add(gang("p").of(2).priority(10).created(20))
+    scenario.add(gang("p").of(2).with_priority(10).created(20))
     begin_eviction(scenario)
     assert evicted(scenario) == {"young"}
 
 
 def test_g44_nothing_is_evicted_for_a_gang_that_can_never_fit() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(5).priority(10))
+    scenario.add(gang("p").of(5).with_priority(10))
     begin_eviction(scenario)
     scenario.pass_time(100)
     assert not evicted(scenario)
@@ -51,8 +52,8 @@ def test_g44_nothing_is_evicted_for_a_gang_that_can_never_fit() -> None:
 
 
 def test_g45_spare_members_go_first_and_the_gang_stays() -> None:
-    scenario = full(gang("a").of(6).minimum(4).created(1), gang("b").of(2).created(9), nodes={"n": 8})
-    scenario.add(gang("p").of(2).priority(10).created(20))
+    scenario = full(gang("a").of(6).needing(4).created(1), gang("b").of(2).created(9), nodes={"n": 8})
+    scenario.add(gang("p").of(2).with_priority(10).created(20))
     begin_eviction(scenario)
     assert evicted(scenario) == {"a"}
     end(scenario)
@@ -67,7 +68,7 @@ def test_a_gang_in_binding_becomes_a_victim_once_seen_bound() -> None:
     scenario.add(gang("v").of(4))
     scenario.deliver()
     bind = until(scenario, Bind)
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     scenario.deliver()
     for effect in [effect for effect in scenario.under_way if effect is not bind]:
         scenario.do(scenario.under_way.index(effect))  # placement finds no room, and nobody to give way
@@ -79,9 +80,9 @@ def test_a_gang_in_binding_becomes_a_victim_once_seen_bound() -> None:
 
 
 def test_a_gang_evicted_only_as_a_whole_has_no_spare_members() -> None:
-    whole = gang("a").of(6).minimum(4).evicted_whole().created(1)
+    whole = gang("a").of(6).needing(4).evicted_as_a_whole().created(1)
     scenario = full(whole, gang("b").of(2).created(9), nodes={"n": 8})
-    scenario.add(gang("p").of(2).priority(10).created(20))
+    scenario.add(gang("p").of(2).with_priority(10).created(20))
     begin_eviction(scenario)
     assert evicted(scenario) == {"b"}
     end(scenario)
@@ -91,7 +92,7 @@ def test_a_gang_evicted_only_as_a_whole_has_no_spare_members() -> None:
 def test_g46_the_preemptor_is_deleted_before_anything_is_evicted() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
-    preemptor = gang("p").of(4).priority(10)
+    preemptor = gang("p").of(4).with_priority(10)
     scenario.add(preemptor)
     assert until_planned(scenario).puts[0].evicting
     scenario.delete(preemptor)
@@ -106,7 +107,7 @@ def test_g46_the_preemptor_is_deleted_before_anything_is_evicted() -> None:
 
 def test_i9_nothing_is_evicted_before_that_is_durable() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     until(scenario, Evict)
     assert scenario.etcd["test/default/a"].evicting
     assert scenario.etcd["test/default/p"].nominated
@@ -114,7 +115,7 @@ def test_i9_nothing_is_evicted_before_that_is_durable() -> None:
 
 def test_freed_capacity_is_nominated_for_the_preemptor() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).created(50))
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
     begin_eviction(scenario)
     scenario.add_pods(plain_pod("small"))
     scenario.finish_deletions()
@@ -125,7 +126,7 @@ def test_freed_capacity_is_nominated_for_the_preemptor() -> None:
 
 def test_others_are_scheduled_while_victims_go() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     begin_eviction(scenario)
     scenario.change(nodes=[node("m", 1)])
     scenario.add_pods(plain_pod("small"))
@@ -137,7 +138,7 @@ def test_others_are_scheduled_while_victims_go() -> None:
 def test_an_evicted_gang_starts_again_as_a_whole() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
-    preemptor = gang("p").of(4).priority(10)
+    preemptor = gang("p").of(4).with_priority(10)
     scenario.add(preemptor)
     begin_eviction(scenario)
     end(scenario)
@@ -155,7 +156,7 @@ def test_an_evicted_gang_starts_again_as_a_whole() -> None:
 def test_a_crash_in_the_middle_of_a_preemption(crash_after: int) -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     for _ in range(crash_after):
         if scenario.under_way:
             scenario.do(0)
@@ -172,7 +173,7 @@ def test_a_crash_in_the_middle_of_a_preemption(crash_after: int) -> None:
 def test_a_crash_after_the_preemptor_was_deleted_evicts_nothing() -> None:
     victim = gang("a").of(4)
     scenario = full(victim, nodes={"n": 4})
-    preemptor = gang("p").of(4).priority(10)
+    preemptor = gang("p").of(4).with_priority(10)
     scenario.add(preemptor)
     scenario.persist(until_planned(scenario))
     scenario.crash()
@@ -186,15 +187,15 @@ def test_a_crash_after_the_preemptor_was_deleted_evicts_nothing() -> None:
 
 def test_a_pod_that_never_preempts_waits() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10).never_preempts())
+    scenario.add(gang("p").of(4).with_priority(10).never_preempting())
     begin_eviction(scenario)
     scenario.pass_time(20)
     assert not evicted(scenario)
 
 
 def test_equal_priority_is_no_reason() -> None:
-    scenario = full(gang("a").of(4).priority(10), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10))
+    scenario = full(gang("a").of(4).with_priority(10), nodes={"n": 4})
+    scenario.add(gang("p").of(4).with_priority(10))
     begin_eviction(scenario)
     assert not evicted(scenario)
 
@@ -207,9 +208,9 @@ def test_pods_protected_by_a_disruption_budget_are_kept() -> None:
     scenario = Scenario({"n": 4})
     scenario.graceful = True
     allow(scenario, b=1)
-    scenario.add(gang("a").of(2).budget("default/b"), gang("c").of(2).created(-5))
+    scenario.add(gang("a").of(2).with_budget("default/b"), gang("c").of(2).created(-5))
     scenario.run_effects()
-    scenario.add(gang("p").of(2).priority(10))
+    scenario.add(gang("p").of(2).with_priority(10))
     begin_eviction(scenario)
     assert evicted(scenario) == {"c"}
 
@@ -218,7 +219,7 @@ def test_an_eviction_that_fails_is_tried_again() -> None:
     scenario = full(gang("a").of(2), nodes={"n": 2})
     for pod in scenario.cluster.pods.values():
         scenario.evict_failures[pod.uid] = 2
-    scenario.add(gang("p").of(2).priority(10))
+    scenario.add(gang("p").of(2).with_priority(10))
     begin_eviction(scenario)
     assert not evicted(scenario)
     scenario.pass_time(10)
@@ -232,7 +233,7 @@ def test_a_waiting_gang_of_lower_priority_releases_its_reservations() -> None:
     scenario.add(gang("w").of(5).non_strict())
     scenario.run()
     assert len(scenario.gang("w").seats) == 4
-    scenario.add(gang("p").of(3).priority(10))
+    scenario.add(gang("p").of(3).with_priority(10))
     scenario.pass_time(3)
     assert scenario.bound("p") == 3
     assert any("reservations: gang" in note for note in scenario.notes())
@@ -242,7 +243,7 @@ def test_the_preemptor_that_fits_elsewhere_meanwhile_takes_that() -> None:
     scenario = full(gang("a").of(4), nodes={"n": 4})
     for pod in scenario.cluster.pods.values():
         scenario.evict_failures[pod.uid] = 100
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     begin_eviction(scenario)
     scenario.change(nodes=[node("m", 4)])
     scenario.run_effects()
@@ -253,8 +254,8 @@ def test_the_preemptor_that_fits_elsewhere_meanwhile_takes_that() -> None:
 def test_a_group_preempts_as_a_whole() -> None:
     scenario = full(gang("a").of(2).created(1), gang("b").of(2).created(2), nodes={"n": 4})
     scenario.add(
-        gang("p").of(2).priority(10).with_group("default/p", "default/q"),
-        gang("q").of(2).priority(10).with_group("default/p", "default/q"),
+        gang("p").of(2).with_priority(10).with_group("default/p", "default/q"),
+        gang("q").of(2).with_priority(10).with_group("default/p", "default/q"),
     )
     begin_eviction(scenario)
     end(scenario)
@@ -275,7 +276,7 @@ def test_no_answer_about_victims_is_taken_that_the_ledger_does_not_bear_out() ->
         return results
 
     scenario.solver = lying
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     begin_eviction(scenario)
     assert not evicted(scenario)
     assert not scenario.leader.cache.nominations

@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import end, full, until, until_planned
-from builders.core.objects import gang, plain_pod, racks
+from builders.core.objects import plain_pod, racks
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import RecordState
 from muster.dialects.progress import Stage
@@ -99,7 +100,7 @@ def preempted(*, graceful: bool = False) -> Scenario:
     """A gang "v" that is evicted whole for "p"."""
     scenario = full(gang("v").of(4), nodes={"n": 4})
     scenario.graceful = graceful
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     scenario.run_effects()
     return scenario
 
@@ -152,7 +153,7 @@ def test_the_preemptor_is_known_after_a_crash() -> None:
 
 def test_a_gang_that_is_spared_after_all_was_not_preempted() -> None:
     scenario = full(gang("v").of(4), nodes={"n": 4})
-    scenario.add(gang("p").of(4).priority(10))
+    scenario.add(gang("p").of(4).with_priority(10))
     until_planned(scenario)
     assert scenario.gang("v").eviction.preempted_by == "test/default/p"
     scenario.delete(gang("p").of(4))
@@ -163,8 +164,8 @@ def test_a_gang_that_is_spared_after_all_was_not_preempted() -> None:
 
 
 def test_members_that_were_spared_do_not_make_it_preempted() -> None:
-    scenario = full(gang("v").of(6).minimum(4), nodes={"n": 6})
-    scenario.add(gang("p").of(2).priority(10))
+    scenario = full(gang("v").of(6).needing(4), nodes={"n": 6})
+    scenario.add(gang("p").of(2).with_priority(10))
     end(scenario)
     assert scenario.progress("v").stage is B
     assert Stage.PREEMPTED not in scenario.stages["v"]
@@ -245,7 +246,7 @@ def test_a_plain_pod_has_no_stages() -> None:
 
 def second_run(scenario: Scenario) -> list[PodFacts]:
     """The pods of "a" are gone after they were bound, and half of those of its next run are there."""
-    built = gang("a").of(4).starting_anew()
+    built = gang("a").of(4).restarting_anew()
     scenario.add(built)
     scenario.run()
     scenario.change(remove_pods=[pod.uid for pod in built.pods()])
@@ -291,7 +292,7 @@ def test_i1_a_new_start_is_one_after_a_crash_too(when: str) -> None:
 
 def test_a_pod_in_place_of_one_that_failed_joins_those_that_run_or_have_succeeded() -> None:
     scenario = Scenario(nodes={"n": 4})
-    built = gang("a").of(2).starting_anew()
+    built = gang("a").of(2).restarting_anew()
     scenario.add(built)
     scenario.run()
     first, second = (scenario.cluster.pods[pod.uid] for pod in built.pods())

@@ -3,8 +3,9 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.core.objects import gang, node, plain_pod, pod_class
+from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees

@@ -4,8 +4,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import until, until_planned
-from builders.core.objects import GangBuilder, gang, node, plain_pod, racks
+from builders.core.objects import node, plain_pod, racks
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import NotPersisted
 from muster.gangs.facts import PodFacts, PodPhase
@@ -44,7 +45,7 @@ def anew(pod: PodFacts) -> PodFacts:
     return replace(pod, uid=f"{pod.uid}/new", node="", phase=PodPhase.PENDING)
 
 
-def of_pods(built: GangBuilder, *names: str) -> list[PodFacts]:
+def of_pods(built: CoreGang, *names: str) -> list[PodFacts]:
     """The gang's pods with these names."""
     return [replace(pod, name=name, uid=name) for pod, name in zip(built.pods(), names, strict=True)]
 
@@ -107,7 +108,7 @@ def test_a_member_that_ended_leaves_its_rank_to_the_one_in_its_place() -> None:
 
 def test_later_members_get_the_next_ranks_by_name() -> None:
     scenario = Ranked({"a": 12})
-    built = gang("g").minimum(2).of(12)
+    built = gang("g").needing(2).of(12)
     scenario.change(gangs=[built.gang_facts()], pods=built.pods()[:2])
     scenario.run()
     scenario.change(pods=built.pods()[2:])
@@ -149,7 +150,7 @@ def test_i2_ranks_are_the_same_under_the_next_leader(done: int) -> None:
 
 def test_i2_members_bound_under_several_leaders_have_unique_ranks() -> None:
     scenario = Ranked({"a": 6})
-    built = gang("g").minimum(3).of(6)
+    built = gang("g").needing(3).of(6)
     scenario.change(gangs=[built.gang_facts()], pods=built.pods()[:3])
     scenario.run()
     scenario.crash()
@@ -164,7 +165,7 @@ def test_i2_members_bound_under_several_leaders_have_unique_ranks() -> None:
 
 def test_ranks_of_an_unwritten_permit_are_dropped() -> None:
     scenario = Ranked({"a": 6})
-    built = gang("g").minimum(2).of(3)
+    built = gang("g").needing(2).of(3)
     scenario.change(gangs=[built.gang_facts()], pods=built.pods()[1:])
     persist = until(scenario, Persist)
     scenario.under_way.remove(persist)
@@ -180,7 +181,7 @@ def test_a_gang_that_starts_again_gets_new_ranks() -> None:
     scenario.add(built)
     scenario.run()
     scenario.delete(built)
-    scenario.add(built.anew("2"))
+    scenario.add(built.recreated("2"))
     scenario.run()
     assert scenario.by_rank() == ["g-0", "g-1", "g-2", "g-3"]
 
@@ -212,10 +213,10 @@ def test_claims_that_have_a_volume_by_now_do_not_go_with_the_next_bind() -> None
 def test_a_gang_that_was_to_be_evicted_and_is_not_keeps_its_ranks() -> None:
     scenario = Ranked({"a": 4})
     scenario.graceful = True
-    built = gang("g").minimum(3).of(3)
+    built = gang("g").needing(3).of(3)
     scenario.add(built)
     scenario.run()
-    scenario.add(gang("p").of(4).priority(5))
+    scenario.add(gang("p").of(4).with_priority(5))
     planned = until_planned(scenario)
     assert scenario.etcd["test/default/g"].ranks
     scenario.delete(gang("p").of(4))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from builders.core.objects import gang, node, racks
+from builders.core.objects import node, racks
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import AnswerRejected, Effect, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
@@ -67,7 +68,7 @@ def test_i3_a_wrong_answer_is_rejected_counted_and_reported(what: str) -> None:
         return tuple(SolveResult(each.id, SolveOutcome.PLACED, lie(each.gangs[0])) for each in solve.groups)
 
     scenario.solver = lies
-    scenario.add(gang("g").of(4).divided("rack: hard pack"))
+    scenario.add(gang("g").of(4).with_topology("rack: hard pack"))
     scenario.run_effects()
     assert not scenario.leader.cache.ledger.reserved
     assert not scenario.etcd
@@ -137,7 +138,7 @@ def test_victims_that_were_not_offered_are_rejected() -> None:
         )
 
     scenario.solver = wrong
-    scenario.add(gang("high").of(8).priority(5))
+    scenario.add(gang("high").of(8).with_priority(5))
     scenario.run_effects()
     assert scenario.bound("low") == 16
     assert scenario.bound("high") == 0
@@ -160,7 +161,7 @@ def test_i9_nothing_is_evicted_for_nodes_that_a_hard_constraint_excludes() -> No
         return (SolveResult(group.id, SolveOutcome.PLACED, assignments, victims=(VictimGang(low.id, True, low.pods),)),)
 
     scenario.solver = torn
-    scenario.add(gang("high").of(8).priority(5).divided("rack: hard pack"))
+    scenario.add(gang("high").of(8).with_priority(5).with_topology("rack: hard pack"))
     scenario.run_effects()
     assert scenario.bound("low") == 16
     assert scenario.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}

@@ -3,14 +3,15 @@
 from msgspec.structs import replace
 
 from builders.core.actions import until
-from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase
 from muster.coordinator.core.events import RecordState
 from muster.gangs.facts import RepairPolicy
 
 
-def half_started(built: GangBuilder) -> Scenario:
+def half_started(built: CoreGang) -> Scenario:
     """Of 8 pods 4 are bound when the coordinator dies; another scheduler takes two of the seats that were left."""
     scenario = Scenario({"n": 4, "m": 4})
     scenario.add(built)
@@ -27,7 +28,7 @@ def half_started(built: GangBuilder) -> Scenario:
 
 
 def test_g22_evict_takes_the_whole_gang_back_to_the_queue() -> None:
-    built = gang("a").of(8).repair(RepairPolicy.EVICT)
+    built = gang("a").of(8).with_repair_policy(RepairPolicy.EVICT)
     scenario = half_started(built)
     assert scenario.bound("a") == 6
     assert scenario.gang("a").phase is Phase.REPAIRING
@@ -56,13 +57,13 @@ def test_g22_wait_keeps_running_pods_and_reports_it() -> None:
 
 
 def test_g22_a_gang_at_its_minimum_is_not_evicted() -> None:
-    scenario = half_started(gang("a").of(8).minimum(6).repair(RepairPolicy.EVICT))
+    scenario = half_started(gang("a").of(8).needing(6).with_repair_policy(RepairPolicy.EVICT))
     scenario.pass_time(301)
     assert scenario.bound("a") == 6
 
 
 def test_g22_a_crash_in_the_middle_of_the_eviction() -> None:
-    scenario = half_started(gang("a").of(8).repair(RepairPolicy.EVICT))
+    scenario = half_started(gang("a").of(8).with_repair_policy(RepairPolicy.EVICT))
     scenario.graceful = True
     scenario.now += 301
     scenario.wake()
@@ -79,7 +80,7 @@ def test_g22_a_crash_in_the_middle_of_the_eviction() -> None:
 
 def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> None:
     """It is placed again and again: that is no progress."""
-    built = gang("a").of(4).repair(RepairPolicy.EVICT)
+    built = gang("a").of(4).with_repair_policy(RepairPolicy.EVICT)
     scenario = Scenario({"n": 8})
     scenario.bind_failures[built.pods()[0].uid] = 10**9
     scenario.add(built)

@@ -6,8 +6,9 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from builders.core.objects import GangBuilder, gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase, Solve
 from muster.coordinator.core.events import BindResults, SolveFailed
 from muster.coordinator.core.gang.gang import Gang
@@ -65,7 +66,7 @@ def test_a_gang_bound_without_a_leader_reports_no_duration() -> None:
 
 def test_i10_an_invalid_pod_of_a_running_gang_is_reported() -> None:
     scenario = Scenario({"n4": 4})
-    a = gang("a").minimum(2).of(3)
+    a = gang("a").needing(2).of(3)
     bad = replace(a.pods()[2], problem='request "x" is no amount')
     scenario.change(gangs=[a.gang_facts()], pods=[*a.pods()[:2], bad])
     scenario.run()
@@ -79,7 +80,7 @@ def test_i10_an_invalid_pod_of_a_running_gang_is_reported() -> None:
 
 def test_i10_a_corrected_pod_reports_its_new_reason() -> None:
     scenario = Scenario({"n2": 2})
-    a = gang("a").minimum(3).of(4)
+    a = gang("a").needing(3).of(4)
     bad = replace(a.pods()[3], problem='request "x" is no amount')
     scenario.change(gangs=[a.gang_facts()], pods=[*a.pods()[:3], bad])
     scenario.run()
@@ -93,7 +94,7 @@ def test_i10_a_corrected_pod_reports_its_new_reason() -> None:
 
 def test_i10_a_pod_that_joins_a_pending_gang_gets_the_reason() -> None:
     scenario = Scenario({"n2": 2})
-    a = gang("a").minimum(3).of(4)
+    a = gang("a").needing(3).of(4)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:3])
     scenario.run()
     scenario.pass_time(2)
@@ -135,11 +136,11 @@ def test_i10_unreachable_binding_is_the_reason_of_a_partly_started_gang() -> Non
 # -- many gangs wait: news at once, changed numbers in turn
 
 
-def waiting_gangs() -> tuple[Scenario, list[GangBuilder]]:
+def waiting_gangs() -> tuple[Scenario, list[CoreGang]]:
     """45 gangs of 8 to 16, none like another, that do not fit; each is told so."""
     scenario = Scenario({"n2": 2})
     sizes = [(size, minimum) for size in range(8, 17) for minimum in range(8, size + 1)]
-    gangs = [gang(f"g{number:03}").minimum(least).of(size) for number, (size, least) in enumerate(sizes)]
+    gangs = [gang(f"g{number:03}").needing(least).of(size) for number, (size, least) in enumerate(sizes)]
     scenario.add(*gangs)
     scenario.pass_time(5)
     assert all(conditions_of(scenario, pod.uid) for each in gangs for pod in each.pods())
@@ -185,7 +186,7 @@ def test_the_head_of_the_queue_is_reported_more_often() -> None:
 
 def test_i10_new_reasons_do_not_wait_for_changed_numbers() -> None:
     scenario, gangs = waiting_gangs()
-    late = gang("late").minimum(5).of(4)
+    late = gang("late").needing(5).of(4)
     scenario.change(nodes=[node("n4", 4)])
     scenario.add(late)
     first, second = gangs[0], gangs[30]
@@ -202,7 +203,7 @@ def test_i10_new_reasons_do_not_wait_for_changed_numbers() -> None:
 
 def test_a_gathering_gang_reports_every_new_lack_but_no_events_for_numbers() -> None:
     scenario = Scenario({"n2": 2})
-    a = gang("a").minimum(6).of(6)
+    a = gang("a").needing(6).of(6)
     for count in (2, 4):
         scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:count])
         scenario.pass_time(3)

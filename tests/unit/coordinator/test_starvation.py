@@ -1,8 +1,9 @@
 """A gang at the head of the queue that finds no place for too long gets capacity reserved, and starts (I8)."""
 
 from builders.core.actions import ends
-from builders.core.objects import gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.gangs.facts import PodPhase
 
 
@@ -40,13 +41,13 @@ def test_g47_a_gang_that_needs_the_whole_cluster_starts_under_an_endless_stream(
 
 def test_gangs_that_end_in_time_may_backfill() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    runs = gang("runs").of(4).expected(100)
+    runs = gang("runs").of(4).running_for(100)
     scenario.add(runs)
     scenario.run()
     scenario.add(gang("head").of(8).created(5))
     scenario.pass_time(31)
     assert scenario.leader.cache.nominations
-    scenario.add(gang("short").of(2).expected(30).created(40), gang("long").of(2).expected(3000).created(39))
+    scenario.add(gang("short").of(2).running_for(30).created(40), gang("long").of(2).running_for(3000).created(39))
     scenario.run_effects()
     assert (scenario.bound("short"), scenario.bound("long")) == (2, 0)
     for pod in runs.pods():
@@ -76,7 +77,7 @@ def test_gangs_that_fit_beside_the_reservation_start() -> None:
 
 def test_where_it_can_start_soonest() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    scenario.add(gang("long").of(4).expected(1000), gang("soon").of(4).expected(60))
+    scenario.add(gang("long").of(4).running_for(1000), gang("soon").of(4).running_for(60))
     scenario.run()
     soon = {pod.node for pod in scenario.cluster.pods.values() if pod.gang.endswith("/soon")}
     scenario.add(gang("head").of(4).created(5))
@@ -118,7 +119,7 @@ def test_a_reservation_ends_when_its_gang_is_deleted() -> None:
 
 def test_capacity_is_reserved_elsewhere_when_its_node_is_removed() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    scenario.add(gang("a").of(4).expected(1000), gang("b").of(4).expected(50))
+    scenario.add(gang("a").of(4).running_for(1000), gang("b").of(4).running_for(50))
     scenario.run()
     scenario.add(gang("head").of(4).created(5))
     scenario.pass_time(31)
@@ -145,7 +146,7 @@ def test_g50_equal_gangs_blocked_by_foreign_pods_are_not_solved_without_events()
 
 def test_i8_groups_behind_the_reservation_start_after_it() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    scenario.add(gang("a").of(4).expected(100), gang("b").of(4).expected(200))
+    scenario.add(gang("a").of(4).running_for(100), gang("b").of(4).running_for(200))
     scenario.run()
     scenario.add(gang("first").of(8).created(5), gang("second").of(8).created(6))
     scenario.pass_time(100)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 import pytest
 
 from builders.core.actions import end
-from builders.core.objects import gang, node
+from builders.core.objects import node
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from builders.telemetry.metrics import Figures
 from muster.coordinator.core.effects import Effect, Phase, PhaseChanged
 from muster.coordinator.core.events import Event
@@ -63,7 +64,7 @@ class Figured(Scenario):
 
 def test_gangs_are_counted_by_the_phase_that_they_are_in() -> None:
     scenario = Figured({"n": 8})
-    scenario.add(gang("small").of(3), gang("large").of(9), gang("short").of(2).minimum(3))
+    scenario.add(gang("small").of(3), gang("large").of(9), gang("short").of(2).needing(3))
     scenario.run()
 
     assert scenario.told_phases() == scenario.true_phases() == {"SATISFIED": 1, "QUEUED": 1, "GATHERING": 1}
@@ -101,7 +102,7 @@ def test_a_victim_counts_once_for_its_preemptor() -> None:
     scenario = Figured({"n": 4})
     scenario.add(gang("v").of(4))
     scenario.run()
-    scenario.add(gang("p").of(4).priority(10).created(20))
+    scenario.add(gang("p").of(4).with_priority(10).created(20))
     end(scenario)
 
     assert scenario.bound("p") == 4

@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from builders.core.actions import answered, asks_for_room, end, evicted, full, held_back, until_planned
-from builders.core.objects import gang, node, plain_pod, racks
+from builders.core.objects import node, plain_pod, racks
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import EventType, Phase, Solve
 from muster.coordinator.core.report.explain import would_help
 from muster.coordinator.core.report.reasons import reason
@@ -40,7 +41,7 @@ def runs_on(scenario: Scenario, name: str) -> set[str]:
 
 def test_the_solve_request_contains_tree_constraints_and_placed_members() -> None:
     scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
-    a = gang("a").minimum(2).of(3).divided("rack: hard pack; node: range(1,8)", tree="racks")
+    a = gang("a").needing(2).of(3).with_topology("rack: hard pack; node: range(1,8)", tree="racks")
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
     scenario.run()
     scenario.add_pods(a.pods()[2])
@@ -55,7 +56,7 @@ def test_the_solve_request_contains_tree_constraints_and_placed_members() -> Non
 
 def test_without_constraints_the_request_omits_placed_members() -> None:
     scenario = Scenario({"a": 4})
-    a = gang("a").minimum(2).of(3)
+    a = gang("a").needing(2).of(3)
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
     scenario.run()
     scenario.add_pods(a.pods()[2])
@@ -65,7 +66,9 @@ def test_without_constraints_the_request_omits_placed_members() -> None:
 def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> None:
     scenario = in_racks({"a": 4, "b": 4}, r0="a", r1="b")
     scenario.add(
-        gang("whole").of(6).divided("rack: hard pack"), gang("any").of(6).created(1), gang("more").of(6).created(2)
+        gang("whole").of(6).with_topology("rack: hard pack"),
+        gang("any").of(6).created(1),
+        gang("more").of(6).created(2),
     )
     scenario.run()
     assert (scenario.bound("whole"), scenario.bound("any"), scenario.bound("more")) == (0, 6, 0)
@@ -73,7 +76,7 @@ def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> 
 
 def test_p14_contradictory_constraints_are_reported_without_a_solve() -> None:
     scenario = in_racks({"a": 8, "b": 8}, r0="a b")
-    scenario.add(gang("a").of(6).divided("node: range(3,4), factor(5)"))
+    scenario.add(gang("a").of(6).with_topology("node: range(3,4), factor(5)"))
     scenario.run()
     assert not scenario.solves
     assert scenario.gang("a").phase is Phase.GATHERING
@@ -83,7 +86,7 @@ def test_p14_contradictory_constraints_are_reported_without_a_solve() -> None:
 
 def test_contradictions_of_an_incomplete_gang_are_reported() -> None:
     scenario = in_racks({"a": 8}, r0="a")
-    a = gang("a").minimum(6).of(6).divided("rack: pack, spread")
+    a = gang("a").needing(6).of(6).with_topology("rack: pack, spread")
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:1])
     scenario.run()
     assert "contradict" in reason(scenario.gang("a"))
@@ -91,7 +94,7 @@ def test_contradictions_of_an_incomplete_gang_are_reported() -> None:
 
 def test_an_unsatisfiable_number_waits_for_a_member_count_that_satisfies_it() -> None:
     scenario = in_racks({"a": 8}, r0="a")
-    a = gang("a").minimum(3).of(4).divided("node: hard factor(4)")
+    a = gang("a").needing(3).of(4).with_topology("node: hard factor(4)")
     scenario.change(gangs=[replace(a.gang_facts(), total=3)], pods=a.pods()[:3])
     scenario.run()
     assert "factor(4)" in reason(scenario.gang("a"))
@@ -102,7 +105,7 @@ def test_an_unsatisfiable_number_waits_for_a_member_count_that_satisfies_it() ->
 
 def test_p36_an_unknown_level_or_tree_is_reported_with_the_known_ones() -> None:
     scenario = in_racks({"a": 8}, r0="a")
-    scenario.add(gang("a").of(2).divided("zone: pack"), gang("b").of(2).divided("rack: pack", tree="tori"))
+    scenario.add(gang("a").of(2).with_topology("zone: pack"), gang("b").of(2).with_topology("rack: pack", tree="tori"))
     scenario.run()
     assert not scenario.solves
     assert "rack, node" in reason(scenario.gang("a"))
@@ -111,7 +114,7 @@ def test_p36_an_unknown_level_or_tree_is_reported_with_the_known_ones() -> None:
 
 def test_a_gang_is_queued_when_its_tree_is_created() -> None:
     scenario = Scenario({"a": 4, "b": 4})
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.run()
     assert "its levels are node" in reason(scenario.gang("a"))
     scenario.change(trees=[racks(r0="a", r1="b")])
@@ -121,7 +124,7 @@ def test_a_gang_is_queued_when_its_tree_is_created() -> None:
 
 def test_i7_a_gang_that_had_no_place_is_tried_again_when_its_tree_changes() -> None:
     scenario = in_racks({"a": 2, "b": 2}, r0="a", r1="b")
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.run()
     assert scenario.bound("a") == 0
     scenario.change(trees=[racks(r0="a b")])
@@ -133,14 +136,14 @@ def test_a_snapshot_without_a_tree_takes_it_away() -> None:
     scenario = in_racks({"a": 4}, r0="a")
     scenario.cluster.trees.clear()
     scenario.blink()
-    scenario.add(gang("a").of(2).divided("rack: pack"))
+    scenario.add(gang("a").of(2).with_topology("rack: pack"))
     scenario.run()
     assert "its levels are node" in reason(scenario.gang("a"))
 
 
 def test_a_gang_may_not_start_by_a_tree_that_went_while_its_permit_was_written() -> None:
     scenario = in_racks({"a": 4}, r0="a")
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.do(0)
     scenario.change(remove_trees=["racks"])
     scenario.run()
@@ -153,7 +156,7 @@ def test_a_gang_may_not_start_by_a_tree_that_went_while_its_permit_was_written()
 
 def test_later_members_that_no_division_allows_wait_and_the_gang_runs() -> None:
     scenario = in_racks({"a": 8}, r0="a")
-    a = gang("a").minimum(4).of(6).divided("node: hard factor(4)")
+    a = gang("a").needing(4).of(6).with_topology("node: hard factor(4)")
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:4])
     scenario.run()
     scenario.add_pods(a.pods()[4])
@@ -165,7 +168,7 @@ def test_later_members_that_no_division_allows_wait_and_the_gang_runs() -> None:
 
 def test_a_lost_member_is_placed_again_next_to_the_others() -> None:
     scenario = in_racks({"a1": 2, "a2": 3, "b": 4}, ra="a1 a2", rb="b")
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.change(nodes=[node("b", 4, unschedulable=True)])
     scenario.bind_failures["default/a-0@1"] = 3
     scenario.pass_time(30)
@@ -183,7 +186,7 @@ def test_an_answer_against_a_hard_constraint_is_not_taken() -> None:
         return (SolveResult(group.id, SolveOutcome.PLACED, assignments),)
 
     scenario.solver = anywhere
-    scenario.add(gang("a").of(4).divided(asked_for))
+    scenario.add(gang("a").of(4).with_topology(asked_for))
     scenario.run()
     assert scenario.bound("a") == 0
     assert not scenario.leader.cache.ledger.reserved
@@ -208,7 +211,7 @@ def test_the_levels_of_a_tree_may_be_labels_of_nodes() -> None:
 
     nodes = ["a", "b"]
     scenario.solver = apart
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.run()
     assert scenario.bound("a") == 0
     nodes[:] = ["b", "c"]
@@ -223,7 +226,7 @@ def test_explain_contains_the_relaxation_of_placement() -> None:
     scenario.solver = lambda solve: tuple(
         SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=why) for group in solve.groups
     )
-    scenario.add(gang("a").of(4).divided("rack: hard pack"))
+    scenario.add(gang("a").of(4).with_topology("rack: hard pack"))
     scenario.run()
     assert would_help(scenario.gang("a"))[0] == remedy
 
@@ -250,7 +253,7 @@ def test_plain_pods_ask_for_no_tree() -> None:
 def test_i9_nothing_is_evicted_for_capacity_that_a_changed_tree_excludes() -> None:
     scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
     scenario.change(trees=[racks(r0="a b")])
-    scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    scenario.add(gang("p").of(4).with_topology("rack: hard pack").with_priority(10))
     until_planned(scenario)
     scenario.change(trees=[racks(r0="a", r1="b")])
     scenario.run_effects()
@@ -265,7 +268,7 @@ def test_i9_nothing_is_evicted_for_capacity_that_a_changed_tree_excludes() -> No
 def test_capacity_chosen_by_an_earlier_tree_is_not_reserved() -> None:
     scenario = full(gang("v").of(4), nodes={"a": 2, "b": 2})
     scenario.change(trees=[racks(r0="a b")])
-    scenario.add(gang("p").of(4).divided("rack: hard pack").priority(10))
+    scenario.add(gang("p").of(4).with_topology("rack: hard pack").with_priority(10))
     question = held_back(scenario, Solve, asks_for_room)
     answer = answered(scenario, question)
     scenario.change(trees=[racks(r0="a", r1="b")])
@@ -338,7 +341,7 @@ def test_the_next_leader_reports_problems_of_a_tree_again() -> None:
     scenario.pass_time(2)
     scenario.crash()
     scenario.start()
-    scenario.add(gang("g").of(4).divided("rack: hard pack"))
+    scenario.add(gang("g").of(4).with_topology("rack: hard pack"))
     scenario.pass_time(2)
     assert tree_events(scenario) == ["node x is in two domains"] * 2
     assert scenario.bound("g") == 4
@@ -346,7 +349,7 @@ def test_the_next_leader_reports_problems_of_a_tree_again() -> None:
 
 def test_a_nonstrict_gang_with_hard_constraints_holds_nothing_until_it_fits() -> None:
     scenario = in_racks({"a": 4}, r0="a")
-    n = gang("n").of(5).non_strict(60).divided("rack: hard pack")
+    n = gang("n").of(5).non_strict(60).with_topology("rack: hard pack")
     scenario.change(gangs=[n.gang_facts()], pods=n.pods())
     assert not scenario.only(Solve).groups[0].partial
     scenario.run()

@@ -1,8 +1,9 @@
 """The search for victims is repeated when there are new potential victims."""
 
 from builders.core.actions import answered, asks_for_room, held_back, until
-from builders.core.objects import gang, node, plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import BindResults, NotPersisted, SolveFailed
 from muster.coordinator.core.preemption.plan import MAX_RECORDS
@@ -14,7 +15,7 @@ def test_a_gang_becomes_a_potential_victim_once_bound() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(4))
     bind = held_back(scenario, Bind)
-    scenario.add(gang("p").of(4).priority(10).created(9))
+    scenario.add(gang("p").of(4).with_priority(10).created(9))
     scenario.run_effects()
     assert scenario.bound("p") == 0
     scenario.tell(BindResults(tuple(scenario.bind(seat) for seat in bind.seats)))
@@ -25,9 +26,9 @@ def test_a_gang_becomes_a_potential_victim_once_bound() -> None:
 def test_a_budget_that_allows_more_evictions_repeats_the_victim_search() -> None:
     scenario = Scenario({"n": 4})
     scenario.change(budgets=[DisruptionBudget("default/b", 0)])
-    scenario.add(gang("a").of(4).budget("default/b"))
+    scenario.add(gang("a").of(4).with_budget("default/b"))
     scenario.run_effects()
-    scenario.add(gang("p").of(4).priority(10).created(9))
+    scenario.add(gang("p").of(4).with_priority(10).created(9))
     scenario.run_effects()
     assert scenario.bound("p") == 0
     scenario.change(budgets=[DisruptionBudget("default/b", 4)])
@@ -39,7 +40,7 @@ def test_an_unanswered_victim_search_is_repeated() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(4))
     scenario.run_effects()
-    scenario.add(gang("p").of(4).priority(10).created(9))
+    scenario.add(gang("p").of(4).with_priority(10).created(9))
     question = held_back(scenario, Solve, asks_for_room)
     scenario.tell(SolveFailed(question.solve_id, "placement is away"))
     scenario.run_effects()
@@ -61,14 +62,14 @@ def test_a_search_without_result_may_still_find_victims() -> None:
         )
 
     scenario.solver = gives_up
-    scenario.add(gang("p").of(4).priority(10).created(9))
+    scenario.add(gang("p").of(4).with_priority(10).created(9))
     scenario.pass_time(20)
     assert scenario.bound("p") == 4
 
 
 def test_i8_a_placement_elsewhere_keeps_the_reservation() -> None:
     scenario = Scenario({"n": 4})
-    scenario.add(gang("runs").of(4).priority(9))
+    scenario.add(gang("runs").of(4).with_priority(9))
     scenario.run()
     scenario.add(gang("head").of(4).created(5))
     scenario.pass_time(31)
@@ -97,7 +98,7 @@ def test_i8_a_non_strict_gang_gets_a_reservation_too() -> None:
 
 def test_i6_the_next_leader_knows_lost_members() -> None:
     scenario = Scenario({"n": 4, "m": 4})
-    scenario.add(gang("a").of(8).repair(RepairPolicy.EVICT))
+    scenario.add(gang("a").of(8).with_repair_policy(RepairPolicy.EVICT))
     seats = until(scenario, Bind).seats
     for seat in seats[:4]:
         scenario.bind(seat)
@@ -132,7 +133,7 @@ def test_a_plan_with_more_victims_than_fit_a_transaction() -> None:
     scenario.add_pods(*[plain_pod(f"l{index}") for index in range(150)])
     scenario.run_effects()
     honest, scenario.solver = scenario.solver, evicts_everybody
-    scenario.add(gang("p").of(150).priority(10).created(9))
+    scenario.add(gang("p").of(150).with_priority(10).created(9))
     scenario.do(0)
     scenario.do(0)
     writes = [effect for effect in scenario.under_way if isinstance(effect, Persist)]
@@ -148,7 +149,7 @@ def test_i9_a_plan_that_cannot_be_recorded_completely_evicts_nothing() -> None:
     scenario.add_pods(*[plain_pod(f"l{index}") for index in range(150)])
     scenario.run_effects()
     scenario.solver = evicts_everybody
-    scenario.add(gang("p").of(150).priority(10).created(9))
+    scenario.add(gang("p").of(150).with_priority(10).created(9))
     scenario.tell(answered(scenario, held_back(scenario, Solve, asks_for_room)))
     first = held_back(scenario, Persist)
     scenario.tell(NotPersisted(first.persist_id, "too large"))

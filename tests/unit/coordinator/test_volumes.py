@@ -6,8 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import answered, until
-from builders.core.objects import gang, pod_class
+from builders.core.objects import pod_class
 from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
 from muster.coordinator.core.events import Delta, Persisted
 from muster.coordinator.core.report.reasons import reason
