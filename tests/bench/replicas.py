@@ -78,7 +78,7 @@ def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
         "seconds": round(min(each.seconds for each in rounds), 3),  # lets the other process use the machine
         "solves": sum(last.calls.values()),
         "solves_at_once": last.most_at_once,
-        "rejected_since_room_was_taken": last.machine.rejections.counts[RejectionReason.OVERTAKEN],
+        "rejected_by_conflict": last.machine.rejections.counts[RejectionReason.CONFLICT],
     }
 
 

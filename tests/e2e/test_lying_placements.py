@@ -27,30 +27,46 @@ async def rejected(world: World, workload: Workload) -> set[str]:
         (
             placement_faults.all_on("no-such-node"),
             f"{UNUSABLE}node no-such-node does not exist",
-            "unknown node or class",
+            "unknown node or pod class",
         ),
-        (change_placed(placement_faults.duplicated), f"{UNUSABLE}it seats 12 pods of gang", "not what was asked"),
-        (change_placed(placement_faults.oversized_count), f"{UNUSABLE}it seats", "not what was asked"),
+        (
+            change_placed(placement_faults.duplicated),
+            f"{UNUSABLE}it seats 12 pods of gang",
+            "does not match the request",
+        ),
+        (change_placed(placement_faults.oversized_count), f"{UNUSABLE}it seats", "does not match the request"),
         (
             change_placed(placement_faults.one_member_missing),
             f"{UNUSABLE}it seats 5 of gang",
-            "fewer than must start together",
+            "below the minimum",
         ),
         (
             change_placed(placement_faults.no_assignments),
             f"{UNUSABLE}it seats 0 of gang",
-            "fewer than must start together",
+            "below the minimum",
         ),
-        (change_placed(placement_faults.empty_assignments), f"{UNUSABLE}it seats 0 pods on node", "not what was asked"),
-        (change_placed(placement_faults.of_another_gang), f"{UNUSABLE}it seats role 0 of gang", "not what was asked"),
-        (change_placed(placement_faults.of_another_role), f"{UNUSABLE}it seats role 7 of gang", "not what was asked"),
+        (
+            change_placed(placement_faults.empty_assignments),
+            f"{UNUSABLE}it seats 0 pods on node",
+            "does not match the request",
+        ),
+        (
+            change_placed(placement_faults.of_another_gang),
+            f"{UNUSABLE}it seats role 0 of gang",
+            "does not match the request",
+        ),
+        (
+            change_placed(placement_faults.of_another_role),
+            f"{UNUSABLE}it seats role 7 of gang",
+            "does not match the request",
+        ),
         (
             change_placed(placement_faults.of_another_group),
             "placement gave no answer for this gang",
-            "no answer for the gang",
+            "missing from the response",
         ),
-        (placement_faults.no_results, "placement gave no answer for this gang", "no answer for the gang"),
-        (change_placed(placement_faults.unknown_outcome), "its answer cannot be decoded", "no answer that can be read"),
+        (placement_faults.no_results, "placement gave no answer for this gang", "missing from the response"),
+        (change_placed(placement_faults.unknown_outcome), "its answer cannot be decoded", "undecodable response"),
     ],
 )
 async def test_an_invalid_solve_response_is_reported_on_the_gang(
@@ -74,7 +90,7 @@ async def test_i3_placement_cannot_overcommit_a_node(world: World) -> None:
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {small} has 4000 cpu free, 6000 would be used")
         assert world.bound_pods(a) == {}
-        assert await rejected(world, a) == {"no room"}
+        assert await rejected(world, a) == {"insufficient free capacity"}
     await world.bound(a)
 
 
@@ -96,7 +112,7 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
     with world.cluster.solves.with_fault(placement_faults.all_on(closed)):
         await world.create(a)
         await world.waits(a, f"{UNUSABLE}node {closed}: node(s) were unschedulable")
-        assert await rejected(world, a) == {"a node that does not take such pods"}
+        assert await rejected(world, a) == {"node rejected by a filter"}
     await world.bound(a)
 
 
@@ -119,7 +135,7 @@ async def test_a_response_that_violates_a_hard_constraint_is_reported(world: Wor
         await world.create(a)
         await world.waits(a, f'{UNUSABLE}it divides the members in a way that "node: hard pack" forbids')
         assert world.bound_pods(a) == {}
-        assert await rejected(world, a) == {"a hard constraint does not hold"}
+        assert await rejected(world, a) == {"hard constraint violated"}
     await world.bound(a)
     assert len(world.per_node(a)) == 1
 

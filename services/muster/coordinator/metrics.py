@@ -15,7 +15,7 @@ from muster.telemetry.metrics import CALL_BUCKETS, WAIT_BUCKETS, counter, histog
 
 PROFILE: Final = "muster"
 SCHEDULED, UNSCHEDULABLE, ERROR = "scheduled", "unschedulable", "error"
-_CONFLICTS: Final = (RejectionReason.NO_ROOM, RejectionReason.OVERTAKEN)
+_CONFLICTS: Final = (RejectionReason.INSUFFICIENT_CAPACITY, RejectionReason.CONFLICT)
 _VICTIM_BUCKETS: Final = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 
 ATTEMPTS: Final = counter(
@@ -71,8 +71,8 @@ REJECTED: Final = counter(
 )
 CONFLICTS: Final = counter(
     "muster_ledger_conflicts_total",
-    "Placements that do not fit the ledger: no_room (the placement is wrong) or overtaken (another placement took the "
-    "capacity first, as can happen with several replicas).",
+    "Placements that do not fit the ledger: insufficient_capacity (the placement is wrong) or conflict (another "
+    "placement took the capacity first, as can happen with several replicas).",
     ("reason",),
     known=[(reason.name.lower(),) for reason in _CONFLICTS],
 )

@@ -30,9 +30,10 @@ def test_rejected_solve_responses_are_counted_by_reason() -> None:
     answer = waiting()
     assert "rejected" not in lines(answer)
     answer.rejected_placements.add(reason="no free capacity", count=2)
-    answer.rejected_placements.add(reason="unknown node or class", count=1)
-    assert "[dim]rejected[/]     3 solve responses of placement: 2 no free capacity, 1 unknown node or class" in lines(
-        answer
+    answer.rejected_placements.add(reason="unknown node or pod class", count=1)
+    assert (
+        "[dim]rejected[/]     3 solve responses of placement: 2 no free capacity, 1 unknown node or pod class"
+        in lines(answer)
     )
 
 

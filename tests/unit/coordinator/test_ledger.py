@@ -29,7 +29,7 @@ def test_a_node_that_does_not_reach_one_of_them_is_refused_with_the_reason() -> 
     for name in "xz":
         refusal = found.refusal({("y", "c"): 1, (name, "c"): 1})
         assert refusal is not None
-        assert (refusal.reason, refusal.node) == (RejectionReason.UNFIT, name)
+        assert (refusal.reason, refusal.node) == (RejectionReason.FILTERED, name)
         assert refusal.message == f"node {name}: node(s) had volume node affinity conflict"
 
 

@@ -35,7 +35,7 @@ def assignment(asked: SolveGang, on: str, count: int, role: int = 0, of: str = "
 
 LIES: dict[str, tuple[Lie, RejectionReason]] = {
     "an unknown node": (lambda asked: (assignment(asked, "nowhere", 4),), RejectionReason.UNKNOWN),
-    "too many on a node": (lambda asked: (assignment(asked, "small", 4),), RejectionReason.NO_ROOM),
+    "too many on a node": (lambda asked: (assignment(asked, "small", 4),), RejectionReason.INSUFFICIENT_CAPACITY),
     "a pod twice": (lambda asked: (assignment(asked, "a", 4), assignment(asked, "a", 4)), RejectionReason.MALFORMED),
     "a role that was not asked": (lambda asked: (assignment(asked, "a", 4, role=3),), RejectionReason.MALFORMED),
     "a gang that was not asked": (lambda asked: (assignment(asked, "a", 4, of="x/y/z"),), RejectionReason.MALFORMED),
@@ -45,7 +45,7 @@ LIES: dict[str, tuple[Lie, RejectionReason]] = {
     ),
     "half a gang": (lambda asked: (assignment(asked, "a", 2),), RejectionReason.INCOMPLETE),
     "nobody": (lambda _: (), RejectionReason.INCOMPLETE),
-    "a closed node": (lambda asked: (assignment(asked, "closed", 4),), RejectionReason.UNFIT),
+    "a closed node": (lambda asked: (assignment(asked, "closed", 4),), RejectionReason.FILTERED),
     "two racks for one": (
         lambda asked: (assignment(asked, "a", 2), assignment(asked, "b", 2)),
         RejectionReason.CONSTRAINT,
@@ -90,7 +90,7 @@ def test_no_word_about_a_gang_is_counted() -> None:
     scenario.solver = lambda _: ()
     scenario.add(gang("g").of(4))
     scenario.run_effects()
-    assert scenario.gang("g").attempts.rejections == {RejectionReason.SILENCE: 1}
+    assert scenario.gang("g").attempts.rejections == {RejectionReason.MISSING: 1}
 
 
 def test_undecodable_answers_are_counted() -> None:
@@ -101,7 +101,7 @@ def test_undecodable_answers_are_counted() -> None:
             scenario.only(Solve).solve_id, "its answer cannot be decoded: it is not a SolveResponse", unreadable=True
         )
     )
-    assert scenario.gang("g").attempts.rejections == {RejectionReason.UNREADABLE: 1}
+    assert scenario.gang("g").attempts.rejections == {RejectionReason.UNDECODABLE: 1}
 
 
 def test_an_outage_of_placement_is_not_a_rejection() -> None:
@@ -121,7 +121,7 @@ def test_conflicts_of_concurrent_solves_are_counted_separately() -> None:
         (group,) = solve.groups
         assignments = (Assignment(group.gangs[0].id, 0, "a", 8),)
         scenario.tell(Solved(solve.solve_id, (SolveResult(group.id, SolveOutcome.PLACED, assignments),)))
-    assert scenario.gang("two").attempts.rejections == {RejectionReason.OVERTAKEN: 1}
+    assert scenario.gang("two").attempts.rejections == {RejectionReason.CONFLICT: 1}
 
 
 def test_victims_that_were_not_offered_are_rejected() -> None:
@@ -142,7 +142,7 @@ def test_victims_that_were_not_offered_are_rejected() -> None:
     scenario.run_effects()
     assert scenario.bound("low") == 16
     assert scenario.bound("high") == 0
-    assert scenario.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
+    assert scenario.gang("high").attempts.rejections == {RejectionReason.INVALID_VICTIMS: 1}
     scenario.solver = scenario.first_fit
     scenario.pass_time(10)
     assert scenario.bound("high") == 8
@@ -164,7 +164,7 @@ def test_i9_nothing_is_evicted_for_nodes_that_a_hard_constraint_excludes() -> No
     scenario.add(gang("high").of(8).with_priority(5).with_topology("rack: hard pack"))
     scenario.run_effects()
     assert scenario.bound("low") == 16
-    assert scenario.gang("high").attempts.rejections == {RejectionReason.REMOVAL: 1}
+    assert scenario.gang("high").attempts.rejections == {RejectionReason.INVALID_VICTIMS: 1}
     scenario.solver = scenario.first_fit
     scenario.pass_time(10)
     assert scenario.bound("high") == 8

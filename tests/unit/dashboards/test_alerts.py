@@ -40,7 +40,7 @@ ETCD_FAILURES = 'muster_etcd_request_errors_total{job="coordinator", operation="
 ETCD_SIZE = 'etcd_mvcc_db_total_size_in_bytes{job="etcd", instance="etcd-1"}'
 VIEW = 'muster_cache_synced{job="placement", instance="a"}'
 SILENCE = 'muster_watch_idle_seconds{job="cluster-state", instance="a", kind="pods"}'
-WRONG = 'muster_placements_rejected_total{job="coordinator", reason="no_room"}'
+WRONG = 'muster_placements_rejected_total{job="coordinator", reason="insufficient_capacity"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
 UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
 CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", instance="a", file="tls.crt"}'
@@ -75,7 +75,7 @@ HEALTHY: Series = {
     VIEW: "1x60",
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
-    'muster_placements_rejected_total{job="coordinator", reason="overtaken"}': "0+9x60",
+    'muster_placements_rejected_total{job="coordinator", reason="conflict"}': "0+9x60",
     **latencies(LAG, PROCESS, slow=False),
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
@@ -124,7 +124,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
         {SILENCE: "0+60x60"},
         {"job": "cluster-state", "instance": "a", "kind": "pods"},
     ),
-    ("MusterPlacementsRejected", "30m", {WRONG: "0+1x60"}, {"reason": "no_room"}),
+    ("MusterPlacementsRejected", "30m", {WRONG: "0+1x60"}, {"reason": "insufficient_capacity"}),
     ("MusterEventLoopLag", "40m", latencies(LAG, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
     ("MusterControllerFailing", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
     ("MusterQuotaReviewsFailing", "30m", {UNDECIDED: "0+5x60"}, {}),

@@ -121,7 +121,7 @@ class Ledger:
             if class_id not in self.classes:
                 return Rejection(RejectionReason.UNKNOWN, f"pod class {class_id} is not known", node)
             if (reason := self.why_unfit(node, class_id)) is not None:
-                return Rejection(RejectionReason.UNFIT, f"node {node}: {reason}", node)
+                return Rejection(RejectionReason.FILTERED, f"node {node}: {reason}", node)
         return self._overfull(wanted, nominated or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
@@ -189,7 +189,9 @@ class Ledger:
         resource = next(name for name, index in capacity.resources.items() if index == column)
         node = capacity.names[rows[row]]
         has, needs = max(0, free[row, column]), asked[row, column]
-        return Rejection(RejectionReason.NO_ROOM, f"node {node} has {has} {resource} free, {needs} would be used", node)
+        return Rejection(
+            RejectionReason.INSUFFICIENT_CAPACITY, f"node {node} has {has} {resource} free, {needs} would be used", node
+        )
 
     def why_unfit(self, node: str, class_id: str) -> str | None:
         """Which filter excludes the node for pods of the class, however empty it is; None: none does."""

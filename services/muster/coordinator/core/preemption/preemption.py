@@ -251,7 +251,7 @@ class Preemption:
         else:
             if not (isinstance(attempt.offer, PotentialVictims) and attempt.offer.beyond_budget):
                 message = "the victims are not potential victims, or removing them does not free enough"
-                self._rejections.add(group, Rejection(RejectionReason.REMOVAL, message))
+                self._rejections.add(group, Rejection(RejectionReason.INVALID_VICTIMS, message))
             self._retry(attempt, now)
         return []
 

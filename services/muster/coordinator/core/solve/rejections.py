@@ -11,17 +11,17 @@ from muster.coordinator.core.gang.group import Group
 class RejectionReason(StrEnum):
     """Reasons of rejections; the values are labels of a metric."""
 
-    UNREADABLE = "no answer that can be read"
-    SILENCE = "no answer for the gang"
-    MALFORMED = "not what was asked"
-    INCOMPLETE = "fewer than must start together"
-    UNKNOWN = "unknown node or class"
-    UNFIT = "a node that does not take such pods"
-    NO_ROOM = "no room"
-    REMOVAL = "pods to make room that were not offered, or do not suffice"
-    CONSTRAINT = "a hard constraint does not hold"
-    OVERTAKEN = "room taken since by another answer"
-    """By a concurrent solve: no replica made a mistake."""
+    UNDECODABLE = "undecodable response"
+    MISSING = "missing from the response"
+    MALFORMED = "does not match the request"
+    INCOMPLETE = "below the minimum"
+    UNKNOWN = "unknown node or pod class"
+    FILTERED = "node rejected by a filter"
+    INSUFFICIENT_CAPACITY = "insufficient free capacity"
+    INVALID_VICTIMS = "invalid victims"
+    CONSTRAINT = "hard constraint violated"
+    CONFLICT = "capacity taken by a concurrent solve"
+    """No replica made a mistake."""
 
 
 class Rejection(NamedTuple):

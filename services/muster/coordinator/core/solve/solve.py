@@ -159,7 +159,7 @@ class Solves:
             self._queue.activate(group)
         elif group.gangs:
             if answer.unreadable:
-                self._rejections.add(group, Rejection(RejectionReason.UNREADABLE, answer.message))
+                self._rejections.add(group, Rejection(RejectionReason.UNDECODABLE, answer.message))
             what = "placement refused the question" if answer.refused else "placement is not available"
             self._back_off(group, f"{what}: {answer.message}", now, away=answer.away)
         if (key := attempt.represents.get(group.id)) is not None:
@@ -199,7 +199,7 @@ class Solves:
         self._queue.clear_failure(group)
         if result is None:
             message = "placement gave no answer for this gang"
-            self._rejections.add(group, Rejection(RejectionReason.SILENCE, message))
+            self._rejections.add(group, Rejection(RejectionReason.MISSING, message))
             self._back_off(group, message, now)
             return {}
         placed = result.outcome is SolveOutcome.PLACED
@@ -224,8 +224,8 @@ class Solves:
         return seated
 
     def _reject(self, attempt: Attempt, group: Group, rejection: Rejection, now: Now) -> None:
-        if rejection.reason is RejectionReason.NO_ROOM and rejection.node in attempt.taken:
-            self._rejections.add(group, rejection._replace(reason=RejectionReason.OVERTAKEN))
+        if rejection.reason is RejectionReason.INSUFFICIENT_CAPACITY and rejection.node in attempt.taken:
+            self._rejections.add(group, rejection._replace(reason=RejectionReason.CONFLICT))
             attempt.overtaken = True
             self._concurrent.overtake(attempt, group)
             self._queue.activate(group)
