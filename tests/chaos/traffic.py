@@ -109,7 +109,7 @@ class Traffic:
     def _non_strict(self, name: str) -> Workloads:
         size = self._random.randint(2, 6)
         patient = gang(name).of(size).needing(self._random.randint(1, size))
-        return Workloads("nonstrict", [patient.annotated(mode="NonStrict", waiting_time="60s")], self._runs())
+        return Workloads("nonstrict", [patient.non_strict(60)], self._runs())
 
     def _group(self, name: str) -> Workloads:
         left = gang(f"{name}-l").of(self._random.randint(1, 4)).in_namespace(self._world.namespace("left"))

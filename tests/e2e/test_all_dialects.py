@@ -7,7 +7,7 @@ import pytest
 from builders.e2e.faults import BINDS
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
-from builders.gangs.dialects import DIALECTS, Written, written_in
+from builders.gangs.dialects import DIALECTS, DeclaredGang, declared_in
 from builders.gangs.manifests import plain
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord
@@ -23,12 +23,12 @@ def all_kinds(world: World) -> None:
     world.cluster.api_server.needs_native()
 
 
-def written(world: World, *dialects: str) -> list[Written]:
+def written(world: World, *dialects: str) -> list[DeclaredGang]:
     """A gang of three in each of these dialects, on the world's nodes."""
-    return [written_in(dialect, world.name, f"{dialect}-gang", SIZE, {LABEL: world.name}) for dialect in dialects]
+    return [declared_in(dialect, world.name, f"{dialect}-gang", SIZE, {LABEL: world.name}) for dialect in dialects]
 
 
-async def started(world: World, *gangs: Written) -> None:
+async def started(world: World, *gangs: DeclaredGang) -> None:
     """Wait until all members of all gangs are bound."""
 
     def all_are_bound() -> bool:

@@ -181,7 +181,7 @@ def kept_secrets(release: Release) -> dict[str, JSON]:
 async def test_an_upgrade_loses_no_permit_and_every_gang_is_bound(tmp_path: Path) -> None:
     runs = gang("runs").of(4)
     starts = gang("starts").of(6)
-    holds = gang("holds").of(4).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(3, late="yes")
+    holds = gang("holds").of(4).non_strict(900).pod_on_nodes(3, late="yes")
     large = gang("large").of(3).asking(cpu=8)
     lacks = gang("lacks").of(3)
     meanwhile = [gang(f"meanwhile-{number}").of(2) for number in range(4)]

@@ -6,8 +6,9 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.faults import BINDS, Requests
-from builders.e2e.sakkara_groups import RANK, SakkaraGroup, Told, following, group
+from builders.e2e.sakkara_groups import RANK, Told, following
 from builders.e2e.world import World
+from builders.gangs.sakkara_manifests import SakkaraGroup, group
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -10,7 +10,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 def loose(name: str) -> Workload:
     """A NonStrict gang without a timeout within the test."""
-    return gang(name).annotated(mode="NonStrict", waiting_time="3600s")
+    return gang(name).non_strict(3600)
 
 
 async def test_g08_two_gangs_that_hold_each_others_capacity_do_not_deadlock(world: World) -> None:

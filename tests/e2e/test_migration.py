@@ -19,7 +19,7 @@ import yaml
 from builders.e2e.cluster import CALL_SECONDS, Cluster
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
-from builders.gangs.dialects import Written
+from builders.gangs.dialects import DeclaredGang
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -139,7 +139,7 @@ async def test_a_manifest_starts_with_only_its_scheduler_name_changed(world: Wor
         world.cluster.api_server.needs_native()
     await world.nodes(4, 4)
     gang = ONLY_THE_SCHEDULER[section].format(world.name)
-    await world.declare(Written(gang, tuple(on_nodes_of(world, after)), ""))
+    await world.declare(DeclaredGang(gang, tuple(on_nodes_of(world, after)), ""))
     await starts_whole(world, gang, minimum_of(after))
 
 
@@ -148,7 +148,7 @@ async def test_a_converted_volcano_manifest_starts_as_a_gang(world: World, secti
     after = side(DIFFS[section], "+")
     await world.nodes(4, 4)
     gang = CONVERTED[section].format(world.name)
-    await world.declare(Written(gang, tuple(on_nodes_of(world, after)), ""))
+    await world.declare(DeclaredGang(gang, tuple(on_nodes_of(world, after)), ""))
     await starts_whole(world, gang, minimum_of(after))
 
 
@@ -183,7 +183,7 @@ async def create_job(world: World, sign: str) -> JSON:
     """Create the page's Volcano Job, before or after the change; returns it as stored."""
     [job] = on_nodes_of(world, side(DIFFS[VOLCANO_JOBS], sign))
     job["spec"]["schedulerName"] = "muster"
-    await world.declare(Written(f"none/{world.name}/job", (job,), ""))
+    await world.declare(DeclaredGang(f"none/{world.name}/job", (job,), ""))
     path = f"/apis/{job['apiVersion']}/namespaces/{world.name}/jobs/{job['metadata']['name']}"
     return await world.cluster.call("GET", path)
 
@@ -252,7 +252,7 @@ async def test_pods_of_a_volcano_job_start_as_a_gang_by_count(world: World) -> N
     await world.nodes(4, 4)
     group, pod_group, pods = made_of(await create_job(world, "+"))
     gang = f"batch/{world.name}/{group}"
-    await world.declare(Written(gang, (pod_group, *pods), ""))
+    await world.declare(DeclaredGang(gang, (pod_group, *pods), ""))
     await starts_whole(world, gang, 3)
 
 
@@ -264,7 +264,7 @@ async def test_pods_of_a_volcano_job_wait_for_the_documented_pod_group(world: Wo
     job = await create_job(world, "-")
     group, pod_group, pods = made_of(job)
     gang = f"kube-batch/{world.name}/{group}"
-    await world.declare(Written(gang, (pod_group, *pods), ""))
+    await world.declare(DeclaredGang(gang, (pod_group, *pods), ""))
 
     def waits() -> bool:
         found = world.cluster.gangs.get(gang)

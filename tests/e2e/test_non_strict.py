@@ -11,12 +11,12 @@ from builders.gangs.manifests import Workload, gang, plain
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TIMEOUT = "gang.scheduling.koordinator.sh/timeout"
-LONG = "600s"
+LONG = 600
 
 
-def loose(name: str, *, waiting_time: str = LONG) -> Workload:
+def loose(name: str, *, waiting_time: float = LONG) -> Workload:
     """A NonStrict gang."""
-    return gang(name).annotated(mode="NonStrict", waiting_time=waiting_time)
+    return gang(name).non_strict(waiting_time)
 
 
 def timed_out(world: World, workload: Workload) -> list[str]:
@@ -56,7 +56,7 @@ async def test_g08_gangs_created_interleaved_start_one_after_another(world: Worl
 
 async def test_g09_a_timed_out_gang_releases_everything_and_is_marked_i5(world: World) -> None:
     await world.nodes(4)
-    a, late, fence = loose("a", waiting_time="3s").of(5), plain("late").asking(cpu=4), plain("fence").asking(cpu=5)
+    a, late, fence = loose("a", waiting_time=3).of(5), plain("late").asking(cpu=4), plain("fence").asking(cpu=5)
     await world.create(a)
     await world.holds(a, 4)
     await world.create(late)
@@ -78,7 +78,7 @@ async def test_g09_a_timed_out_gang_releases_everything_and_is_marked_i5(world: 
 
 async def test_g09_removing_the_timeout_mark_retries_the_gang(world: World) -> None:
     await world.nodes(4)
-    a = loose("a", waiting_time="1s").of(5)
+    a = loose("a", waiting_time=1).of(5)
     await world.create(a)
     await all_marked(world, a)
     await world.nodes(1)
@@ -89,7 +89,7 @@ async def test_g09_removing_the_timeout_mark_retries_the_gang(world: World) -> N
 
 async def test_g09_editing_the_declaration_removes_the_timeout_marks(world: World) -> None:
     await world.nodes(4)
-    a = gang("a").of(5).declared_by("koordinator").annotated(mode="NonStrict", waiting_time="1s")
+    a = gang("a").of(5).declared_by("koordinator").non_strict(1)
     await world.create(a)
     await all_marked(world, a)
     world.cluster.invariants.expect(world.here(a).id, 4, [])
@@ -102,18 +102,18 @@ async def test_g09_editing_the_declaration_removes_the_timeout_marks(world: Worl
 
 async def test_g09_g35_a_gang_recreated_after_a_timeout_is_tried(world: World) -> None:
     await world.nodes(4)
-    a = loose("a", waiting_time="1s").of(5)
+    a = loose("a", waiting_time=1).of(5)
     await world.create(a)
     await all_marked(world, a)
     await world.delete(a)
-    smaller = loose("a", waiting_time="1s").of(4)
+    smaller = loose("a", waiting_time=1).of(4)
     await world.create(smaller)
     await world.bound(smaller)
 
 
 async def test_g09_a_timeout_survives_a_coordinator_restart(world: World) -> None:
     await world.nodes(4)
-    a, fence = loose("a", waiting_time="1s").of(5), plain("fence")
+    a, fence = loose("a", waiting_time=1).of(5), plain("fence")
     await world.create(a)
     await all_marked(world, a)
     await world.cluster.stack.kill("coordinator")
@@ -144,7 +144,7 @@ async def test_g10_capacity_freed_before_the_timeout_starts_the_gang(world: Worl
 
 async def test_g33_deleting_the_podgroup_releases_the_reservations_i5(world: World) -> None:
     await world.nodes(4)
-    a = gang("a").of(5).declared_by("koordinator").annotated(mode="NonStrict", waiting_time=LONG)
+    a = gang("a").of(5).declared_by("koordinator").non_strict(LONG)
     others = [plain(f"p{number}") for number in range(4)]
     await world.create(a)
     await world.holds(a, 4)
@@ -199,7 +199,7 @@ async def test_a_mode_edited_during_the_wait_takes_effect(world: World) -> None:
 
 async def test_g31_lowering_the_minimum_to_what_is_held_starts_the_gang(world: World) -> None:
     await world.nodes(4)
-    a = gang("a").of(5).declared_by("koordinator").annotated(mode="NonStrict", waiting_time=LONG)
+    a = gang("a").of(5).declared_by("koordinator").non_strict(LONG)
     await world.create(a)
     await world.holds(a, 4)
     world.cluster.invariants.expect(world.here(a).id, 4, [])
@@ -226,7 +226,7 @@ async def test_a_nonstrict_group_starts_when_all_gangs_have_their_minimum_i1(wor
 async def test_a_timed_out_gang_times_out_its_whole_group(world: World) -> None:
     await world.nodes(5)
     group = (f"{world.name}/left", f"{world.name}/right")
-    left = loose("left", waiting_time="1s").of(3).with_group(*group)
+    left = loose("left", waiting_time=1).of(3).with_group(*group)
     right = loose("right").of(3).with_group(*group)
     late = plain("late").asking(cpu=5)
     await world.create(left, right)

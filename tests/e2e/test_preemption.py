@@ -64,7 +64,7 @@ async def test_a_nonstrict_preemptor_takes_only_the_missing_capacity(world: Worl
     victim = running("victim").of(4)
     await world.create(victim)
     await world.bound(victim)
-    preemptor = urgent("urgent").of(6).annotated(mode="NonStrict", waiting_time="600s")
+    preemptor = urgent("urgent").of(6).non_strict(600)
     await world.create(preemptor)
     await world.bound(preemptor)
     assert world.uids(victim) == set()

@@ -9,7 +9,7 @@ from builders.e2e.cluster import WAIT_SECONDS, node_of
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
-from builders.gangs.dialects import Written
+from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import gang
 from builders.gangs.queue_jobs import queue_job, template
 from builders.wait import eventually
@@ -82,11 +82,11 @@ async def fail(world: World, *pods: str) -> None:
         await world.cluster.merge(path, {"status": {"phase": "Failed"}})
 
 
-def job(world: World, name: str, replicas: int, minimum: int, **scheduling: Any) -> Written:
+def job(world: World, name: str, replicas: int, minimum: int, **scheduling: Any) -> DeclaredGang:
     """A QueueJob with a node selector for the world's nodes."""
     scheduling["nodeSelector"] = {LABEL: world.name, **scheduling.get("nodeSelector", {})}
     written = queue_job(name, (replicas, template()), minimum=minimum, namespace=world.name, scheduling=scheduling)
-    return Written(f"kube-arbitrator/{world.name}/QueueJob.{name}", (written,), f"minAvailable: {minimum}")
+    return DeclaredGang(f"kube-arbitrator/{world.name}/QueueJob.{name}", (written,), f"minAvailable: {minimum}")
 
 
 async def test_a_queue_job_starts_whole_where_its_node_selector_lets_it_i1(world: World) -> None:
@@ -160,7 +160,7 @@ async def test_a_scheduling_spec_without_owner_is_reported(world: World) -> None
     id_ = f"kube-arbitrator/{world.name}/stray"
     metadata = {"name": "stray", "namespace": world.name}
     stray = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {"minAvailable": 2}}
-    await world.declare(Written(id_, (stray,), ""))
+    await world.declare(DeclaredGang(id_, (stray,), ""))
     words = "has no ownerReference with controller: true"
 
     def said() -> bool:
@@ -179,7 +179,7 @@ async def test_contradictory_node_selectors_are_reported_on_the_pods(world: Worl
         scheduling={"nodeSelector": {"disk": "ssd", LABEL: world.name}},
     )
     id_ = f"kube-arbitrator/{world.name}/QueueJob.train"
-    await world.declare(Written(id_, (written,), ""))
+    await world.declare(DeclaredGang(id_, (written,), ""))
     await waits(world, id_, 'nodeSelector has "disk": "hdd"', 'has "ssd"')
 
 
@@ -194,7 +194,7 @@ async def test_pods_of_any_controller_join_its_scheduling_spec(world: World) -> 
     }
     batch_job["spec"]["template"]["spec"]["nodeSelector"] = {"later": world.name}
     id_ = f"kube-arbitrator/{world.name}/Job.work"
-    await world.declare(Written(id_, (batch_job,), ""))
+    await world.declare(DeclaredGang(id_, (batch_job,), ""))
     await world.cluster.until(lambda: len(pods_of(world, "work")) == 3, "the Job has its pods")
     owner = next(iter(pods_of(world, "work").values()))["metadata"]["ownerReferences"]
     spec = {
@@ -217,7 +217,7 @@ async def test_a_spec_created_first_makes_pods_wait_for_each_other(world: World)
     await world.nodes(4)
     id_ = f"kube-arbitrator/{world.name}/ConfigMap.crd-job"
     controller = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "crd-job", "namespace": world.name}}
-    await world.declare(Written(id_, (controller,), ""))
+    await world.declare(DeclaredGang(id_, (controller,), ""))
     path = f"/api/v1/namespaces/{world.name}/configmaps/crd-job"
     uid = (await world.cluster.call("GET", path))["metadata"]["uid"]
     owner = [{"apiVersion": "v1", "kind": "ConfigMap", "name": "crd-job", "uid": uid, "controller": True}]

@@ -60,7 +60,7 @@ async def test_scheduling_continues_on_a_restored_and_on_an_empty_etcd(world: Wo
     cluster = world.cluster
     await world.nodes(8, 8)
     runs, starts = gang("runs").of(2), gang("starts").of(6)
-    holds = gang("holds").of(3).annotated(mode="NonStrict", waiting_time="900s").pod_on_nodes(2, late="yes")
+    holds = gang("holds").of(3).non_strict(900).pod_on_nodes(2, late="yes")
     later, unseen = gang("later").of(2).asking(cpu="100m"), gang("unseen").of(2).asking(cpu="100m")
 
     await world.create(runs, holds)

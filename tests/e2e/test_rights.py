@@ -16,11 +16,11 @@ from builders.e2e.api_requests import is_used, refused, user_of, uses
 from builders.e2e.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
-from builders.e2e.sakkara_groups import group as sakkara_group
 from builders.e2e.world import World
-from builders.gangs.dialects import Written
+from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import gang, plain
 from builders.gangs.queue_jobs import queue_job, template
+from builders.gangs.sakkara_manifests import group as sakkara_group
 from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
@@ -154,7 +154,7 @@ async def quota(world: World) -> None:
     ):
         group = {"apiVersion": version, "kind": "PodGroup", "metadata": {"name": "kept", **here}}
         id_ = f"{dialect}/{namespace}/kept"
-        await world.declare(Written(id_, ({**group, "spec": {"minMember": 1, field: {"cpu": "2"}}},), ""))
+        await world.declare(DeclaredGang(id_, ({**group, "spec": {"minMember": 1, field: {"cpu": "2"}}},), ""))
         path = f"/apis/{version}/namespaces/{namespace}/podgroups/kept"
         await seen(cluster, path, lambda found: "QuotaReserved" in str(found.get("status")))
     await cluster.call("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/team")
@@ -168,7 +168,7 @@ def job(world: World, name: str, **labels: str) -> JSON:
 
 
 async def declare_job(world: World, name: str) -> None:
-    await world.declare(Written(f"kube-arbitrator/{world.name}/QueueJob.{name}", (job(world, name),), ""))
+    await world.declare(DeclaredGang(f"kube-arbitrator/{world.name}/QueueJob.{name}", (job(world, name),), ""))
 
 
 async def told(world: World, name: str, holds: Callable[[JSON], object]) -> None:
@@ -233,7 +233,7 @@ async def spec_that_is_not_seen(world: World) -> None:
         cluster.faults.break_watches()
         await held.until(2)
         spec = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {}}
-        await world.declare(Written(f"kube-arbitrator/{world.name}/late", (spec,), ""))
+        await world.declare(DeclaredGang(f"kube-arbitrator/{world.name}/late", (spec,), ""))
         await declare_job(world, "late")
         await told(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
 

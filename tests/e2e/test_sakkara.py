@@ -9,8 +9,9 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.faults import Requests
-from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, SakkaraGroup, Told, following, group, topology
+from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, Told, following, topology
 from builders.e2e.world import World
+from builders.gangs.sakkara_manifests import SakkaraGroup, group
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -41,8 +41,7 @@ async def set_tree(world: World) -> AsyncIterator[SetTree]:
 
 
 def asking(world: World, size: int, topology: str) -> Workload:
-    marks = {"muster.dev/topology": topology, "muster.dev/topology-tree": world.name}
-    return gang("a").of(size).asking(cpu=1).marked(marks)
+    return gang("a").of(size).asking(cpu=1).with_topology(topology, world.name)
 
 
 def racks_of(world: World, workload: Workload, racks: Racks) -> dict[str, int]:

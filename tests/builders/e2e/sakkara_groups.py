@@ -1,14 +1,10 @@
-"""Sakkara's groups in a cluster: the objects that users create, and the status that is written back.
-
-group("a").of(8).asking_levels(rack={"type": "spread", "partitions": 2})
-"""
+"""Sakkara's topology trees in a cluster, and the status that is written back to groups."""
 
 import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any
 
 from builders.e2e.cluster import CALL_SECONDS, JSON, Cluster, node_of
 from builders.e2e.world import World
@@ -19,61 +15,6 @@ RANK, STATUS, RETRIES = "sakkara.member.rank", "sakkara.member.status", "sakkara
 
 Tree = Mapping[str, Any]
 """Nested domains; a list names nodes."""
-
-
-@dataclass(frozen=True)
-class SakkaraGroup(Workload):
-    """A group that a ConfigMap of its name defines, or only the labels of its pods."""
-
-    data: dict[str, str] = field(default_factory=dict)
-    """Data of the ConfigMap besides name and size."""
-    tree: str = ""
-    by_labels: bool = False
-
-    def on_tree(self, name: str) -> Self:
-        """Use this topology tree."""
-        return replace(self, tree=name)
-
-    def asking_levels(self, **levels: Mapping[str, Any]) -> Self:
-        """Constraints by level."""
-        return self.saying(constraints=json.dumps(levels))
-
-    def saying(self, **data: str) -> Self:
-        """Add data to its ConfigMap."""
-        return replace(self, data={**self.data, **data})
-
-    def declared_by_labels(self) -> Self:
-        """Declare the group by pod labels only."""
-        return replace(self, by_labels=True)
-
-    @property
-    def id(self) -> str:
-        return f"sakkara/{self.namespace}/{self.name}"
-
-    def definition(self) -> JSON | None:
-        if self.by_labels:
-            return None
-        labels, annotations = {"sakkara.group": ""}, self._of_tree()
-        metadata = {"name": self.name, "namespace": self.namespace, "labels": labels, "annotations": annotations}
-        data = {"name": self.name, "size": str(self.size), **self.data}
-        return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
-
-    def _marks(self) -> tuple[dict[str, str], dict[str, str]]:
-        name = {"sakkara.group.name": self.name}
-        if not self.by_labels:
-            return name, self.annotations
-        labels = {"size": str(self.size), **{key: text for key, text in self.data.items() if key == "priority"}}
-        for level, asked in json.loads(self.data.get("constraints", "{}")).items():
-            labels |= {f"constraint.{what}.{level}": str(value) for what, value in asked.items()}
-        return {**name, **{f"sakkara.group.{key}": text for key, text in labels.items()}}, self._of_tree()
-
-    def _of_tree(self) -> dict[str, str]:
-        return {**self.annotations, **({"muster.dev/topology-tree": self.tree} if self.tree else {})}
-
-
-def group(name: str) -> SakkaraGroup:
-    """A group with a ConfigMap."""
-    return SakkaraGroup(name)
 
 
 @contextlib.asynccontextmanager

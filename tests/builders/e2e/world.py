@@ -9,7 +9,7 @@ from typing import Any
 
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
 from builders.e2e.observations import LABEL, Observations
-from builders.gangs.dialects import Written
+from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import eventually
@@ -32,7 +32,7 @@ class World(Observations):
         self._one_namespace = asyncio.Lock()
         self._workloads: dict[str, Workload] = {}
         self._jobs: list[tuple[str, str]] = []
-        self._written: list[Written] = []
+        self._declared: list[DeclaredGang] = []
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
         self._storage_classes: list[str] = []
@@ -102,9 +102,9 @@ class World(Observations):
         await self._prepare(workload)
         await self.cluster.apply(*workload.claims(*numbers), *workload.pods(*numbers))
 
-    async def declare(self, *gangs: Written) -> None:
+    async def declare(self, *gangs: DeclaredGang) -> None:
         """Create the objects of all gangs concurrently."""
-        self._written += gangs
+        self._declared += gangs
         for namespace in sorted({each["metadata"]["namespace"] for gang in gangs for each in gang.objects}):
             await self._make_namespace(namespace)
         for gang in gangs:
@@ -269,7 +269,7 @@ class World(Observations):
             self.cluster.invariants.forget(gang.id)
         await asyncio.gather(*map(self._delete_job, self._jobs))
         await asyncio.gather(*map(self.delete, list(self._workloads.values())))
-        await asyncio.gather(*map(self._undeclare, self._written))
+        await asyncio.gather(*map(self._undeclare, self._declared))
         ids = {f"/{namespace}/" for namespace in self._namespaces}
         await self.cluster.until(
             lambda: not any(mark in gang for gang in self.cluster.gangs for mark in ids), "all gangs are forgotten"
@@ -279,7 +279,7 @@ class World(Observations):
         for name in self._storage_classes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
 
-    async def _undeclare(self, gang: Written) -> None:
+    async def _undeclare(self, gang: DeclaredGang) -> None:
         self.cluster.invariants.forget(gang.id)
         for each in gang.objects:
             await self.cluster.try_call("DELETE", _path(each), _WITH_PODS)

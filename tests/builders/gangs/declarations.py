@@ -3,13 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
+from builders.gangs.gang import KOORDINATOR
 from muster.dialects import coscheduling, koordinator
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.marks import MarkSet, PodAge
 from muster.dialects.registry import gang_marks, read_gang
 from muster.gangs.facts import GangFacts, Severity
-
-KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 
 def marked(

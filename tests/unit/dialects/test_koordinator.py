@@ -3,13 +3,13 @@
 import pytest
 
 from builders.gangs.declarations import (
-    KOORDINATOR,
     koordinator_gang,
     koordinator_group,
     koordinator_pod,
     marked,
     said,
 )
+from builders.gangs.gang import KOORDINATOR
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import gang_marks, membership_of

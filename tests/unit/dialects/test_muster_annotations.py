@@ -3,7 +3,6 @@
 import pytest
 
 from builders.gangs.declarations import (
-    KOORDINATOR,
     coscheduling_group,
     koordinator_gang,
     koordinator_group,
@@ -12,6 +11,7 @@ from builders.gangs.declarations import (
     pod_group,
     said,
 )
+from builders.gangs.gang import KOORDINATOR
 from muster.dialects import coscheduling, koordinator
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.marks import MarkSet

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.gangs.declarations import KOORDINATOR, koordinator_group, koordinator_pod, marked, said
+from builders.gangs.declarations import koordinator_group, koordinator_pod, marked, said
+from builders.gangs.gang import KOORDINATOR
 from builders.kube.objects import pod
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks

@@ -1,6 +1,7 @@
 """Terms quote declarations in the user's own words, with the object they are on."""
 
-from builders.gangs.declarations import KOORDINATOR, koordinator_gang, koordinator_group, koordinator_pod, marked
+from builders.gangs.declarations import koordinator_gang, koordinator_group, koordinator_pod, marked
+from builders.gangs.gang import KOORDINATOR
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import read_gang
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from builders.gangs.declarations import KOORDINATOR, koordinator_gang, koordinator_pod, marked, said
+from builders.gangs.declarations import koordinator_gang, koordinator_pod, marked, said
+from builders.gangs.gang import KOORDINATOR
 from muster.dialects.registry import gang_marks, membership_of, read_gang, timeout_annotations
 from muster.gangs.facts import Severity
 
