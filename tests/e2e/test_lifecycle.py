@@ -4,6 +4,7 @@ import pytest
 
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
+from muster.gangs.facts import MatchPolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -20,7 +21,7 @@ async def test_g16_a_member_recreated_after_the_start_binds_alone(world: World) 
 
 async def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum(world: World) -> None:
     await world.nodes(4)
-    a = gang("a").of(4).annotated(match_policy="waiting-and-running")
+    a = gang("a").of(4).with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
     await world.create(a)
     await world.bound(a)
     await world.delete_pods(a, 1, 2, 3)
@@ -33,7 +34,7 @@ async def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimu
 
 async def test_g18_later_members_wait_until_they_reach_the_minimum_alone(world: World) -> None:
     await world.nodes(4)
-    a = gang("a").of(4).needing(2).annotated(match_policy="only-waiting")
+    a = gang("a").of(4).needing(2).with_match_policy(MatchPolicy.ONLY_WAITING)
     await world.create(a)
     await world.bound(a)
     await world.delete_pods(a, 2, 3)

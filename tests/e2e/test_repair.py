@@ -5,10 +5,9 @@ import pytest
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang, plain
+from muster.gangs.facts import RepairPolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
-
-POLICY = "muster.dev/repair-policy"
 
 
 async def half_started(world: World, workload: Workload) -> Workload:
@@ -40,7 +39,7 @@ async def test_g22_repair_policy_evict_requeues_an_incomplete_gang_i6(
     impatient_world: World,
 ) -> None:
     world = impatient_world
-    a = gang("a").of(8).marked({POLICY: "Evict"})
+    a = gang("a").of(8).with_repair_policy(RepairPolicy.EVICT)
     thief = await half_started(world, a)
     await world.phase(a, "repairing")
     await world.cluster.until(lambda: not world.bound_pods(a), "the six that were bound are evicted")

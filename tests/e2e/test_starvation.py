@@ -15,7 +15,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 AT_A_TIME = 12
 """Small gangs that exist at any time: 1.5 times the capacity."""
 RUN_SECONDS = (0.6, 1.4)
-RUN, EXPECTED = "muster.dev/run-seconds", "muster.dev/expected-duration"
+RUN = "muster.dev/run-seconds"
 
 
 @contextlib.asynccontextmanager
@@ -29,8 +29,8 @@ async def stream(world: World, *, announced: bool) -> AsyncIterator[list[Workloa
     async def one_after_another(lane: int) -> None:
         for number in range(10_000):
             run = f"{chance.uniform(*RUN_SECONDS):.2f}"
-            marks = {RUN: run, **({EXPECTED: f"{run}s"} if announced else {})}
-            each = world.here(gang(f"small-{lane}-{number}").of(4).marked(marks))
+            small = gang(f"small-{lane}-{number}").of(4).marked({RUN: run})
+            each = world.here(small.running_for(float(run)) if announced else small)
             born.append(each)
             await world.create(each)
             await world.ended(each, seconds=600)
@@ -63,13 +63,13 @@ async def test_g47_a_whole_cluster_gang_starts_under_an_endless_stream_i8(
 async def test_only_gangs_that_end_in_time_backfill_reserved_capacity_i8(impatient_world: World) -> None:
     world = impatient_world
     await world.nodes(4)
-    now = gang("now").of(3).marked({EXPECTED: "600s"})
+    now = gang("now").of(3).running_for(600)
     await world.create(now)
     await world.bound(now)
     head = gang("head").of(4)
     await world.create(head)
     await world.kept(head, nodes=1)
-    long, short = plain("long"), plain("short").marked({EXPECTED: "10s"})
+    long, short = plain("long"), plain("short").running_for(10)
     await world.create(long)
     await world.waits(long)
     await world.create(short)
