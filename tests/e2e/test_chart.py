@@ -221,7 +221,7 @@ async def test_an_upgrade_loses_no_permit_and_every_gang_is_bound(tmp_path: Path
         for each in (*meanwhile, holds, large, lacks):
             await world.until_bound(each)
         assert not world.wrong
-        assert "2 pods of one gang run" in await release.test()
+        assert "a gang of 2 pods runs" in await release.test()
 
         assert not refused(await uses(release.session))
         _nothing_secret_is_told(release)

@@ -16,7 +16,7 @@ async def test_g30_a_cycle_ends_when_all_members_were_tried(world: World) -> Non
     id_ = world.here(a).id
     first = await world.cluster.explain(id_)
     assert (first.gang.schedule_cycle, first.schedule_cycle_valid, first.attempts) == (2, True, 1)
-    assert "schedule cycle 2, 1 try so far" in await world.cluster.muster("explain", id_)
+    assert "schedule cycle 2, 1 attempt" in await world.cluster.muster("explain", id_)
     await world.nodes(1)
     await world.bound(a)
     await world.satisfied(a)

@@ -77,7 +77,7 @@ async def test_users_query_with_the_client_certificate(secured: Secured) -> None
     assert code == 0, said
     assert "asked" in {each["name"] for each in json.loads(said)["gangs"]}
     theirs = {key: value.replace("client.", "binding.") for key, value in ours.items()}
-    for environment, expected in ((theirs, "only muster-client may call here"), ({}, "no way to speak TLS")):
+    for environment, expected in ((theirs, "only muster-client may call here"), ({}, "TLS with the coordinator at")):
         code, said = await secured.muster("gangs", "--coordinator", address, environment=environment)
         assert (code, expected in said) == (1, True), said
 

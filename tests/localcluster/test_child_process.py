@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.wait import eventually
+from builders.wait import eventually, yield_to_loop
 from muster.localcluster.child_process import Child
 from muster.localcluster.probes import always, wait_until_ready
 
@@ -119,3 +119,19 @@ async def test_it_is_killed_with_its_parent(tmp_path: Path) -> None:
     process.kill()
     await process.wait()
     await gone(pid)
+
+
+async def test_freeze_returns_when_the_process_has_stopped(tmp_path: Path) -> None:
+    ticks = "import time\nwhile True: print('tick', flush=True); time.sleep(0.001)"
+    child = python("ticker", ticks, tmp_path)
+    await child.start()
+    try:
+        await said(child, "tick")
+        child.freeze()
+        written = child.log.stat().st_size
+        await yield_to_loop(100)
+        assert child.log.stat().st_size == written
+        child.resume()
+        await eventually(lambda: child.log.stat().st_size > written, "the process continues")
+    finally:
+        await child.kill()

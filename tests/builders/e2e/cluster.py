@@ -7,7 +7,6 @@ moment to the last.
 import asyncio
 import contextlib
 import os
-import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from pathlib import Path
@@ -25,7 +24,7 @@ from builders.etcd.records import EtcdRecords
 from builders.kube.provisioner import Provisioner
 from builders.kube.server_features import ApiServer, api_server
 from builders.kube.watch import follow_kind
-from builders.wait import block_event_loop, eventually
+from builders.wait import eventually
 from muster.cli.gangs import gang_line
 from muster.config.settings import PLAIN_TEXT, KubeSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_pb2
@@ -147,13 +146,11 @@ class Cluster:
     def frozen(self, service: str) -> Iterator[None]:
         """Stop the process with SIGSTOP for the block: it answers nothing and loses nothing."""
         child = self.stack.children[service]
-        child.send(signal.SIGSTOP)
-        while not _stands_still(child.pid):
-            block_event_loop(0.001)
+        child.freeze()
         try:
             yield
         finally:
-            child.send(signal.SIGCONT)
+            child.resume()
 
     # -- actions
 
@@ -239,15 +236,6 @@ class Cluster:
         else:
             kept[key] = item
         self.view.touch()
-
-
-def _stands_still(pid: int) -> bool:
-    """Whether every thread has stopped: a signal reaches threads on other cores a moment later."""
-    try:
-        states = [stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")]
-    except FileNotFoundError:  # a thread has ended
-        return False
-    return set(states) <= {"T"}
 
 
 def node_of(pod: JSON) -> str:

@@ -1,7 +1,6 @@
 """Coordinators as processes, each with the given addresses."""
 
 import asyncio
-import signal
 import sys
 from pathlib import Path
 
@@ -78,8 +77,8 @@ class Coordinator:
 
     def freeze(self) -> None:
         """Stop the process with SIGSTOP; messages to it wait."""
-        self.child.send(signal.SIGSTOP)
+        self.child.freeze()
 
     def resume(self) -> None:
         """Continue the process with SIGCONT."""
-        self.child.send(signal.SIGCONT)
+        self.child.resume()

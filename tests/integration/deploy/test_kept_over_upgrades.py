@@ -218,7 +218,7 @@ async def _as_cert_manager_would(cluster: Cluster, directory: Path) -> dict[str,
     return await cluster.secrets()
 
 
-async def test_invalid_or_unsafe_values_are_rejected(cluster: Cluster) -> None:
+async def test_the_notes_warn_about_unsafe_values(cluster: Cluster) -> None:
     etcd: JSON = {"endpoints": ["a:1"], "user": "me", "passwordSecret": "p"}
     placement: JSON = {"address": "a:1"}
     values: JSON = {
@@ -227,14 +227,14 @@ async def test_invalid_or_unsafe_values_are_rejected(cluster: Cluster) -> None:
         "metrics": {"enabled": False, "prometheusRule": {"enabled": True}},
     }
     said = await cluster.try_upgrade(**values)
-    assert "goes over the network in plain text" in said.stdout
-    assert "keeps your placement from cluster-state" in said.stdout
+    assert "is sent in plain text" in said.stdout
+    assert "blocks your placement's connection to cluster-state" in said.stdout
     assert "no alerts are installed" in said.stdout
     etcd["tlsSecret"], placement["peers"] = "t", [{"podSelector": {}}]
     said = await cluster.try_upgrade(**values)
     assert said.returncode == 0, said.stderr
     assert "plain text" not in said.stdout
-    assert "keeps your placement" not in said.stdout
+    assert "blocks your placement's connection" not in said.stdout
 
 
 async def test_the_webhooks_authority_is_read_from_its_secret(cluster: Cluster) -> None:

@@ -103,5 +103,5 @@ async def test_an_allowed_name_of_another_ca_fails_the_handshake(
 
 
 def test_allowed_clients_need_certificates() -> None:
-    with pytest.raises(ValueError, match="no certificate is given"):
+    with pytest.raises(ValueError, match="no certificate files are given"):
         ServerTlsSettings(clients=("muster-client",))

@@ -5,12 +5,14 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 _PARENT_WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 12  # of the log, in errors
+_STOP_POLL_SECONDS = 0.001
 
 
 class ChildDied(RuntimeError):
@@ -107,6 +109,16 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
+    def freeze(self) -> None:
+        """Send SIGSTOP, and return when every thread has stopped: threads on other cores run on for a moment."""
+        self.send(signal.SIGSTOP)
+        while self.running and not _is_stopped(self.pid):
+            time.sleep(_STOP_POLL_SECONDS)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self.send(signal.SIGCONT)
+
     def died(self) -> ChildDied:
         """The error to raise when it ended without being stopped."""
         returncode = self.returncode
@@ -120,3 +132,12 @@ class Child:
                 return log.read().decode(errors="replace").splitlines()[-_TAIL_LINES:]
         except FileNotFoundError:
             return []
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether all threads of the process are stopped."""
+    try:
+        states = {stat.read_text().rpartition(")")[2].split()[0] for stat in Path(f"/proc/{pid}/task").glob("*/stat")}
+    except (FileNotFoundError, ProcessLookupError):  # a thread has ended
+        return False
+    return states <= {"T"}

