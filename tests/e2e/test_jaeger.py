@@ -57,16 +57,16 @@ async def test_a_gang_is_one_trace_across_a_coordinator_crash_in_mid_bind(traced
         await jaeger.trace_when(trace_id, lambda spans: "gang.permitted" in names(spans))
         await traced.stack.kill("coordinator")
         held.drop()
-        # the next coordinator uses the other protocol and would not keep its own first spans
-        coordinator.environment |= {
-            "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{jaeger.http}",
-            "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-            "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
-            "OTEL_TRACES_SAMPLER_ARG": "0",
-        }
-        with traced.faults.refuse(BINDS, 500, times=1):  # a retried pod has a span of its own
-            await traced.stack.start(["coordinator"])
-            await world.satisfied(a)
+    # the next coordinator uses the other protocol and would not keep its own first spans
+    coordinator.environment |= {
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://{jaeger.http}",
+        "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
+        "OTEL_TRACES_SAMPLER": "parentbased_traceidratio",
+        "OTEL_TRACES_SAMPLER_ARG": "0",
+    }
+    with traced.faults.refuse(BINDS, 500, times=1):  # a retried pod has a span of its own
+        await traced.stack.start(["coordinator"])
+        await world.satisfied(a)
     for service in ("coordinator", "binding"):  # unsent spans are exported at shutdown
         await traced.stack.stop_one(service)
     # Jaeger ingests batches one after the other
