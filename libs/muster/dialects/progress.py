@@ -27,9 +27,9 @@ class Stage(Enum):
     BOUND = auto()
     """All permitted pods are bound."""
     TIMED_OUT = auto()
-    """It exceeded its waiting time and is not tried until its user acts."""
+    """Waiting time exceeded; the gang is not tried until its user acts."""
     PREEMPTED = auto()
-    """It is being evicted for another gang, or was and has not been complete since."""
+    """Evicted for another gang, now or since the gang was last complete."""
 
 
 class MemberProgress(Struct, frozen=True):

@@ -56,7 +56,7 @@ def read_endpoints(directory: Path) -> Endpoints | None:
 
 
 def local_endpoints(state_directory: Path | None) -> Endpoints | None:
-    """Those of the given state directory, else of the default one here or in the nearest directory above."""
+    """Endpoints of the given state directory, else of the default one here or in the nearest directory above."""
     if state_directory is not None:
         return read_endpoints(state_directory)
     here = Path.cwd()

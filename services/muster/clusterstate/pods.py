@@ -47,7 +47,7 @@ class Pods:
         return (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._scheduler_names
 
     def matters(self, pod: Pod) -> bool:
-        """It is ours, or uses capacity of a node."""
+        """Whether the pod is scheduled by Muster, or uses capacity of a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
     def put(

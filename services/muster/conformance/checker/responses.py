@@ -61,7 +61,7 @@ def _group_violations(
 
 
 def _assignments(usage: NodeUsage, group: pb.GangGroup, result: pb.GroupResult) -> list[str]:
-    """They name roles of the group, existing nodes, and no more members than wanted."""
+    """Checks that assignments name roles of the group, existing nodes, and no more members than wanted."""
     wanted = {(gang.id, index): role.wanted for gang in group.gangs for index, role in enumerate(gang.roles)}
     given: Counter[tuple[str, int]] = Counter()
     problems = []

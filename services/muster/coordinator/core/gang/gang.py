@@ -24,7 +24,7 @@ class Gang(Members):
     id: str
     group: "Group"
     facts: GangFacts | None = None
-    """What the gang declares; None while its definition has not been observed."""
+    """The gang's declaration; None while its definition has not been observed."""
     constraints: tuple[LevelConstraint, ...] = ()
     """The declared topology constraints, on the levels of the gang's tree."""
     nominated: tuple[PodsOnNode, ...] = ()

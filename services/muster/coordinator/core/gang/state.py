@@ -212,7 +212,7 @@ class Hold:
     """Monotonic time of the first of the reservations that the gang holds without a permit."""
     since_unix_millis: int = 0
     timed_out_declaration: str = ""
-    """What the gang declared when it timed out; it is tried again when it declares something else."""
+    """The declaration at the time of the timeout; another declaration has the gang tried again."""
     timing_out: set[str] = field(default_factory=set)
     """Pods of a timed-out gang that have not been observed with the timeout mark yet."""
     marked: set[str] = field(default_factory=set)
@@ -392,7 +392,7 @@ class QueueState:
 
 @dataclass(slots=True)
 class PreemptionState:
-    """What preemption found out for a group, and what it owes to another."""
+    """Results of preemption for a group, and the group that it yields to."""
 
     verdict: str = ""
     """Why no victims help the group; empty: not known."""
