@@ -27,7 +27,7 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
 import structlog
 
 from builders.core.replicas import Coordination, placements
-from muster.coordinator.core.solve.rejections import RejectionReason
+from muster.coordinator.core.effects import RejectionReason
 from muster.gangs.facts import PODS, Batch, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.topology.constraints import parse_constraints
 

@@ -218,7 +218,7 @@ CAPACITY_BUGS = (
     ),
     Bug(
         "the repair policy Evict is ignored",
-        "preemption/repair.py",
+        "preemption/eviction.py",
         "        evict = facts.repair_policy is RepairPolicy.EVICT and",
         "        evict = False and",
         first="unit/coordinator/test_repair_policy.py",

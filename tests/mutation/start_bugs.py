@@ -105,7 +105,7 @@ START_BUGS = (
     ),
     Bug(
         "a new leader uses records of earlier incarnations",
-        "permits/recovery.py",
+        "permits/permits.py",
         "        if gang is None or not _same(gang, record) or _begins_anew(gang, record):",
         "        if gang is None:",
         first="unit/coordinator/test_interruptions.py",

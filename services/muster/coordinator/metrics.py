@@ -7,9 +7,8 @@ what is attempted, or of gangs, which are what starts.
 from collections import Counter
 from typing import Final
 
-from muster.coordinator.core.effects import AnswerRejected, Solve
+from muster.coordinator.core.effects import AnswerRejected, RejectionReason, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
-from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.gangs.solve import SolveOutcome
 from muster.telemetry.metrics import CALL_BUCKETS, WAIT_BUCKETS, counter, histogram, sampled
 

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from muster.config.settings import COORDINATOR_PORT, PLAIN_TEXT, Address, CannotStart, ServiceSettings, TlsSettings
-from muster.coordinator.core.rules import Rules
+from muster.coordinator.core.events import Rules
 
 
 class Settings(ServiceSettings):

@@ -1,7 +1,7 @@
 """The ledger rejects nodes that cannot use a volume, whatever placement answers."""
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.solve.rejections import RejectionReason
+from muster.coordinator.core.effects import RejectionReason
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
 
 ZONE = "topology.kubernetes.io/zone"

@@ -6,9 +6,9 @@ from msgspec.structs import replace
 from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.queue.wake import HINTS, MAX_NODE_CHECKS, MAX_NODES, EventLog, WakeIndex

@@ -7,10 +7,9 @@ import pytest
 from builders.core.objects import node, racks
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
-from muster.coordinator.core.effects import AnswerRejected, Effect, Solve
+from muster.coordinator.core.effects import AnswerRejected, Effect, RejectionReason, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
-from muster.coordinator.core.solve.rejections import RejectionReason
 from muster.gangs.solve import Assignment, SolveGang, SolveOutcome, SolveResult, VictimGang
 
 Lie = Callable[[SolveGang], tuple[Assignment, ...]]

@@ -37,9 +37,9 @@ FIELD_OWNERS = {
 
 TRANSITION_OWNERS = {
     "attempts": ("solve/",),
-    "permit": ("permits/permits.py", "permits/recovery.py"),
+    "permit": ("permits/permits.py",),
     "bind": ("permits/binding.py",),
-    "timing": ("reconcile.py", "permits/recovery.py"),
+    "timing": ("reconcile.py", "permits/permits.py"),
     "hold": ("hold/", "gang/members.py"),
     "eviction": ("preemption/", "gang/members.py"),
     "solve": ("solve/solve.py",),

@@ -11,14 +11,14 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    requests at the same time if their groups cannot want the same nodes (`solve/concurrent`).
 4. Answers are validated against members, ledger and topology constraints (`solve/validation`); seats are reserved and
    the permit, with the members' ranks, is written to etcd (`permits/permits`). What is durable is bound
-   (`permits/binding`). A new leader takes up recorded permits (`permits/recovery`).
+   (`permits/binding`). A new leader takes up recorded permits.
 5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out or yield
    (`hold/hold_and_wait`).
 6. For a group that has no place, `preemption/preemption` asks placement which potential victims would make it fit:
    lower priority gangs, or gangs behind it that hold reservations (`preemption/potential_victims`). A starving group
    gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
-   (`preemption/eviction`). Started gangs that cannot be completed follow their repair policy (`preemption/repair`).
+   (`preemption/eviction`). Started gangs that cannot be completed follow their repair policy, there, too.
 7. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
 State of gangs and groups is split into values with one owner each (`gang/state`). Phases are derived

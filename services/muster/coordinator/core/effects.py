@@ -1,6 +1,7 @@
-"""Outputs of the state machine: requests to other services, writes to etcd, and reports to users."""
+"""Outputs of the state machine: requests to other services, writes to etcd, reports to users, rejected answers."""
 
 from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -119,6 +120,30 @@ class PhaseChanged(Struct, frozen=True):
     gang: str
     before: Phase | None
     after: Phase | None
+
+
+class RejectionReason(StrEnum):
+    """Reasons of rejections; the values are labels of a metric."""
+
+    UNDECODABLE = "undecodable response"
+    MISSING = "missing from the response"
+    MALFORMED = "does not match the request"
+    INCOMPLETE = "below the minimum"
+    UNKNOWN = "unknown node or pod class"
+    FILTERED = "node rejected by a filter"
+    INSUFFICIENT_CAPACITY = "insufficient free capacity"
+    INVALID_VICTIMS = "invalid victims"
+    CONSTRAINT = "hard constraint violated"
+    CONFLICT = "capacity taken by a concurrent solve"
+    """No replica made a mistake."""
+
+
+class Rejection(NamedTuple):
+    """Why an answer, or a part of it, is rejected; `node` is the node that it concerns, if it concerns one."""
+
+    reason: RejectionReason
+    message: str
+    node: str = ""
 
 
 class AnswerRejected(Struct, frozen=True):

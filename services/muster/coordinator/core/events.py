@@ -1,6 +1,9 @@
-"""Inputs of the state machine, with the values that events and effects share."""
+"""Inputs of the state machine: events, settings, values that events and effects share, and what events change."""
 
-from enum import IntEnum
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum, IntEnum, auto
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -206,3 +209,52 @@ Event = (
     | EvictCallFailed
     | Tick
 )
+
+
+class EventKind(Enum):
+    """Kinds of changes. `queue/wake.py` has a queueing hint for each. Changes of a gang's own declaration or pods are
+    not among them: they put its group back into the active queue directly.
+    """
+
+    NODE_ADDED = auto()
+    NODE_REMOVED = auto()
+    NODE_LABELS_CHANGED = auto()
+    NODE_TAINTS_CHANGED = auto()
+    NODE_SCHEDULABLE = auto()
+    """A node was uncordoned or became ready."""
+    NODE_ALLOCATABLE_INCREASED = auto()
+    CAPACITY_FREED = auto()
+    """A pod was deleted, ended, or was resized."""
+    RESERVATION_RELEASED = auto()
+    ASSIGNMENT_UNUSED = auto()
+    """A solve counted capacity as used that its answer does not use in the end."""
+    POD_SCHEDULED = auto()
+    """A pod that inter-pod rules of other pods select was observed on a node."""
+    POD_BOUND_BY_OTHERS = auto()
+    """Another scheduler bound a pod for which a solve may have assumed capacity elsewhere."""
+    POD_PRIORITY_LOWERED = auto()
+    EVICTION_CANCELLED = auto()
+    BUDGET_INCREASED = auto()
+    """A disruption budget allows more evictions, or is gone."""
+    NOMINATION_ENDED = auto()
+    TOPOLOGY_TREE_CHANGED = auto()
+
+
+class ClusterEvent(NamedTuple):
+    """A change; `nodes` are where capacity or filters changed, `label_keys` the labels that changed."""
+
+    kind: EventKind
+    nodes: Iterable[str] = ()
+    label_keys: Iterable[str] = ()
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Times after which the coordinator acts for pending or incomplete gangs."""
+
+    starvation_after_seconds: float = 30.0
+    """The head of the queue gets a backfill reservation when it had no place for this long."""
+    repair_timeout_seconds: float = 300.0
+    """A started gang below its minimum that cannot be completed for this long follows its repair policy."""
+    deadlock_after_seconds: float = 1.0
+    """Gangs that hold reservations may block each other for this long before one of them must release its own."""

@@ -21,6 +21,7 @@ from muster.coordinator.core.events import (
     Record,
     Recovered,
     Replicas,
+    Rules,
     Snapshot,
     Solved,
     SolveFailed,
@@ -31,22 +32,18 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds
-from muster.coordinator.core.permits.decisions import Permit, Plan, PlanPart, TimeOut
-from muster.coordinator.core.permits.permits import Permits
-from muster.coordinator.core.permits.recovery import recover
-from muster.coordinator.core.preemption.eviction import Evictions
+from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
+from muster.coordinator.core.preemption.eviction import Evictions, Repairs
+from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
-from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
-from muster.coordinator.core.report.reports import Reports
-from muster.coordinator.core.report.tree_reports import TreeReports
-from muster.coordinator.core.rules import Rules
+from muster.coordinator.core.report.reports import Reports, TreeReports
 from muster.coordinator.core.solve.concurrent import NodeSets
-from muster.coordinator.core.solve.rejections import Rejections
 from muster.coordinator.core.solve.solve import Solves
+from muster.coordinator.core.solve.validation import Rejections
 
 DEFAULTS = Rules()
 

@@ -5,9 +5,9 @@ from collections.abc import Callable, Collection, Iterable
 
 from msgspec.structs import replace
 
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Gang, plain_facts
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.preemption.nomination import Nomination

@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
-from muster.coordinator.core.events import Seat
-from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
+from muster.coordinator.core.effects import Rejection, RejectionReason
+from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.node_filters import VOLUMES, filter_reason, volumes_reachable

@@ -12,8 +12,7 @@ from muster.coordinator.core.effects import Effect, EventType, KubeEvent, MarkTi
 from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.permits.decisions import TimeOut
-from muster.coordinator.core.permits.permits import Permits
+from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
 from muster.gangs.facts import GangFacts
 

@@ -1,16 +1,44 @@
-"""Permits: the records of gangs in etcd, with the ranks of their members, and decisions that wait for a write (I2)."""
+"""Permits: the records of gangs in etcd, with the ranks of their members; decisions that wait for a write (I2); and
+recovery from the records at the beginning of a term (I5, I6).
+"""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import count
+
+from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Persist
-from muster.coordinator.core.events import Now, PodName, Record, RecordState
+from muster.coordinator.core.events import Now, PodName, Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.permits.decisions import Decision, Permit
+from muster.coordinator.core.gang.state import ActionState
+from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.gangs.solve import PodsOnNode
 from muster.topology.ranks import Path, natural_order, ranks
+
+
+@dataclass(slots=True, frozen=True)
+class Permit:
+    """These gangs of the group may bind."""
+
+    group: Group
+    gangs: Sequence[Gang]
+    before: Sequence[Record | None]
+    """The records of the gangs before."""
+
+
+@dataclass(slots=True, frozen=True)
+class TimeOut:
+    """The pods of these gangs, which waited too long, are marked as timed out."""
+
+    gangs: Sequence[Gang]
+
+
+Decision = Permit | TimeOut | Plan | PlanPart
+"""Decisions that take effect when they are durable in etcd (I2)."""
 
 
 class Permits:
@@ -244,3 +272,82 @@ def _free(taken: set[int]) -> Iterator[int]:
 
 def _in_order(pairs: Iterable[tuple[str, int]]) -> Ranks:
     return tuple(sorted(pairs, key=lambda pair: pair[1]))
+
+
+def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
+    """Apply records to the gangs of the snapshot; returns the gangs whose records are void, and the others with their
+    records.
+
+    Permits are restored in the order in which they were granted. A gang without a record counts as satisfied if one of
+    its pods is bound.
+    """
+    void, resumed = [], []
+    for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
+        gang = cache.gangs.get(record.gang)
+        if gang is None or not _same(gang, record) or _begins_anew(gang, record):
+            void.append(record.gang)
+        else:
+            _resume(cache, gang, record)
+            resumed.append((gang, record))
+    for gang in cache.gangs.values():
+        if gang.permit.record is None and (gang.bound or _ran(gang)):
+            gang.permit.adopt()
+        if gang.permit.granted:
+            cache.regroup(gang)
+            cache.touch(gang, edited=True)
+        elif gang.all_present:  # the earliest time that is known now
+            gang.timing.ready(float(max(pod.created_seconds for pod in gang.pods.values())))
+    return tuple(void), resumed
+
+
+def _same(gang: Gang, record: Record) -> bool:
+    """The record is of this incarnation, or one of its pods is still a member."""
+    facts = gang.facts
+    if facts is not None and facts.incarnation == record.incarnation:
+        return True
+    if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
+        return True
+    return any(seat.uid in gang.pending or seat.uid in gang.bound for seat in record.seats)
+
+
+def _begins_anew(gang: Gang, record: Record) -> bool:
+    """No permitted pod is left, and there are others: created while there was no leader."""
+    facts = gang.facts
+    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.pending:
+        return False
+    return not (gang.bound or gang.succeeded or any(seat.uid in gang.pending for seat in record.seats))
+
+
+def _ran(gang: Gang) -> bool:
+    """A single pod that was bound, and has ended or is terminating."""
+    return gang.plain and any(pod.node for pod in gang.pods.values())
+
+
+def _resume(cache: Cache, gang: Gang, record: Record) -> None:
+    gang.restore(record)
+    if not gang.permit.granted:
+        return
+    # The pod's class counts, not the record's: another version of Muster may name classes differently.
+    seats = [
+        replace(seat, class_id=gang.pending[seat.uid].class_id) for seat in record.seats if seat.uid in gang.pending
+    ]
+    if not seats:
+        return
+    if cache.ledger.refusal(_demand(seats)) is None:
+        _reserve(cache, gang, seats)
+        return
+    for seat in seats:
+        if cache.ledger.refusal(_demand([seat])) is None:
+            _reserve(cache, gang, [seat])
+        else:
+            gang.lose_recorded_seat(seat.uid)
+
+
+def _reserve(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> None:
+    cache.ledger.reserve(seats)
+    for seat in seats:
+        gang.take_seat(seat, ActionState.SENT)
+
+
+def _demand(seats: Sequence[Seat]) -> Counter[tuple[str, str]]:
+    return Counter((seat.node, seat.class_id) for seat in seats)

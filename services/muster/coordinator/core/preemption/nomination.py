@@ -1,4 +1,6 @@
-"""Nominated capacity: withheld from other groups while victims are evicted, or running pods end, for one group."""
+"""Nominated capacity: withheld from other groups while victims are evicted, or running pods end, for one group; and
+plans, which name the victims. Each with the events that report it.
+"""
 
 import math
 from collections import Counter
@@ -8,7 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.events import Seat
+from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
+from muster.coordinator.core.events import Now, Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.gangs.capacity import Int64
@@ -161,3 +164,69 @@ def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[NominatedCapa
         if amounts:
             amounts_by_node.append(NominatedCapacity(node, amounts))
     return tuple(amounts_by_node)
+
+
+@dataclass(slots=True, frozen=True)
+class Victims:
+    """Victims by gang: pods in `reserved` lose their reservations, in `bound` are evicted; gangs in `whole` are evicted
+    whole.
+    """
+
+    reserved: dict[Gang, list[str]] = field(default_factory=dict)
+    bound: dict[Gang, list[str]] = field(default_factory=dict)
+    whole: frozenset[Gang] = frozenset()
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class Plan:
+    """Eviction of victims for the group of the nomination; without one, by the repair policy of their own gang."""
+
+    victims: Victims
+    nomination: Nomination | None = None
+
+
+@dataclass(slots=True, frozen=True, eq=False)
+class PlanPart:
+    """A transaction with some of a plan's victims: the plan needs it."""
+
+    plan: Plan
+
+
+def reservation_released(gang: Gang, nomination: Nomination | None) -> list[Effect]:
+    """Event on a gang whose reservations are released for another group."""
+    if nomination is None or gang.reference is None:
+        return []
+    others = " and ".join(f"gang {other.label}" for other in nomination.group.gangs)
+    note = (
+        f"gang {gang.label} released its {len(gang.seats)} reservations: {others} is ahead of it in the queue and "
+        "needs the capacity; it is tried again when that gang has started or timed out"
+    )
+    return [Report(gang.id, events=(KubeEvent(gang.reference, EventType.WARNING, "ReservationReleased", note),))]
+
+
+def preempts(plan: Plan) -> list[Effect]:
+    """Events on the gangs of the preemptor's group."""
+    if plan.nomination is None:
+        return []
+    pods = sum(len(uids) for uids in plan.victims.bound.values())
+    whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
+    what = "1 pod" if pods == 1 else f"{pods} pods"
+    return _on_all(plan.nomination.group, "Preempting", f"preempts {what} of lower priority, of {whom}")
+
+
+def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:
+    """Events on the gangs of a starving group: where capacity is reserved, and until when."""
+    nodes = len({node for node, _ in nomination.capacity})
+    where = "1 node" if nodes == 1 else f"{nodes} nodes"
+    seconds = max(0.0, nomination.starts_at - now.monotonic_seconds)
+    when = "" if math.isinf(seconds) else f", expected in {seconds:.0f} s"
+    note = f"starves: capacity on {where} is reserved for it until enough running pods have ended{when}"
+    return _on_all(nomination.group, "CapacityReserved", note)
+
+
+def _on_all(group: Group, reason: str, predicate: str) -> list[Effect]:
+    return [
+        Report(gang.id, events=(KubeEvent(gang.reference, EventType.NORMAL, reason, f"gang {gang.label} {predicate}"),))
+        for gang in group.gangs
+        if gang.reference is not None
+    ]

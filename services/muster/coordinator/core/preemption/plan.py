@@ -4,17 +4,21 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.effects import Effect
-from muster.coordinator.core.events import Now, Record, RecordState
+from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
-from muster.coordinator.core.permits.decisions import Plan, PlanPart
 from muster.coordinator.core.permits.permits import Permits
-from muster.coordinator.core.preemption.eviction import Evictions
-from muster.coordinator.core.preemption.nomination import Nomination, demand
-from muster.coordinator.core.preemption.plan_events import evicted, preempts, reservation_released
+from muster.coordinator.core.preemption.eviction import Evictions, evicted
+from muster.coordinator.core.preemption.nomination import (
+    Nomination,
+    Plan,
+    PlanPart,
+    demand,
+    preempts,
+    reservation_released,
+)
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.request import may_preempt
 

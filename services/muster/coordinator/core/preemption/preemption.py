@@ -14,28 +14,26 @@ from dataclasses import dataclass
 from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions
 from muster.coordinator.core.backfill.reservation import StarvingGroups, equal
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.effects import Effect, Solve
-from muster.coordinator.core.events import Now
+from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
+from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
-from muster.coordinator.core.permits.decisions import Plan
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
+    Plan,
     after_departure,
     as_amounts,
+    capacity_reserved,
     demand,
     nominated_for_others,
 )
 from muster.coordinator.core.preemption.plan import Plans
-from muster.coordinator.core.preemption.plan_events import capacity_reserved
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
-from muster.coordinator.core.rules import Rules
 from muster.coordinator.core.solve.concurrent import charge
-from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import may_preempt, to_place
-from muster.coordinator.core.solve.validation import violated_constraint
+from muster.coordinator.core.solve.validation import Rejections, violated_constraint
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
 SHARE = 0.2

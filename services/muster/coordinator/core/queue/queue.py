@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-from muster.coordinator.core.cache.cluster_events import ClusterEvent
+from muster.coordinator.core.events import ClusterEvent
 from muster.coordinator.core.gang.group import Group, QueueKey
 from muster.coordinator.core.gang.state import EquivalenceKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses

@@ -8,9 +8,9 @@ evaluated when groups are next tried, once per distinct `WaitsFor`, not once per
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, NamedTuple
 
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.group import Group
 from muster.coordinator.core.solve.request import may_preempt
 from muster.gangs.facts import PodClass

@@ -1,4 +1,4 @@
-"""Turns reasons into pod conditions and events, at a bounded rate.
+"""Turns reasons into pod conditions and events, and problems of topology trees into events, at a bounded rate (I10).
 
 A reason of another identity (`reasons.Theme`) is reported at once, as conditions and events. A reason of which only
 numbers differ is not: whenever capacity is freed or taken, the numbers of every pending gang change, and reporting them
@@ -10,11 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.effects import EventType, KubeEvent, PodCondition, Report
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.report.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
 from muster.dialects.registry import event_reason
-from muster.gangs.facts import ObjectReference
+from muster.gangs.facts import ObjectReference, Problem, Severity
 
 
 class Budget:
@@ -214,3 +215,69 @@ def _by_pod(gang: Gang, why: _Message) -> Iterator[tuple[str, _Message]]:
 
 def _failed(gang: Gang, regarding: ObjectReference, note: str) -> KubeEvent:
     return KubeEvent(regarding, EventType.WARNING, event_reason(gang.id), note)
+
+
+TREE_SETTLE_SECONDS = 1.0
+"""Nodes are often added or removed in numbers: only problems that remain for so long are reported."""
+TREE_REPEAT_SECONDS = 30.0
+"""Minimum interval of reports that differ in details, such as missing nodes; a rejected tree is reported at once."""
+
+
+class TreeReports:
+    """Problems of topology trees, reported as events on the objects that define them (I10)."""
+
+    def __init__(self, trees: TopologyTrees) -> None:
+        self._trees = trees
+        self._seen = 0
+        self._reported: dict[str, frozenset[str]] = {}
+        self._not_before: dict[str, float] = {}
+        self._due: dict[str, float] = {}
+
+    def next_time(self) -> float | None:
+        """Returns when the next report is due."""
+        return min(self._due.values(), default=None)
+
+    def due(self, now: float) -> list[Report]:
+        """Returns the reports that are due."""
+        if self._seen != self._trees.version:
+            self._seen = self._trees.version
+            self._look(now)
+        ready = [name for name, at in self._due.items() if at <= now]
+        return [report for name in ready if (report := self._tell(name, now)) is not None]
+
+    def _look(self, now: float) -> None:
+        there = {tree.name: _problems(tree.problems) for tree in self._trees.all()}
+        for name in self._reported.keys() - there.keys():
+            del self._reported[name]
+        for name, problems in there.items():
+            reported = self._reported.get(name, frozenset())
+            if problems == reported:
+                self._due.pop(name, None)
+                continue
+            soon = now + TREE_SETTLE_SECONDS
+            tree = self._trees.get(name)
+            refused = tree is not None and any(
+                each.severity is Severity.BLOCKING and each.message not in reported for each in tree.problems
+            )
+            at = soon if refused else max(soon, self._not_before.get(name, 0.0))
+            self._due[name] = min(at, self._due.get(name, at))
+
+    def _tell(self, name: str, now: float) -> Report | None:
+        del self._due[name]
+        tree = self._trees.get(name)
+        if tree is None:
+            return None
+        problems, reported = _problems(tree.problems), self._reported.get(name, frozenset())
+        self._reported[name] = problems
+        self._not_before[name] = now + TREE_REPEAT_SECONDS
+        about = tree.definition
+        news = sorted(problems - reported) if about is not None else ()
+        if about is None or not news:
+            return None
+        return Report(
+            "", events=tuple(KubeEvent(about, EventType.WARNING, "TopologyTree", message) for message in news)
+        )
+
+
+def _problems(problems: tuple[Problem, ...]) -> frozenset[str]:
+    return frozenset(problem.message for problem in problems)

@@ -7,9 +7,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.cache.cluster_events import ClusterEvent, EventKind
-from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Now, Solved, SolveFailed
+from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
+from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group, QueueKey
 from muster.coordinator.core.gang.state import EquivalenceKey
@@ -28,9 +27,8 @@ from muster.coordinator.core.solve.concurrent import (
     assigned_nodes,
     in_queue_order,
 )
-from muster.coordinator.core.solve.rejections import Rejection, RejectionReason, Rejections
 from muster.coordinator.core.solve.request import equivalence_key, to_place
-from muster.coordinator.core.solve.validation import validate_and_reserve
+from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
 from muster.gangs.solve import Explanation, SolveGroup, SolveOutcome, SolveResult
 
 MAX_GROUPS_PER_SOLVE = 100

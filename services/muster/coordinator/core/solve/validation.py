@@ -1,20 +1,43 @@
-"""Validates placement answers against members, ledger and topology constraints, and reserves their seats."""
+"""Validates placement answers against members, ledger and topology constraints, and reserves their seats, or rejects
+them.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.solve.rejections import Rejection, RejectionReason
 from muster.coordinator.core.solve.request import placed
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts
 from muster.gangs.solve import Assignment, SolveGroup
 from muster.topology.constraints import as_text
 from muster.topology.ranks import Path
+
+
+class Rejections:
+    """Rejections of this term by reason, and rejections that are not reported yet."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[RejectionReason] = Counter()
+        self._reports: list[AnswerRejected] = []
+
+    def add(self, group: Group, rejection: Rejection) -> None:
+        self.counts[rejection.reason] += 1
+        for gang in group.gangs:
+            gang.attempts.reject(rejection.reason)
+        if group.gangs:
+            count = self.counts[rejection.reason]
+            self._reports.append(AnswerRejected(group.gangs[0].id, rejection.reason, rejection.message, count))
+
+    def take_reports(self) -> list[AnswerRejected]:
+        """Rejections since the last call."""
+        reports, self._reports = self._reports, []
+        return reports
 
 
 def validate_and_reserve(
