@@ -1,7 +1,10 @@
-"""Node filters that do not depend on free capacity: cordons, taints, affinity, volumes, in kube-scheduler's words.
+"""Node filters: which nodes may take pods of a class at all, with reasons in kube-scheduler's words.
 
-`filter_reason` checks one pair of class and node. Placement checks all nodes at once by the same rules, so each rule is
-a function of its own here.
+This module is the definition of the rules: cordons, taints, readiness, affinity, volumes. `filter_reason` checks one
+class on one node; the coordinator validates placements with it, and first-fit uses it as it is.
+`muster.placement.state.filters` evaluates the same rules for all nodes at once; tests compare the two. Rules that
+depend on other pods are not filters of this kind: free resources are in `muster.gangs.capacity`, host ports, affinity
+and spreading in `muster.placement.inter_pod`. CONTRIBUTING.md has the steps to add a filter.
 """
 
 import re
@@ -37,17 +40,21 @@ def filter_reason(pod_class: PodClass, node: NodeFacts) -> str | None:
     """The first reason why the node is filtered out, in the order of kube-scheduler's filters; None if it is not.
 
     Readiness is checked where kube-scheduler would find the taint node.kubernetes.io/not-ready; a node that is not
-    ready is filtered out even for pods that tolerate the taint.
+    ready is filtered out even for pods that tolerate the taint. Volumes are last: kube-scheduler checks them after host
+    ports and resources.
     """
-    return status_filter_reason(pod_class.tolerations, node.unschedulable, node.taints, node.ready) or (
-        None if affinity_matches(pod_class, node) else AFFINITY
-    )
+    reason = status_filter_reason(pod_class.tolerations, node.unschedulable, node.taints, node.ready)
+    if reason is not None:
+        return reason
+    if not affinity_matches(pod_class, node):
+        return AFFINITY
+    return None if volumes_reachable(pod_class, node) else VOLUMES
 
 
 def status_filter_reason(
     tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
 ) -> str | None:
-    """The part of `filter_reason` that does not depend on labels or the name of the node."""
+    """The filters that do not depend on the labels or the name of the node: cordon, taints, readiness."""
     if unschedulable and not tolerated(_CORDON, tolerations):
         return UNSCHEDULABLE
     taint = untolerated_taint(tolerations, taints)

@@ -1,6 +1,7 @@
-"""Nodes, and which changes of them matter."""
+"""Facts of the nodes, and which changes of them are streamed."""
 
 import structlog
+from msgspec.structs import replace
 
 from muster.gangs.facts import NodeFacts
 from muster.kube.node_facts import node_facts, node_problems
@@ -10,7 +11,7 @@ _log = structlog.get_logger(__name__)
 
 
 class Nodes:
-    """Facts by node name. Changes that do not change facts, such as heartbeats, are ignored."""
+    """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed."""
 
     def __init__(self) -> None:
         self.facts: dict[str, NodeFacts] = {}
@@ -45,11 +46,5 @@ class Nodes:
 
 
 def _same(one: NodeFacts, other: NodeFacts) -> bool:
-    return (
-        one.allocatable == other.allocatable
-        and one.labels == other.labels
-        and one.ready == other.ready
-        and one.unschedulable == other.unschedulable
-        and one.taints == other.taints
-        and one.uid == other.uid
-    )
+    """The two are equal in all fields but `revision`, which every update changes."""
+    return replace(one, revision=other.revision) == other

@@ -6,7 +6,7 @@ from typing import Final
 
 from muster.firstfit.cluster import Cluster
 from muster.gangs.facts import Amounts, HostPort, NodeFacts, PodClass
-from muster.gangs.node_filters import VOLUMES, filter_reason, volumes_reachable
+from muster.gangs.node_filters import filter_reason
 
 PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
@@ -57,8 +57,6 @@ class NodeUsage:
         facts = self.nodes[node]
         if (reason := filter_reason(pod_class, facts)) is not None:
             return reason
-        if not volumes_reachable(pod_class, facts):
-            return VOLUMES
         if any(_conflict(port, other) for port in pod_class.host_ports for other in +self._ports[node]):
             return PORTS
         if self._violates_anti_affinity(pod_class, facts):

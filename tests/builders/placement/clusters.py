@@ -59,6 +59,7 @@ def pod_class(
     required: Iterable[NodeSelectorTerm] | None = None,
     preferred: Iterable[PreferredNodeTerm] = (),
     tolerations: Iterable[Toleration] = (),
+    volumes: Iterable[Iterable[NodeSelectorTerm]] = (),
 ) -> PodClass:
     return PodClass(
         name,
@@ -67,6 +68,7 @@ def pod_class(
         None if required is None else tuple(required),
         tuple(preferred),
         tuple(tolerations),
+        volumes=tuple(map(tuple, volumes)),
     )
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 from muster.gangs.node_filters import affinity_matches, filter_reason, term_matches, untolerated_taint
 
@@ -30,7 +32,7 @@ def first_reason(pod: PodClass, on: NodeFacts, nodes: Sequence[NodeFacts], seate
     there = [each for each in seated if each.node in by_name]
     here = [each for each in there if each.node == on.name]
     return (
-        filter_reason(pod, on)
+        filter_reason(replace(pod, volumes=()), on)
         or _ports(pod, here)
         or _room(pod, on, here)
         or _volumes(pod, on)

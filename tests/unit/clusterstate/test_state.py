@@ -13,7 +13,7 @@ from builders.clusterstate.history import (
     pod_object,
     priority_class_object,
 )
-from muster.gangs.facts import Batch, GangFacts, PodFacts, PodPhase, RepairPolicy, Severity
+from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts, PodPhase, RepairPolicy, Severity
 from muster.kube.api_resources import NODES, PODS
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.objects import ObjectMeta, Pod
@@ -22,6 +22,17 @@ MIN = "gang.scheduling.koordinator.sh/min-available"
 NAME = "gang.scheduling.koordinator.sh/name"
 TIMED_OUT = {"gang.scheduling.koordinator.sh/timeout": "true"}
 DURATION = "muster.dev/expected-duration"
+
+
+NODE_CHANGES: dict[str, Callable[[], Any]] = {
+    "uid": lambda: node_object("n", uid="another"),
+    "allocatable": lambda: node_object("n", cpu="9"),
+    "labels": lambda: node_object("n", labels={"rack": "r1"}),
+    "taints": lambda: node_object("n", taints=[{"key": "a", "effect": "NoSchedule"}]),
+    "unschedulable": lambda: node_object("n", unschedulable=True),
+    "ready": lambda: node_object("n", ready=False),
+}
+"""For each field of NodeFacts, a node that differs from `node_object("n")` in that field alone."""
 
 
 def koordinator(gang: str, minimum: str = "2") -> dict[str, str]:
@@ -133,20 +144,12 @@ class TestNodes:
         assert history.remove(NODES, "two").removed_nodes == ("n",)
         assert history.remove(NODES, "two").removed_nodes == ()
 
-    @pytest.mark.parametrize(
-        "change",
-        [
-            lambda: node_object("n", cpu="9"),
-            lambda: node_object("n", ready=False),
-            lambda: node_object("n", unschedulable=True),
-            lambda: node_object("n", taints=[{"key": "a", "effect": "NoSchedule"}]),
-        ],
-        ids=["allocatable", "ready", "cordon", "taint"],
-    )
-    def test_relevant_node_changes_are_sent(self, change: Callable[[], Any]) -> None:
+    @pytest.mark.parametrize("field", sorted({*NodeFacts.__struct_fields__} - {"name", "revision"}))
+    def test_a_change_of_any_field_of_a_node_is_sent(self, field: str) -> None:
+        assert field in NODE_CHANGES, f"add a change of NodeFacts.{field} to NODE_CHANGES"
         history = History()
         history.nodes(node_object("n"))
-        assert [node.name for node in history.nodes(change()).nodes] == ["n"]
+        assert [node.name for node in history.nodes(NODE_CHANGES[field]()).nodes] == ["n"]
 
 
 class TestClasses:

@@ -1,8 +1,13 @@
-"""The ledger rejects nodes that cannot use a volume, whatever placement answers."""
+"""The ledger rejects nodes that cannot use a volume, and reports changes of nodes that may let pods in."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import RejectionReason
-from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
+from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, Taint, TaintEffect
 
 ZONE = "topology.kubernetes.io/zone"
 
@@ -42,3 +47,22 @@ def test_a_node_that_moves_to_another_zone_is_reconsidered() -> None:
     assert found.refusal({("z", "c"): 1})
     found.put_node(NodeFacts("z", allocatable=(("pods", 10),), labels={ZONE: "x"}))
     assert found.refusal({("z", "c"): 1}) is None
+
+
+CLOSED = NodeFacts("n", taints=(Taint("a", "b", TaintEffect.NO_SCHEDULE),), unschedulable=True, ready=False)
+IMPROVEMENTS: dict[str, Any] = {
+    "allocatable": (("pods", 10),),
+    "labels": {ZONE: "x"},
+    "taints": (),
+    "unschedulable": False,
+    "ready": True,
+}
+
+
+@pytest.mark.parametrize("field", sorted({*NodeFacts.__struct_fields__} - {"name", "uid", "revision"}))
+def test_i7_every_field_of_a_node_that_may_let_pods_in_has_an_event(field: str) -> None:
+    """Without an event, an unschedulable group that could use the node is not tried again."""
+    assert field in IMPROVEMENTS, f"add an improvement of NodeFacts.{field}, and an event for it in ledger.py"
+    found = Ledger()
+    found.put_node(CLOSED)
+    assert found.put_node(replace(CLOSED, **{field: IMPROVEMENTS[field]}))

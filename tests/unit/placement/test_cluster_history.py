@@ -1,5 +1,8 @@
 """A cluster after incremental changes gives the same answers as a fresh snapshot, whatever is cached."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -108,3 +111,21 @@ def test_unchanged_nodes_are_not_evaluated_again() -> None:
     before = built.nodes.version, built.capacity.version
     built.apply(Batch(nodes=(replace(node("a", 4), revision=99),)))
     assert (built.nodes.version, built.capacity.version) == before
+
+
+NODE_CHANGES: dict[str, Any] = {
+    "allocatable": (("cpu", 9),),
+    "labels": {"rack": "r1"},
+    "taints": (Taint("a", "b", TaintEffect.NO_SCHEDULE),),
+    "unschedulable": True,
+    "ready": False,
+}
+
+
+@pytest.mark.parametrize("field", sorted({*NodeFacts.__struct_fields__} - {"name", "uid", "revision"}))
+def test_a_node_that_changed_in_any_field_is_evaluated_again(field: str) -> None:
+    assert field in NODE_CHANGES, f"add a change of NodeFacts.{field} to NODE_CHANGES"
+    built = cluster([node("a", 4)], CLASSES)
+    before = built.nodes.version
+    built.apply(Batch(nodes=(replace(node("a", 4), **{field: NODE_CHANGES[field]}),)))
+    assert built.nodes.version != before

@@ -57,6 +57,7 @@ classes = st.builds(
     required=st.none() | st.lists(terms, max_size=2),
     preferred=st.lists(st.builds(PreferredNodeTerm, st.integers(1, 100), terms), max_size=2),
     tolerations=st.lists(tolerations, max_size=2),
+    volumes=st.lists(st.lists(terms, max_size=2), max_size=2),
 )
 nodes = st.builds(
     node,

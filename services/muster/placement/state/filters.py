@@ -1,9 +1,9 @@
 """Node filters and preferences of pod classes, evaluated for all nodes at once and incrementally for changed nodes.
 
-Add a filter here: a rule over labels, taints or node status goes into muster.gangs.node_filters and is applied in
-`NodeFilters._evaluate`, in kube-scheduler's order, since a node counts under the first filter that rejects it. Each
-rule is evaluated once per distinct value, not once per node. Filters on resources are in `capacity`, rules between pods
-in `muster.placement.inter_pod`.
+The rules are defined in `muster.gangs.node_filters`, for one node. Here they are evaluated over arrays: once per
+distinct kind of node or label value, not once per node (`NodeFilters._evaluate`), in the same order, since a node
+counts under the first filter that rejects it. CONTRIBUTING.md has the steps to add a filter. Free resources are in
+`muster.placement.state.capacity`, rules between pods in `muster.placement.inter_pod`.
 """
 
 from typing import Final
@@ -14,6 +14,7 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
 from muster.gangs.node_filters import (
     AFFINITY,
+    VOLUMES,
     field_holds,
     prefer_no_schedule_count,
     requirement_holds,
@@ -22,8 +23,6 @@ from muster.gangs.node_filters import (
     untolerated_taint,
 )
 from muster.placement.state.nodes import Bool, Int32, LabelColumn, NodeKind, NodeTable
-
-VOLUMES: Final = "node(s) had volume node affinity conflict"
 
 USABLE: Final = 0
 ABSENT: Final = -1

@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from muster.gangs.capacity import Int64
@@ -32,7 +33,7 @@ class TooManyNodes(RuntimeError):
 
 @dataclass(frozen=True)
 class NodeKind:
-    """Everything that filters look at except labels, name and capacity; shared by many nodes."""
+    """Fields of a node that filters read, except labels, name and capacity; equal nodes share one."""
 
     taints: tuple[Taint, ...]
     unschedulable: bool
@@ -232,12 +233,5 @@ class NodeTable:
 
 
 def same_for_placement(a: NodeFacts, b: NodeFacts) -> bool:
-    """The two are equal in everything that a solve reads."""
-    return (
-        a.name == b.name
-        and a.labels == b.labels
-        and a.taints == b.taints
-        and a.unschedulable == b.unschedulable
-        and a.ready == b.ready
-        and a.allocatable == b.allocatable
-    )
+    """The two are equal in all fields but `uid` and `revision`, which no solve reads."""
+    return replace(a, uid=b.uid, revision=b.revision) == b
