@@ -185,7 +185,7 @@ CAPACITY_BUGS = (
     ),
     Bug(
         "victims are evicted for pods that never preempt",
-        "solve/request.py",
+        "preemption/nomination.py",
         "    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())",
         "    return True",
     ),
@@ -260,7 +260,7 @@ CAPACITY_BUGS = (
     ),
     Bug(
         "victims are evicted for gangs whose declaration forbids preemption",
-        "solve/request.py",
+        "preemption/nomination.py",
         "    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):",
         "    if False:",
         first="unit/coordinator/test_gang_requirements.py",

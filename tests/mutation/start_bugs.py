@@ -65,14 +65,14 @@ START_BUGS = (
     ),
     Bug(
         "a group of NonStrict gangs starts when one of them has its minimum",
-        "gang/group.py",
+        "gang/gang.py",
         "return self.accumulates and all(gang.missing <= 0 for gang in self.gangs)",
         "return self.accumulates and any(gang.missing <= 0 for gang in self.gangs)",
         first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
         "a group accumulates although one of its gangs is Strict",
-        "gang/group.py",
+        "gang/gang.py",
         "return all(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
         "return any(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
         first="unit/coordinator/test_non_strict.py",
@@ -184,7 +184,7 @@ START_BUGS = (
     ),
     Bug(
         "partly started groups are queued behind others",
-        "gang/group.py",
+        "gang/gang.py",
         "        return (0 if repairing else 1, -self.priority",
         "        return (1, -self.priority",
         first="unit/coordinator/test_interruptions.py",
@@ -203,7 +203,7 @@ START_BUGS = (
     ),
     Bug(
         "stages that are no phases are not reported",
-        "report/progress.py",
+        "report/explain.py",
         "    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]",
         "    return _STAGES[phase]",
     ),
@@ -248,7 +248,7 @@ START_BUGS = (
     ),
     Bug(
         "progress omits the nodes of members with a seat",
-        "report/progress.py",
+        "report/explain.py",
         "        return held.seat.node",
         '        return ""',
     ),

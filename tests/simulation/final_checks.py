@@ -5,7 +5,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import RecordState
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.request import to_place

@@ -24,7 +24,7 @@ from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.report.progress import progress_of, stage_of
+from muster.coordinator.core.report.explain import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
 from muster.topology.constraints import on_levels

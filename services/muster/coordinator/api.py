@@ -43,7 +43,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
 
     async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
         term = await self._synced_term()
-        gangs = explain.in_order(term.machine)
+        gangs = explain.in_order(term.machine.cache)
         return pb.ListResponse(gangs=[_gang(term, gang) for gang in gangs if _in_namespace(gang, request.namespace)])
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
@@ -66,7 +66,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             while not term.synced:
                 await watcher.next_changes()
                 self._check_current(term)
-            gangs = [gang for gang in explain.in_order(term.machine) if _in_namespace(gang, request.namespace)]
+            gangs = [gang for gang in explain.in_order(term.machine.cache) if _in_namespace(gang, request.namespace)]
             sent = {gang.id for gang in gangs}
             for start in range(0, len(gangs), GANGS_PER_MESSAGE):
                 yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in gangs[start : start + GANGS_PER_MESSAGE]])
@@ -168,7 +168,7 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
 
 def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
     facts = gang.facts
-    turn, ahead = explain.ahead_of(term.machine, gang)
+    turn, ahead = explain.ahead_of(term.machine.queue, gang)
     response = pb.ExplainResponse(
         gang=_gang(term, gang),
         group=facts.group if facts is not None else (),
@@ -188,8 +188,8 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
             for pod in sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
         ],
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
-        nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine, gang),
-        victims=explain.evicted_for(term.machine, gang),
+        nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine.cache, gang),
+        victims=explain.evicted_for(term.machine.cache, gang),
         rejected_placements=[
             pb.RejectedPlacements(reason=reason, count=count)
             for reason, count in sorted(gang.attempts.rejections.items())

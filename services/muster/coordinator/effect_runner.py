@@ -17,7 +17,7 @@ from muster.coordinator.binder import Binder
 from muster.coordinator.binding_writes import ReportWriter, TimeoutMarkWriter
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.report.progress import progress_of
+from muster.coordinator.core.report.explain import progress_of
 from muster.coordinator.pending_calls import PendingCalls
 from muster.coordinator.progress_writer import ProgressWriter
 from muster.coordinator.records import RecordWriter

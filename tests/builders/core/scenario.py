@@ -57,7 +57,7 @@ from muster.coordinator.core.events import (
 )
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.report.progress import progress_of
+from muster.coordinator.core.report.explain import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
 from muster.gangs.solve import SolveResult

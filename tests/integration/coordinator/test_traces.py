@@ -10,8 +10,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
 from muster.coordinator.core.effects import Phase, PhaseChanged
 from muster.coordinator.core.events import Record, RecordState
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.traces import GangTraces
 from muster.gangs.facts import GangFacts
 from muster.telemetry.tracing import configure_tracing

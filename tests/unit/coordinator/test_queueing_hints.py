@@ -9,8 +9,7 @@ from builders.gangs.facts import gang
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.queue.wake import HINTS, MAX_NODE_CHECKS, MAX_NODES, EventLog, WakeIndex
 from muster.gangs.facts import (
     GangFacts,

@@ -11,8 +11,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase, Solve
 from muster.coordinator.core.events import BindResults, SolveFailed
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.report.explain import AmbiguousGang, find
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.reports import CHANGES_PER_SECOND, MAX_CHANGES_SAVED

@@ -15,11 +15,10 @@ CORE = Path(__file__).parents[3] / "services/muster/coordinator/core"
 STATE_MODULES = {
     "gang/state.py": {
         *("PodAction", "HeldSeat", "LeavingPod", "ScheduleCycle", "Attempts", "PermitState", "BindTrouble", "Hold"),
-        *("Eviction", "Timing", "SolveState", "QueueState", "PreemptionState"),
+        *("Eviction", "Timing"),
     },
     "gang/members.py": {"Members"},
-    "gang/gang.py": {"Gang"},
-    "gang/group.py": {"Group"},
+    "gang/gang.py": {"Gang", "Group", "SolveState", "QueueState", "PreemptionState"},
 }
 """Modules with state classes: their fields are assigned there, but for those of `FIELD_OWNERS`."""
 

@@ -18,9 +18,9 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    lower priority gangs, or gangs behind it that hold reservations (`preemption/potential_victims`). A starving group
    gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
-   (`preemption/eviction`). Started gangs that cannot be completed follow their repair policy, there, too.
+   (`preemption/eviction`), as are pods of started gangs that cannot be completed, if their repair policy says so.
 7. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
-State of gangs and groups is split into values with one owner each (`gang/state`). Phases are derived
+State of gangs and groups is split into values with one owner each (`gang/state`, `gang/gang`). Phases are derived
 (`gang.gang.Gang.phase`), never stored, so they cannot disagree with the facts that they sum up.
 """

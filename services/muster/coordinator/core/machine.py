@@ -28,8 +28,7 @@ from muster.coordinator.core.events import (
     Tick,
     ViewLost,
 )
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Now
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.potential_victims import OfferedPods, claimed, offered
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PotentialVictim, VictimGang

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from muster.coordinator.core.backfill.expected_completions import could_ever_fit
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.queue import Queue
 

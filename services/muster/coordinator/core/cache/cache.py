@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
-from muster.coordinator.core.gang.gang import Gang, plain_facts
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group, plain_facts
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
 from muster.gangs.facts import Batch, GangFacts, PodFacts

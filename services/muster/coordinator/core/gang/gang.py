@@ -1,17 +1,14 @@
-"""A gang: its declaration, its members and its state, and what follows from them."""
+"""Gangs and gang groups: declaration, members, state, and what follows from them."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
 from muster.coordinator.core.gang.state import Attempts, BindTrouble, PermitState, Timing
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
-from muster.gangs.solve import PodsOnNode
-
-if TYPE_CHECKING:
-    from muster.coordinator.core.gang.group import Group
+from muster.gangs.solve import Explanation, PodsOnNode
 
 PLAIN = "plain"
 """The dialect of pods without any mark: gangs of one."""
@@ -167,6 +164,167 @@ class Gang(Members):
                 return Phase.REPAIRING
             return Phase.BINDING if self.seats or not self.permit.fulfilled else Phase.SATISFIED
         return Phase.TIMED_OUT if self.timed_out else self.group.phase
+
+
+QueueKey = tuple[int, int, int, str, str]
+
+EquivalenceKey = Hashable
+"""Solve request of a group without its names: groups with equal keys fit where the others do."""
+
+
+@dataclass(slots=True)
+class SolveState:
+    """The solve request under way for a group, and what placement said last."""
+
+    solve_id: int | None = None
+    alone: bool = False
+    """Placement refused a request with several groups: this group is sent alone until it has an answer."""
+    explanation: Explanation | None = None
+    """Why the group has no place, with the pods named."""
+    solver_explanation: Explanation | None = None
+    """The same as placement wrote it."""
+
+    def begin(self, solve_id: int) -> None:
+        self.solve_id = solve_id
+
+    def end(self) -> None:
+        self.solve_id = None
+
+    def isolate(self) -> None:
+        self.alone = True
+
+    def answered(self) -> None:
+        self.alone = False
+
+    def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
+        self.solver_explanation, self.explanation = solver_explanation, explanation
+
+    def placed(self) -> None:
+        self.explanation = self.solver_explanation = None
+
+
+@dataclass(slots=True)
+class QueueState:
+    """How a group waits in the queue."""
+
+    equivalence_key: EquivalenceKey | None = None
+    """Key of a group that was proved to have no place; None: it was not, or asks for something else by now."""
+    backoffs: int = 0
+    """Attempts in a row whose outcome could not be used."""
+    failure: str = ""
+    """Why the last attempt failed, other than for lack of capacity; empty: it did not."""
+
+    def classify(self, key: EquivalenceKey | None) -> None:
+        self.equivalence_key = key
+
+    def back_off(self) -> None:
+        self.backoffs += 1
+
+    def reset_backoff(self) -> None:
+        self.backoffs = 0
+
+    def fail(self, message: str) -> None:
+        self.failure = message
+
+
+@dataclass(slots=True)
+class PreemptionState:
+    """Results of preemption for a group, and the group that it yields to."""
+
+    verdict: str = ""
+    """Why no victims help the group; empty: not known."""
+    not_before: float = 0.0
+    """Monotonic time before which no preemption is tried."""
+    yields_to: "Group | None" = None
+    """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
+
+    def conclude(self, verdict: str) -> None:
+        self.verdict = verdict
+
+    def postpone(self, until: float) -> None:
+        self.not_before = max(self.not_before, until)
+
+    def yield_to(self, group: "Group | None") -> None:
+        self.yields_to = group
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Gangs that are placed together: the gangs of one gang group that have no permit yet, or one gang alone."""
+
+    id: str
+    gangs: list[Gang] = field(default_factory=list)
+    not_ready: str | None = None
+    """Why the group fails the pre-enqueue check; None: it passes."""
+    persist_id: int | None = None
+    """The write of its permit, while that is not durable."""
+    edited: bool = False
+    """The group changed while a solve or a write was under way, whose outcome may be out of date."""
+    solve: SolveState = field(default_factory=SolveState)
+    queueing: QueueState = field(default_factory=QueueState)
+    preemption: PreemptionState = field(default_factory=PreemptionState)
+
+    @property
+    def key(self) -> QueueKey:
+        """Position in the queue: started gangs under repair first (I6), then priority, age, name."""
+        first = min(self.gangs, key=_age)
+        repairing = any(gang.lost for gang in self.gangs)
+        return (0 if repairing else 1, -self.priority, *_age(first))
+
+    @property
+    def priority(self) -> int:
+        """The highest priority of its gangs."""
+        return max(gang.priority for gang in self.gangs)
+
+    @property
+    def busy(self) -> bool:
+        """A solve or the write of its permit is under way; the group keeps its gangs meanwhile."""
+        return self.solve.solve_id is not None or self.persist_id is not None
+
+    @property
+    def accumulates(self) -> bool:
+        """Its gangs hold reservations until all have their minimum (NonStrict). The strictest gang decides."""
+        return all(
+            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole for gang in self.gangs
+        )
+
+    @property
+    def holds(self) -> bool:
+        """Gangs of it have reservations without a permit."""
+        return any(gang.seats and not gang.permit.granted for gang in self.gangs)
+
+    @property
+    def holds_minimum(self) -> bool:
+        """The group accumulates, and every gang has its minimum."""
+        return self.accumulates and all(gang.missing <= 0 for gang in self.gangs)
+
+    @property
+    def gangs_to_place(self) -> list[Gang]:
+        """Gangs with pending members. Members of accumulating gangs beyond the minimum are placed after the start."""
+        accumulates = self.accumulates
+        return [gang for gang in self.gangs if gang.pending and not (accumulates and gang.missing <= 0)]
+
+    @property
+    def wants_seats(self) -> bool:
+        """There are members to place, and no solve or write is under way."""
+        return not self.busy and self.not_ready is None and bool(self.gangs_to_place)
+
+    @property
+    def phase(self) -> Phase:
+        """Phase of its gangs while they have no permit."""
+        if self.persist_id is not None:
+            return Phase.PERMITTED
+        if self.holds:
+            return Phase.WAITING
+        if self.solve.solve_id is not None:
+            return Phase.SOLVING
+        queued = self.not_ready is None or self.preemption.yields_to is not None
+        return Phase.QUEUED if queued else Phase.GATHERING
+
+
+def _age(gang: Gang) -> tuple[int, str, str]:
+    facts = gang.facts
+    return (facts.created_seconds, facts.namespace, facts.name) if facts is not None else (0, "", gang.id)
 
 
 def pod_reference(pod: PodFacts) -> ObjectReference:

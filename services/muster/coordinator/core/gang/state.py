@@ -1,22 +1,17 @@
-"""State of gangs and groups, split into values that have one owner each.
+"""State of gangs and their pods, split into values that have one owner each.
 
 Only the methods of a value assign its fields, and only the owner calls those methods. Which package owns which value
-stands in tests/unit/structure/test_state_owners.py, which checks both.
+stands in tests/unit/structure/test_state_owners.py, which checks both. The state of groups is in `gang/gang`.
 """
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
-from typing import TYPE_CHECKING
 
 from muster.coordinator.core.events import PodName, Record, RecordState, Seat
 from muster.gangs.facts import PodFacts
-from muster.gangs.solve import Explanation
-
-if TYPE_CHECKING:
-    from muster.coordinator.core.gang.group import Group
 
 # ------------------------------------------------------------------------------------------------------------- of pods
 
@@ -326,89 +321,6 @@ class Timing:
     def restart(self) -> None:
         self.start_seconds = None
         self.ready_unix = self.bound_unix = 0.0
-
-
-# ----------------------------------------------------------------------------------------------------------- of groups
-
-
-EquivalenceKey = Hashable
-"""Solve request of a group without its names: groups with equal keys fit where the others do."""
-
-
-@dataclass(slots=True)
-class SolveState:
-    """The solve request under way for a group, and what placement said last."""
-
-    solve_id: int | None = None
-    alone: bool = False
-    """Placement refused a request with several groups: this group is sent alone until it has an answer."""
-    explanation: Explanation | None = None
-    """Why the group has no place, with the pods named."""
-    solver_explanation: Explanation | None = None
-    """The same as placement wrote it."""
-
-    def begin(self, solve_id: int) -> None:
-        self.solve_id = solve_id
-
-    def end(self) -> None:
-        self.solve_id = None
-
-    def isolate(self) -> None:
-        self.alone = True
-
-    def answered(self) -> None:
-        self.alone = False
-
-    def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
-        self.solver_explanation, self.explanation = solver_explanation, explanation
-
-    def placed(self) -> None:
-        self.explanation = self.solver_explanation = None
-
-
-@dataclass(slots=True)
-class QueueState:
-    """How a group waits in the queue."""
-
-    equivalence_key: EquivalenceKey | None = None
-    """Key of a group that was proved to have no place; None: it was not, or asks for something else by now."""
-    backoffs: int = 0
-    """Attempts in a row whose outcome could not be used."""
-    failure: str = ""
-    """Why the last attempt failed, other than for lack of capacity; empty: it did not."""
-
-    def classify(self, key: EquivalenceKey | None) -> None:
-        self.equivalence_key = key
-
-    def back_off(self) -> None:
-        self.backoffs += 1
-
-    def reset_backoff(self) -> None:
-        self.backoffs = 0
-
-    def fail(self, message: str) -> None:
-        self.failure = message
-
-
-@dataclass(slots=True)
-class PreemptionState:
-    """Results of preemption for a group, and the group that it yields to."""
-
-    verdict: str = ""
-    """Why no victims help the group; empty: not known."""
-    not_before: float = 0.0
-    """Monotonic time before which no preemption is tried."""
-    yields_to: "Group | None" = None
-    """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
-
-    def conclude(self, verdict: str) -> None:
-        self.verdict = verdict
-
-    def postpone(self, until: float) -> None:
-        self.not_before = max(self.not_before, until)
-
-    def yield_to(self, group: "Group | None") -> None:
-        self.yields_to = group
 
 
 def put(uids: set[str], uid: str, belongs: bool) -> None:

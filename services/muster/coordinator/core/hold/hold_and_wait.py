@@ -2,7 +2,7 @@
 
 A group starts when every gang has its minimum. It releases all its reservations when it may not start as declared any
 more, when one of its gangs has waited longer than its waiting time (`due`; its pods are then marked as timed out), or
-to let an earlier group start (see the preemption package).
+when a plan gives its capacity to an earlier group.
 """
 
 from collections.abc import Collection
@@ -10,8 +10,7 @@ from collections.abc import Collection
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, MarkTimedOut, Report
 from muster.coordinator.core.events import Now, Record, RecordState
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
 from muster.gangs.facts import GangFacts

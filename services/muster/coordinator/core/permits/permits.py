@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import Now, PodName, Record, RecordState, Seat
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.gangs.solve import PodsOnNode

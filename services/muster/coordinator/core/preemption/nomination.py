@@ -12,8 +12,7 @@ import numpy as np
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import Now, Seat
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import NominatedCapacity, PodsOnNode
 
@@ -119,9 +118,12 @@ class Nomination:
         return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(self.capacity.items()))
 
 
-def demand(group: Group) -> Counter[str]:
-    """Members of the group to place, by class."""
-    return Counter(pod.class_id for gang in group.gangs_to_place for pod in gang.pending.values())
+def may_preempt(group: Group) -> bool:
+    """Neither its gangs nor its pending members have preemption policy Never."""
+    gangs = group.gangs_to_place
+    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):
+        return False
+    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())
 
 
 def longest_run(group: Group) -> float:

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
@@ -15,12 +14,12 @@ from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,
     PlanPart,
-    demand,
+    may_preempt,
     preempts,
     reservation_released,
 )
 from muster.coordinator.core.queue.queue import Queue
-from muster.coordinator.core.solve.request import may_preempt
+from muster.coordinator.core.solve.request import demand
 
 REFUSED_PLAN_SECONDS = 60.0
 """Pause after a plan that could not be written."""

@@ -12,10 +12,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.preemption.nomination import Victims
-from muster.coordinator.core.solve.request import may_preempt
+from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.preemption.nomination import Victims, may_preempt
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
 

@@ -16,8 +16,7 @@ from muster.coordinator.core.backfill.reservation import StarvingGroups, equal
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import Now, Rules
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
@@ -25,14 +24,14 @@ from muster.coordinator.core.preemption.nomination import (
     after_departure,
     as_amounts,
     capacity_reserved,
-    demand,
+    may_preempt,
     nominated_for_others,
 )
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.concurrent import charge
-from muster.coordinator.core.solve.request import may_preempt, to_place
+from muster.coordinator.core.solve.request import demand, to_place
 from muster.coordinator.core.solve.validation import Rejections, violated_constraint
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 

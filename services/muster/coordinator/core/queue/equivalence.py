@@ -12,8 +12,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from muster.coordinator.core.gang.group import Group, QueueKey
-from muster.coordinator.core.gang.state import EquivalenceKey
+from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.gangs.solve import Explanation
 
 MAX_REPRESENTATIVES: Final = 1024

@@ -193,8 +193,9 @@ def _difference(first: PodClass, other: PodClass) -> str:
 def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
     """Which of the resources that the gang declares are not free in the whole cluster, in words; None: all are.
 
-    Amounts up to what its own members request are left to placement, which knows more than the sum and can preempt.
-    Reservations of its group count as free for it, and it does not wait once it has all seats that it needs to start.
+    Amounts up to what its own members request are left to placement, which knows more than the sum and can choose
+    victims. Reservations of its group count as free for it, and it does not wait once it has all seats that it needs to
+    start.
     """
     facts = gang.facts
     if facts is None or not facts.resources or gang.missing <= 0:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from muster.coordinator.core.events import ClusterEvent
-from muster.coordinator.core.gang.group import Group, QueueKey
-from muster.coordinator.core.gang.state import EquivalenceKey
+from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
 from muster.retry.backoff import backoff_seconds

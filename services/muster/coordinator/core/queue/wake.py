@@ -11,8 +11,8 @@ from typing import Final, NamedTuple
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
-from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.solve.request import may_preempt
+from muster.coordinator.core.gang.gang import Group
+from muster.coordinator.core.preemption.nomination import may_preempt
 from muster.gangs.facts import PodClass
 
 MAX_NODES: Final = 500

@@ -1,20 +1,36 @@
-"""Explains a gang: its position in the queue, the gangs ahead of it, and changes that would unblock it."""
+"""Explains a gang: its progress as dialects report it, its position in the queue, gangs ahead of it, and changes that
+would unblock it.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import Final
 
+from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Phase
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group, QueueKey
-from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.report.reasons import in_units
+from muster.coordinator.core.gang.gang import Gang, Group, QueueKey
+from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.report.reasons import in_units, reason
+from muster.dialects.progress import MemberProgress, Progress, Stage
 from muster.dialects.registry import timeout_annotations
-from muster.gangs.facts import PodFacts, Severity
+from muster.gangs.facts import PodFacts, PodPhase, Severity, TopologyTree
 
 MAX_AHEAD = 10
 _RUNNING = (Phase.SATISFIED,)
 _KIND = re.compile(r"/[A-Z][A-Za-z0-9]*\.(?=[^/]*$)")
 """Kind of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
+
+_STAGES: Final = {
+    Phase.GATHERING: Stage.GATHERING,
+    Phase.QUEUED: Stage.READY,
+    Phase.SOLVING: Stage.READY,
+    Phase.WAITING: Stage.READY,
+    Phase.PERMITTED: Stage.ASSIGNED,
+    Phase.BINDING: Stage.PERMITTED,
+    Phase.REPAIRING: Stage.PERMITTED,
+    Phase.SATISFIED: Stage.BOUND,
+    Phase.TIMED_OUT: Stage.TIMED_OUT,
+}
 
 
 class UnknownGang(LookupError):
@@ -53,7 +69,52 @@ def _short(id_: str) -> tuple[str, str]:
     return id_.split("/", 1)[-1], id_.rsplit("/", 1)[-1]
 
 
-def in_order(machine: Machine) -> list[Gang]:
+def stage_of(gang: Gang, phase: Phase) -> Stage:
+    """Returns the stage of a gang in this phase."""
+    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]
+
+
+def progress_of(gang: Gang, cache: Cache) -> Progress | None:
+    """Returns the progress of a gang; None while its declaration is unknown."""
+    facts = gang.facts
+    if facts is None:
+        return None
+    tree = cache.trees.get(facts.tree)
+    return Progress(
+        facts=facts,
+        stage=stage_of(gang, gang.phase),
+        members=_members(gang, cache, tree),
+        reason=reason(gang),
+        root=tree.name if tree is not None else "",
+        levels=tuple(level.name for level in tree.levels) if tree is not None else (),
+        began=gang.timing.ready_unix,
+        ended=gang.timing.bound_unix,
+        solver_seconds=gang.attempts.solver_seconds,
+        preemptor=gang.eviction.preempted_by if not gang.permit.granted else "",
+    )
+
+
+def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[MemberProgress, ...]:
+    """Lists members that stay or have succeeded, by name."""
+    ranks = dict(gang.permit.record.ranks) if gang.permit.record is not None else {}
+    tries = gang.permit.attempts if gang.permit.granted else gang.attempts.total
+    domains: dict[str, tuple[str, ...]] = {"": ()}
+    members = []
+    for pod in sorted(gang.pods.values(), key=lambda pod: (pod.name, pod.uid)):
+        if pod.deleting or pod.phase is PodPhase.FAILED or pod.uid in gang.eviction.pods:
+            continue
+        node = pod.node or reserved_node(gang, pod)
+        if node not in domains:
+            facts = cache.ledger.nodes.get(node)
+            above = cache.trees.above(tree, facts) if tree is not None and facts is not None else None
+            domains[node] = tuple(above or ())
+        bound = bool(pod.node) or pod.uid in gang.acknowledged
+        rank = ranks.get(pod.uid)
+        members.append(MemberProgress(pod.uid, pod.name, node, domains[node], rank, tries, bound))
+    return tuple(members)
+
+
+def in_order(cache: Cache) -> list[Gang]:
     """Lists all gangs: pending ones in queue order, then running ones."""
     keys: dict[Group, QueueKey] = {}
 
@@ -63,12 +124,12 @@ def in_order(machine: Machine) -> list[Gang]:
             key = keys[gang.group] = gang.group.key
         return (gang.phase in _RUNNING, key, gang.id)
 
-    return sorted(machine.cache.gangs.values(), key=place)
+    return sorted(cache.gangs.values(), key=place)
 
 
-def ahead_of(machine: Machine, gang: Gang) -> tuple[int, list[str]]:
+def ahead_of(queue: Queue, gang: Gang) -> tuple[int, list[str]]:
     """Returns the gang's position in the queue from 1 (0: not queued) and the ids of gangs ahead, the nearest first."""
-    groups = list(machine.queue.ordered())
+    groups = list(queue.ordered())
     if gang.group not in groups:
         return 0, []
     turn = groups.index(gang.group)
@@ -109,19 +170,19 @@ def waits_until_unix_millis(gang: Gang) -> int:
     return gang.hold.since_unix_millis + int(gang.facts.waiting_time_seconds * 1000)
 
 
-def nodes_with_nominated_capacity(machine: Machine, gang: Gang) -> int:
-    """Nodes that have room kept for its group."""
-    kept = machine.cache.nominations.get(gang.group)
-    return len({node for node, _ in kept.capacity}) if kept is not None else 0
+def nodes_with_nominated_capacity(cache: Cache, gang: Gang) -> int:
+    """Number of nodes with capacity that is nominated for its group."""
+    nomination = cache.nominations.get(gang.group)
+    return len({node for node, _ in nomination.capacity}) if nomination is not None else 0
 
 
-def evicted_for(machine: Machine, gang: Gang) -> list[str]:
+def evicted_for(cache: Cache, gang: Gang) -> list[str]:
     """Ids of gangs that are evicted for its group."""
-    kept = machine.cache.nominations.get(gang.group)
-    if kept is None:
+    nomination = cache.nominations.get(gang.group)
+    if nomination is None:
         return []
-    gangs = machine.cache.gangs.values()
-    return sorted(other.id for other in gangs if other.eviction.pods and other.eviction.preemptor == kept.owner)
+    evicted = [other for other in cache.gangs.values() if other.eviction.pods]
+    return sorted(other.id for other in evicted if other.eviction.preemptor == nomination.owner)
 
 
 def would_help(gang: Gang) -> list[str]:

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Solved, SolveFailed
-from muster.coordinator.core.gang.group import Group, QueueKey
-from muster.coordinator.core.gang.state import EquivalenceKey
-from muster.coordinator.core.preemption.nomination import demand
+from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.wake import EventLog
+from muster.coordinator.core.solve.request import demand
 from muster.gangs.facts import PodClass
 from muster.gangs.solve import SolveGroup, SolveResult
 

@@ -2,10 +2,8 @@
 
 from collections import Counter
 
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
-from muster.coordinator.core.gang.state import EquivalenceKey
-from muster.coordinator.core.preemption.nomination import longest_run
+from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
+from muster.coordinator.core.preemption.nomination import longest_run, may_preempt
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 
 
@@ -22,12 +20,9 @@ def equivalence_key(group: Group, asked: SolveGroup) -> EquivalenceKey:
     return (may_preempt(group), longest_run(group), asked.partial, *gangs)
 
 
-def may_preempt(group: Group) -> bool:
-    """Neither its gangs nor its pending members have preemption policy Never."""
-    gangs = group.gangs_to_place
-    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):
-        return False
-    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())
+def demand(group: Group) -> Counter[str]:
+    """Members of the group to place, by class."""
+    return Counter(pod.class_id for gang in group.gangs_to_place for pod in gang.pending.values())
 
 
 def _gang_to_place(gang: Gang) -> SolveGang:

@@ -9,9 +9,7 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Solved, SolveFailed
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group, QueueKey
-from muster.coordinator.core.gang.state import EquivalenceKey
+from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import ExplanationCopies

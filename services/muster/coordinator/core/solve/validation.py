@@ -9,8 +9,7 @@ from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
 from muster.coordinator.core.events import Seat
-from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.group import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.solve.request import placed
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts
