@@ -1,7 +1,6 @@
 """The smallest change that would start a gang: a relaxed constraint, filtered nodes to admit, or more nodes."""
 
 from collections.abc import Callable, Sequence
-from itertools import takewhile
 from typing import Final
 
 import numpy as np
@@ -10,7 +9,7 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGang
-from muster.placement.solve.level_rules import Shape, rules_of
+from muster.placement.solve.level_rules import inside_only, packed_levels, rules_of
 from muster.placement.state.capacity import CapacityState, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
 from muster.placement.state.nodes import Bool
@@ -55,7 +54,7 @@ def informative_level(tree: Tree, constraints: Sequence[LevelConstraint]) -> int
 
 def excludes_outside(tree: Tree, gang: SolveGang) -> bool:
     """Constraints exclude nodes outside of the tree."""
-    return any(rule.is_hard for rule in rules_of(gang.constraints, tree.level_names) if rule.level < len(tree.levels))
+    return inside_only(rules_of(gang.constraints, tree.level_names))
 
 
 def reachable(tree: Tree, gang: SolveGang) -> Bool:
@@ -85,9 +84,8 @@ def occupied_domains(tree: Tree, gang: SolveGang) -> list[str]:
 
 def _packed_levels(tree: Tree, gang: SolveGang) -> list[int]:
     """Levels above the nodes at which all members must share a domain."""
-    rules = rules_of(gang.constraints, tree.level_names)
-    packed = takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, rules)
-    return [rule.level for rule in packed if rule.level < len(tree.levels)]
+    packed = packed_levels(rules_of(gang.constraints, tree.level_names))
+    return [level for level in packed if level < len(tree.levels)]
 
 
 def _placed_positions(tree: Tree, gang: SolveGang) -> list[int]:

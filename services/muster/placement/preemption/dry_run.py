@@ -11,9 +11,9 @@ from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.solver import members_interact
 from muster.placement.preemption.victim_table import VictimTable
+from muster.placement.solve.algorithms import has_place
 from muster.placement.solve.branch_and_bound import Budget
-from muster.placement.solve.feasibility import has_place, is_constrained
-from muster.placement.solve.instance import Part, is_homogeneous
+from muster.placement.solve.instance import Part, is_constrained, is_homogeneous
 from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
 from muster.placement.state.filters import USABLE
 from muster.placement.state.nodes import Bool

@@ -13,9 +13,8 @@ from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import SolveGang, SolveGroup
 from muster.placement.preemption.dry_run import EXCLUDED, DryRun
 from muster.placement.preemption.victim_table import VictimTable
-from muster.placement.solve.feasibility import is_constrained
-from muster.placement.solve.instance import Part
-from muster.placement.solve.level_rules import Shape, rules_of
+from muster.placement.solve.instance import Part, is_constrained
+from muster.placement.solve.level_rules import packed_levels, rules_of
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
 from muster.placement.state.trees import Tree
@@ -50,11 +49,7 @@ def packed_gang(state: CapacityState, group: SolveGroup) -> PackedGang | None:
     [gang] = group.gangs
     tree = state.trees.get(gang.tree)
     assert tree is not None, f"tree {gang.tree!r} was not checked"
-    packed = []
-    for rule in rules_of(gang.constraints, tree.level_names):
-        if rule.shape is not Shape.PACK or not rule.shape_is_hard:
-            break
-        packed.append(rule.level)
+    packed = packed_levels(rules_of(gang.constraints, tree.level_names))
     if not packed:
         return None
     names = {tree.level_names[level] for level in packed}

@@ -19,8 +19,8 @@ from muster.placement.preemption.reprieve import reprieve
 from muster.placement.preemption.spare_pods import SparePods
 from muster.placement.preemption.victim_table import VictimTable, victim_table
 from muster.placement.preemption.whole_gangs import GangUsage, few_gangs, fewest_gangs
-from muster.placement.solve.feasibility import only_hard
 from muster.placement.solve.instance import NotPlaced, Part, Placed
+from muster.placement.solve.level_rules import only_hard
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nominated import NominatedAmounts
 

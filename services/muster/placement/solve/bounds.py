@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import Final
 
 import numpy as np
 
 from muster.placement.solve.division import Divider, GrowthDivider
 from muster.placement.solve.instance import Part, TreeInstance
-from muster.placement.solve.level_rules import Shape, relaxed
+from muster.placement.solve.level_rules import Shape, packed_levels, relaxed
 from muster.placement.state.capacity import CapacityState
 
 _ROUNDING: Final = 1 + 1e-12
@@ -47,10 +46,10 @@ def _too_few_as_asked(instance: TreeInstance, gang: int, needed: int) -> bool:
 def _no_domain_for_all(instance: TreeInstance, gang: int, needed: int) -> bool:
     """All members must be in one domain, and no domain has enough seats for each class alone."""
     levels = instance.tree.levels
-    packed = list(takewhile(lambda rule: rule.shape is Shape.PACK and rule.shape_is_hard, instance.gangs[gang].rules))
+    packed = packed_levels(instance.gangs[gang].rules)
     if not packed:
         return False
-    of = levels[packed[-1].level].of if packed[-1].level < len(levels) else np.arange(len(instance.tree.rows))
+    of = levels[packed[-1]].of if packed[-1] < len(levels) else np.arange(len(instance.tree.rows))
     parts = [(index, part.wanted) for index, part in enumerate(instance.parts) if part.gang == gang]
     wanted = sum(count for _, count in parts)
     seats = [np.bincount(of, instance.fits[index]) for index, _ in parts]

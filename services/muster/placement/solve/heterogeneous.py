@@ -1,6 +1,10 @@
-"""Places heterogeneous groups without constraints: greedy orders first, then upper bounds, then branch and bound."""
+"""Places heterogeneous groups without constraints: greedy orders first, then upper bounds, then branch and bound.
+
+Groups that do not fit are placed partially in the same way.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import permutations, product
 from typing import Final
 
@@ -14,6 +18,7 @@ from muster.placement.solve.instance import (
     Placed,
     Solution,
     assignments_of,
+    is_homogeneous,
     minimums_reached,
     reserve_again,
     reserve_part,
@@ -185,3 +190,87 @@ def fill_up(state: CapacityState, parts: Sequence[Part], solution: Solution) -> 
         missing = part.wanted - solution.placed[index]
         if missing:
             reserve_part(state, index, part, missing, fewest_nodes, solution)
+
+
+def place_unconstrained_partly(
+    state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget
+) -> Solution | None:
+    """Place as many members as fit, homogeneous groups included; None if no member fits.
+
+    Within the budget, no gang that lacks members could have one more unless another had one less.
+    """
+    partial = _PartialPlacement(state, group, parts)
+    best = partial.by_greedy_orders()
+    if not is_homogeneous(parts):
+        best = partial.prefer_earlier_roles(partial.extend_by_search(best, budget), budget)
+    reserve_again(state, parts, best)
+    fill_up(state, parts, best)
+    return best if best.total else None
+
+
+class _PartialPlacement:
+    def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part]) -> None:
+        self._state = state
+        self._parts = parts
+        self._minimums = [gang.minimum for gang in group.gangs]
+
+    def by_greedy_orders(self) -> Solution:
+        """The best of a few greedy orders; nothing stays reserved."""
+        return max((self._try(order, choice) for order, choice in self._orders()), key=self._rank)
+
+    def extend_by_search(self, best: Solution, budget: Budget) -> Solution:
+        """Gang by gang, one more member while possible; nothing stays reserved."""
+        hardest_first = self._by_seats()
+        for gang, minimum in enumerate(self._minimums):
+            while best.of_gang(self._parts, gang) < minimum:
+                required = self._toward_minimums(best)
+                required[gang] += 1
+                found, _ = search_exactly(self._state, self._parts, hardest_first, required, budget)
+                if found is None:
+                    break
+                best = found
+        return best
+
+    def prefer_earlier_roles(self, best: Solution, budget: Budget) -> Solution:
+        """Swap members of later parts for members of earlier parts of their gang; nothing stays reserved."""
+        hardest_first = self._by_seats()
+        separate = [replace(part, gang=index) for index, part in enumerate(self._parts)]
+        for index, part in enumerate(self._parts):
+            while best.placed[index] < part.wanted:
+                later = [i for i in range(index + 1, len(self._parts)) if self._parts[i].gang == part.gang]
+                surplus = next((i for i in reversed(later) if best.placed[i]), None)
+                if surplus is None:
+                    break
+                required = list(best.placed)
+                required[index] += 1
+                required[surplus] -= 1
+                found, _ = search_exactly(self._state, separate, hardest_first, required, budget)
+                if found is None:
+                    break
+                best = found
+        return best
+
+    def _try(self, order: Sequence[int], choice: Choice) -> Solution:
+        checkpoint = self._state.checkpoint()
+        solution = fill_minimums(self._state, self._parts, self._minimums, order, choice)
+        self._state.rollback(checkpoint)
+        return solution
+
+    def _orders(self) -> Iterator[tuple[Sequence[int], Choice]]:
+        in_order = list(range(len(self._parts)))
+        if is_homogeneous(self._parts):
+            yield in_order, fewest_nodes
+            return
+        hardest_first = self._by_seats()
+        yield from product((in_order, hardest_first, hardest_first[::-1]), (fewest_nodes, tightest_first))
+
+    def _by_seats(self) -> list[int]:
+        seats = [int(self._state.of(part.class_id).fits.sum()) for part in self._parts]
+        return sorted(range(len(self._parts)), key=lambda index: (seats[index], index))
+
+    def _rank(self, solution: Solution) -> tuple[int, list[int], list[int]]:
+        counted = self._toward_minimums(solution)
+        return sum(counted), counted, solution.placed
+
+    def _toward_minimums(self, solution: Solution) -> list[int]:
+        return [min(solution.of_gang(self._parts, gang), minimum) for gang, minimum in enumerate(self._minimums)]

@@ -27,7 +27,7 @@ from muster.placement.solve.instance import (
     reserve_part,
     tree_instance,
 )
-from muster.placement.solve.level_rules import Rule, relaxed, rules_of, table_of
+from muster.placement.solve.level_rules import Rule, inside_only, relaxed, rules_of, table_of
 from muster.placement.solve.packing import Seats, fewest_nodes
 from muster.placement.solve.tables import best_cell
 from muster.placement.state.capacity import CapacityState, ClassCapacity
@@ -122,11 +122,10 @@ def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
     if not isinstance(found, _Plan):
         rules = rules_of(constraints, tree.level_names)
         levels, relaxations = tuple(rule.level for rule in rules), relaxed(rules)
-        inside_only = any(rule.is_hard for rule in rules if rule.level < len(tree.levels))
         tables, tiers = np.stack([table_of(rules) for rules in relaxations]), tree.tiers(levels, tree.inside)
         if len(tree.cache) >= _MAX_CACHED_PLANS:
             tree.cache.clear()
-        found = tree.cache[constraints] = _Plan(rules, levels, relaxations, tables, tiers, inside_only)
+        found = tree.cache[constraints] = _Plan(rules, levels, relaxations, tables, tiers, inside_only(rules))
     return found
 
 

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, SolveOutcome, SolveResult, VictimGang
-from muster.placement.solve.level_rules import Rule
+from muster.placement.solve.level_rules import Rule, inside_only
 from muster.placement.solve.packing import Choice, Seats, choose
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
@@ -57,6 +57,11 @@ def parts_of(group: SolveGroup) -> list[Part]:
 def is_homogeneous(parts: Sequence[Part]) -> bool:
     """All members are of one class."""
     return all(part.class_id == parts[0].class_id for part in parts)
+
+
+def is_constrained(group: SolveGroup) -> bool:
+    """Some gang has topology constraints."""
+    return any(gang.constraints for gang in group.gangs)
 
 
 def minimums_reached(group: SolveGroup, parts: Sequence[Part], solution: Solution) -> bool:
@@ -172,7 +177,7 @@ class ConstrainedGang:
     @property
     def inside_only(self) -> bool:
         """Nodes outside of the tree are not allowed."""
-        return any(rule.is_hard for rule in self.rules[:-1])
+        return inside_only(self.rules)
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,23 @@
 """Level rules: a gang's constraints in the solver's form, one rule per constrained level and one for the nodes."""
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
+from itertools import takewhile
 from typing import Final
 
 import numpy as np
+from msgspec import structs
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.solve import SolveGroup
 from muster.placement.kernels.bounds import COUNTS, FIELDS, HARD, LEAST, LEVEL, MOST, PARTS, SHAPE, STEP
 from muster.placement.kernels.costs import OF_NODES
 
 UNBOUNDED: Final = 2**31 - 1
+_SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
 class Shape(IntEnum):
@@ -131,3 +136,32 @@ def _with(rule: Rule, constraint: LevelConstraint) -> Rule:
 
 def _is_one_domain(rule: Rule) -> bool:
     return rule.shape is Shape.PACK and rule.shape_is_hard
+
+
+def packed_levels(rules: Sequence[Rule]) -> list[int]:
+    """Levels, from the top down, at which all members must be in one domain."""
+    return [rule.level for rule in takewhile(_is_one_domain, rules)]
+
+
+def inside_only(rules: Sequence[Rule]) -> bool:
+    """The rules exclude nodes outside of the tree."""
+    return any(rule.is_hard for rule in rules[:-1])
+
+
+def only_hard(group: SolveGroup) -> SolveGroup:
+    """The group without soft constraints that do not affect hard ones.
+
+    Hard shapes apply within each domain of constrained levels above. Therefore such levels stay, with their shapes, and
+    only soft ranges and factors are removed.
+    """
+    gangs = (structs.replace(gang, constraints=_hard_constraints(gang.constraints)) for gang in group.gangs)
+    return structs.replace(group, gangs=tuple(gangs))
+
+
+def _hard_constraints(constraints: Sequence[LevelConstraint]) -> tuple[LevelConstraint, ...]:
+    if not any(each.hard and each.policy in _SHAPES for each in constraints):
+        return tuple(each for each in constraints if each.hard)
+    remaining = [each for each in constraints if each.hard or each.policy in _SHAPES]
+    levels = dict.fromkeys(each.level for each in constraints)
+    shaped = {each.level for each in remaining}
+    return *remaining, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)

@@ -14,11 +14,9 @@ from msgspec.structs import replace
 
 from muster.gangs.solve import Assignment, PotentialVictim, SolveGroup
 from muster.placement.explain.explainer import Explainer
-from muster.placement.inter_pod.solver import members_interact, place_interacting_partly
 from muster.placement.preemption.preemption import place_by_preemption
-from muster.placement.solve.algorithms import STEPS_PER_GROUP, place_by_table
+from muster.placement.solve.algorithms import STEPS_PER_GROUP, place_by_table, place_partial
 from muster.placement.solve.branch_and_bound import Budget
-from muster.placement.solve.feasibility import only_hard, place_partial
 from muster.placement.solve.instance import (
     Answer,
     NotPlaced,
@@ -28,6 +26,7 @@ from muster.placement.solve.instance import (
     assignments_of,
     parts_of,
 )
+from muster.placement.solve.level_rules import only_hard
 from muster.placement.solve.packing import choose, tightest_first
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
@@ -145,8 +144,10 @@ class _Batch:
     def _place_whole(self, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Placed | NotPlaced:
         """Place with all constraints; if none is found, with the hard ones alone."""
         answer = place_by_table(self._state, group, parts, self._explainer, budget)
+        if isinstance(answer, Placed) or answer.proved:
+            return answer
         relaxed = only_hard(group)
-        if isinstance(answer, Placed) or answer.proved or relaxed == group:
+        if relaxed == group:
             return answer
         more = Budget(min(STEPS_PER_GROUP, self._steps_left))
         granted = more.left
@@ -157,6 +158,8 @@ class _Batch:
     def _place_avoiding(self, group: SolveGroup, parts: Sequence[Part]) -> Placed | None:
         """A placement without the group's avoided nodes, if there is one."""
         names = {name for gang in group.gangs for name in gang.avoided}
+        if not names:
+            return None
         rows = sorted(row for name in names if (row := self._state.nodes.row(name)) is not None)
         if not rows:
             return None
@@ -176,16 +179,13 @@ class _Batch:
     def _place_partial(
         self, group: SolveGroup, parts: Sequence[Part], whole: NotPlaced, budget: Budget
     ) -> PartiallyPlaced | NotPlaced:
-        if members_interact(self._state, parts):
-            solution = place_interacting_partly(self._state, group, parts)
-        else:
-            solution = place_partial(self._state, group, parts, budget)
+        solution = place_partial(self._state, group, parts, budget)
         if solution is None:
             return whole
         return PartiallyPlaced(assignments_of(self._state, group, parts, solution), whole.explanation)
 
     def _earlier_failure(self, group: SolveGroup) -> NotPlaced | None:
-        known = self._failed.get(_request_of(group))
+        known = self._failed.get(_request_of(group)) if self._failed else None
         if known is None:
             return None
         answer, gang_index = known
