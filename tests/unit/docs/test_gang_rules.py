@@ -61,7 +61,7 @@ class Watched(dict[str, Any]):
         return super().get(key, default)
 
 
-def rows(section: str = "All marks") -> list[list[str]]:
+def rows(section: str = "All labels, annotations and fields") -> list[list[str]]:
     lines = (DOCS / "gang-rules.md").read_text().partition(f"\n## {section}\n")[2].split("\n## ")[0].splitlines()
     table = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     return table[2:]

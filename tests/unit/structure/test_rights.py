@@ -20,9 +20,9 @@ def rights() -> dict[str, Rights]:
 
 
 def test_the_rights_page_is_up_to_date() -> None:
-    tool = str(ROOT / "tools" / "rights_page.py")
+    tool = str(ROOT / "tools" / "permissions_page.py")
     made = subprocess.run([sys.executable, tool], capture_output=True, text=True, check=True)
-    assert made.stdout == (ROOT / "docs" / "rights.md").read_text(), "python tools/rights_page.py --write"
+    assert made.stdout == (ROOT / "docs" / "permissions.md").read_text(), "python tools/permissions_page.py --write"
 
 
 def test_cluster_state_has_read_rights_only(rights: dict[str, Rights]) -> None:

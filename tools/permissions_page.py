@@ -1,6 +1,6 @@
-"""Writes docs/rights.md from the chart's files of rights.
+"""Writes docs/permissions.md from the chart's RBAC files.
 
-python tools/rights_page.py prints the page; `--write` writes it to docs/rights.md.
+python tools/permissions_page.py prints the page; `--write` writes it to docs/permissions.md.
 """
 
 import argparse
@@ -10,22 +10,23 @@ from pathlib import Path
 
 from muster.localcluster.rights import Rights, Rule, find_rights, read_rights
 
-PAGE = Path(__file__).parents[1] / "docs" / "rights.md"
+PAGE = Path(__file__).parents[1] / "docs" / "permissions.md"
 
 _HEAD = """\
-# Rights in the Kubernetes API
+# Permissions in the Kubernetes API
 
 Three services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
-placement have no access, and their pods have no token. The chart grants exactly the rights listed
-here, from [its files](../deploy/helm/muster/files/rights), from which `tools/rights_page.py`
-generates this page. The end-to-end tests run all services with these rights: they fail when one is
-missing, and [one of them](../tests/e2e/test_rights.py) when one is never used.
+placement have no access, and their pods have no token. The chart grants exactly the permissions
+(RBAC) listed here, from [its files](../deploy/helm/muster/files/rights), from which
+`tools/permissions_page.py` generates this page. The end-to-end tests run all services with these
+permissions: they fail when one is missing, and [one of them](../tests/e2e/test_rights.py) fails
+when one is never used.
 
-Rights with an entry under "for" are granted while that feature is on (`sakkara.enabled`,
-`quota.enabled` in the chart's values). Rights "in its namespace" apply to the namespace that Muster
-is installed in, all others to every namespace.
+Permissions with an entry under "for" are granted while that feature is on (`sakkara.enabled`,
+`quota.enabled` in the chart's values). Permissions "in its namespace" apply to the namespace that
+Muster is installed in, all others to every namespace.
 
-RBAC cannot select by labels or fields, so some rights are wider than their use:
+RBAC cannot select by labels or fields, so some permissions are wider than their use:
 
 * binding may patch any pod. It changes labels, annotations and conditions of pods with Muster's
   `schedulerName` only.
