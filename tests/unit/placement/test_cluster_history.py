@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers, cluster, node, pod_class
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, PodPhase, Taint, TaintEffect
-from muster.placement.state.cluster import Cluster
+from muster.placement.state.mirror import Cluster
 
 NAMES = ("n0", "n1", "n2", "n3", "n4")
 CLASSES = [

@@ -11,7 +11,7 @@ from builders.placement.inter_pod_oracle import Places, Seated, admits_one_by_on
 from builders.placement.random_clusters import RandomCluster, random_clusters
 from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
 from muster.placement.solve.instance import NotPlaced, Placed
-from muster.placement.state.cluster import Cluster
+from muster.placement.state.mirror import Cluster
 
 ZONES = TopologyTree("zones", (TreeLevel("zone", "zone"), TreeLevel("node")), default=True)
 

@@ -11,7 +11,7 @@ from builders.placement.inter_pod_oracle import Seated, first_reason
 from builders.placement.inter_pod_rules import HOST
 from builders.placement.random_clusters import KEYS, NODES, RandomCluster, machines, pod_classes, random_clusters
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
-from muster.placement.state.cluster import Cluster
+from muster.placement.state.mirror import Cluster
 
 
 def build(drawn: RandomCluster) -> Cluster:
