@@ -1,6 +1,7 @@
 """A second placement service, to learn from and to keep the contract honest: first-fit in plain Python."""
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import aclosing
 from importlib.metadata import version
 from typing import Any, Final
@@ -12,16 +13,17 @@ from muster.firstfit.cluster import Cluster, Follower, Outdated
 from muster.firstfit.node_usage import NodeUsage
 from muster.firstfit.settings import Settings
 from muster.firstfit.solve import solve_group
-from muster.firstfit.validation import validate, validate_classes
+from muster.gangs.facts import PodClass
+from muster.gangs.solve import SolveRequest
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
 from muster.rpc.errors import RpcError
-from muster.rpc.pod_class_codec import decode_amounts
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
+from muster.rpc.solve_codec import decode_solve_request, encode_solve_result
 from muster.rpc.subscription import subscribe
-from muster.rpc.watch_codec import decode_revision, encode_revision
+from muster.rpc.watch_codec import encode_revision
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 _MAX_WAIT_SECONDS: Final = 60.0
@@ -59,23 +61,21 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
         self._follower = follower
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        validate(request)
+        decoded = decode_solve_request(request)
         left = context.time_remaining()
         seconds = (_MAX_WAIT_SECONDS if left is None else left) * (1 - _RESERVED_FRACTION)
         try:
-            cluster = await self._follower.at(decode_revision(request.min_revision), seconds)
+            cluster = await self._follower.at(decoded.min_revision, seconds)
         except Outdated as error:
             code = grpc.StatusCode.FAILED_PRECONDITION if error.known else grpc.StatusCode.UNAVAILABLE
             raise RpcError(code, str(error)) from None
-        validate_classes(request, cluster.classes)
-        usage, preemption_allowed = _usage(cluster, request), bool(request.potential_victims)
-        return pb.SolveResponse(
-            results=[
-                solve_group(usage, cluster.classes, group, preemption_allowed=preemption_allowed)
-                for group in request.groups
-            ],
-            revision=encode_revision(cluster.revision),
-        )
+        _check_classes(decoded, cluster.classes)
+        usage, preemption_allowed = _usage(cluster, decoded), bool(decoded.potential_victims)
+        response = pb.SolveResponse(revision=encode_revision(cluster.revision))
+        for group in decoded.groups:
+            result = solve_group(usage, cluster.classes, group, preemption_allowed=preemption_allowed)
+            encode_solve_result(result, response.results.add())
+        return response
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:  # noqa: N802
         answer = pb.DescribeResponse(implementation="first-fit", version=version("muster"))
@@ -86,12 +86,24 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
         return answer
 
 
-def _usage(cluster: Cluster, request: pb.SolveRequest) -> NodeUsage:
+def _check_classes(request: SolveRequest, classes: Mapping[str, PodClass]) -> None:
+    """Raises RpcError FAILED_PRECONDITION for an unknown class."""
+    named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
+    named.update(held.class_id for held in request.reservations)
+    unknown = sorted(named - classes.keys())
+    if unknown:
+        raise RpcError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"pod class {unknown[0]!r} is unknown at this revision; request the revision of its first pod",
+        )
+
+
+def _usage(cluster: Cluster, request: SolveRequest) -> NodeUsage:
     """Usage by bound pods, by reservations whose pods are not bound yet, and by nominated capacity."""
     usage = NodeUsage(cluster)
     for held in request.reservations:
         unseen = sum(uid not in cluster.pods for uid in held.pod_uids)
         usage.put(cluster.classes[held.class_id], held.node, unseen)
     for nominated in request.nominated:
-        usage.use(nominated.node, decode_amounts(nominated.amounts))
+        usage.use(nominated.node, nominated.amounts)
     return usage

@@ -7,22 +7,20 @@ from collections.abc import Mapping
 
 from muster.firstfit.node_usage import NodeUsage
 from muster.gangs.facts import PodClass
-from muster.placement.v1 import placement_pb2 as pb
-
-_Outcome = pb.GroupResult.Outcome
+from muster.gangs.solve import Assignment, Explanation, SolveGang, SolveGroup, SolveOutcome, SolveResult
 
 
 def solve_group(
-    usage: NodeUsage, classes: Mapping[str, PodClass], group: pb.GangGroup, *, preemption_allowed: bool = False
-) -> pb.GroupResult:
+    usage: NodeUsage, classes: Mapping[str, PodClass], group: SolveGroup, *, preemption_allowed: bool = False
+) -> SolveResult:
     """The result for one group; its seats remain in `usage`.
 
     `preemption_allowed`: the request has potential victims. This implementation ignores them, so it proves nothing.
     """
     unsupported = _unsupported(group, classes)
     if unsupported:
-        explanation = pb.Explanation(summary=f"first-fit does not support {unsupported}; use another placement for it")
-        return pb.GroupResult(id=group.id, outcome=_Outcome.OUTCOME_NOT_FOUND, explanation=explanation)
+        summary = f"first-fit does not support {unsupported}; use another placement for it"
+        return SolveResult(group.id, SolveOutcome.NOT_FOUND, explanation=Explanation(summary))
     seats = [_Seats(usage, classes, gang) for gang in group.gangs]
     for gang, seated in zip(group.gangs, seats, strict=True):  # all minimums before any member above a minimum
         if seated.fill(gang.minimum) < gang.minimum:
@@ -30,21 +28,18 @@ def solve_group(
             explanation = seated.explain()
             for each in seats:
                 each.release()
-            outcome = _Outcome.OUTCOME_INFEASIBLE if proved else _Outcome.OUTCOME_NOT_FOUND
-            return pb.GroupResult(id=group.id, outcome=outcome, explanation=explanation)
+            outcome = SolveOutcome.INFEASIBLE if proved else SolveOutcome.NOT_FOUND
+            return SolveResult(group.id, outcome, explanation=explanation)
     for gang, seated in zip(group.gangs, seats, strict=True):
         seated.fill(sum(role.wanted for role in gang.roles))
-    return pb.GroupResult(
-        id=group.id,
-        outcome=_Outcome.OUTCOME_PLACED,
-        assignments=[assignment for seated in seats for assignment in seated.assignments()],
-    )
+    assignments = tuple(assignment for seated in seats for assignment in seated.assignments())
+    return SolveResult(group.id, SolveOutcome.PLACED, assignments)
 
 
 class _Seats:
     """Seats of one gang's members by role and node."""
 
-    def __init__(self, usage: NodeUsage, classes: Mapping[str, PodClass], gang: pb.Gang) -> None:
+    def __init__(self, usage: NodeUsage, classes: Mapping[str, PodClass], gang: SolveGang) -> None:
         self._usage, self._gang = usage, gang
         self._roles = [(classes[role.class_id], role.wanted) for role in gang.roles]
         self._seats: Counter[tuple[int, str]] = Counter()
@@ -69,29 +64,26 @@ class _Seats:
         self._seats.clear()
         self._seated = [0] * len(self._roles)
 
-    def assignments(self) -> list[pb.Assignment]:
-        return [
-            pb.Assignment(gang=self._gang.id, role=index, node=node, count=count)
-            for (index, node), count in self._seats.items()
-        ]
+    def assignments(self) -> list[Assignment]:
+        return [Assignment(self._gang.id, index, node, count) for (index, node), count in self._seats.items()]
 
-    def explain(self) -> pb.Explanation:
+    def explain(self) -> Explanation:
         """Why each node rejects the first member that has no seat."""
         index = next(index for index, (_, wanted) in enumerate(self._roles) if self._seated[index] < wanted)
         lost = Counter(self._usage.filter_reason(self._roles[index][0], node) or "" for node in self._usage.nodes)
         fit, needed, nodes = sum(self._seated), self._gang.minimum, len(self._usage.nodes)
         reasons = ", ".join(f"{count} {reason}" for reason, count in lost.most_common()) or "there are no nodes"
-        return pb.Explanation(
+        return Explanation(
             summary=f"{fit} of {needed} members fit first-fit; 0/{nodes} nodes fit the next one: {reasons}",
             gang=self._gang.id,
             class_id=self._gang.roles[index].class_id,
             fit=fit,
             needed=needed,
-            filtered_nodes=[pb.FilteredNodes(reason=reason, nodes=count) for reason, count in lost.most_common()],
+            filtered_nodes=tuple(lost.most_common()),
         )
 
 
-def _unsupported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:
+def _unsupported(group: SolveGroup, classes: Mapping[str, PodClass]) -> str:
     """A feature that the group requires and this implementation lacks; "" if none."""
     if any(constraint.hard for gang in group.gangs for constraint in gang.constraints):
         return "hard topology constraints"
@@ -103,7 +95,7 @@ def _unsupported(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> str:
     return ""
 
 
-def _counting_proves(group: pb.GangGroup, classes: Mapping[str, PodClass]) -> bool:
+def _counting_proves(group: SolveGroup, classes: Mapping[str, PodClass]) -> bool:
     """First fit is exact: all members are equal and have no anti-affinity, so their order does not matter."""
     roles = [role for gang in group.gangs for role in gang.roles]
     return len(roles) == 1 and not classes[roles[0].class_id].required_pod_anti_affinity
