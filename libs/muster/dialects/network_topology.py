@@ -10,10 +10,9 @@ preferred layer has no effect if the tree does not have it.
 from collections.abc import Mapping
 from typing import Any, Final
 
-import msgspec
-
 from muster.dialects.values import BadValue, quoted_value
 from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.json_text import BadJson, decode_json
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
 from muster.topology.trees import MAX_LEVELS, NODE_LEVEL
@@ -26,8 +25,8 @@ _FORM: Final = '{"gatherStrategy": [{"layer": ..., "strategy": ...}]}'
 def parse_network_topology(text: Any) -> tuple[LevelConstraint, ...]:
     """Parses the annotation into one pack constraint per layer. Raises BadValue."""
     try:
-        spec = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        spec = decode_json(text)
+    except BadJson:
         spec = None
     listed = spec.get("gatherStrategy") if isinstance(spec, Mapping) else None
     if not isinstance(listed, list) or not all(isinstance(each, Mapping) for each in listed):

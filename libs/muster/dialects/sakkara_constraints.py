@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from muster.dialects.values import BadValue, parse_count, quoted_value
 from muster.gangs.facts import OTHER_LEVELS, LevelConstraint, LevelPolicy
+from muster.gangs.json_text import decode_json, decode_json_pairs
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
 from muster.topology.trees import MAX_LEVELS
@@ -113,14 +114,16 @@ def _decoded(text: str) -> Requested:
     if len(text) > MAX_TEXT_LENGTH:
         raise BadValue(f"{quoted(text)}, which has {len(text)} characters; {MAX_TEXT_LENGTH} are allowed")
     try:
-        requested = json.loads(text, object_pairs_hook=_once)
+        if "\\ud" in text.lower():
+            decode_json(text)  # rejects lone surrogates, which no message could hold
+        requested = decode_json_pairs(text, _once)
     except BadValue:
         raise
     except json.JSONDecodeError as error:
         around = quoted(text[max(0, error.pos - 20) : error.pos + 20].strip())
         where = f"line {error.lineno}, column {error.colno}, near {around}"
         raise BadValue(f"not JSON, {error.msg} at {where}; write for example {_EXAMPLE}") from error
-    except (ValueError, RecursionError) as error:  # a number out of range, or objects nested too deeply
+    except ValueError as error:  # a number out of range, or objects nested too deeply
         raise BadValue(f"{quoted(text)}, which cannot be read ({error})") from error
     if not isinstance(requested, dict):
         raise BadValue(f"{quoted(text)}, which is not a JSON object such as {_EXAMPLE}")

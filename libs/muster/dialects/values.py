@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.gangs.json_text import BadJson, decode_json
 from muster.gangs.quoting import quoted
 
 GangName = tuple[str, str]
@@ -18,6 +19,8 @@ MAX_GANGS_IN_A_GROUP: Final = 100
 _COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
+
+_LONGEST_SHOWN_BITS: Final = 10_000  # Python limits the length of numbers that it converts
 
 _NUMBER: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
 _PLAIN_SECONDS: Final = re.compile(rf"[+-]?{_NUMBER}", re.ASCII)
@@ -103,8 +106,8 @@ def parse_gang_name(value: str) -> str:
 def parse_gang_group(text: str) -> tuple[GangName, ...]:
     """Parses a JSON list of "namespace/name" into sorted pairs without duplicates. Raises BadValue."""
     try:
-        entries = msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        entries = decode_json(text)
+    except BadJson:
         entries = None
     if not isinstance(entries, list):
         raise BadValue(f'{quoted(text)}, which is not a JSON list such as ["namespace/name","namespace/name"]')
@@ -119,7 +122,7 @@ def quoted_value(value: object) -> str:
     if isinstance(value, str):
         return quoted(value)
     if isinstance(value, int) and not isinstance(value, bool):
-        return quoted(str(value))  # of any size
+        return quoted(str(value)) if value.bit_length() < _LONGEST_SHOWN_BITS else "a number of thousands of digits"
     return quoted(msgspec.json.encode(value).decode())
 
 

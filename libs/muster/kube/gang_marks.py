@@ -9,6 +9,7 @@ from msgspec import Raw
 from muster.dialects import registry
 from muster.dialects.definitions import Definition, DefinitionKind, Owner
 from muster.dialects.marks import GangMarks, PodAge
+from muster.kube.json_repair import shallow
 from muster.kube.objects import NOTHING, UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
@@ -62,7 +63,7 @@ def _created_seconds(metadata: ObjectMeta) -> int:
 
 def _object(raw: bytes) -> dict[str, Any]:
     try:
-        fields = msgspec.json.decode(raw, type=dict[str, Raw]) if raw else {}
+        fields = msgspec.json.decode(shallow(raw), type=dict[str, Raw]) if raw else {}
     except UNREADABLE:
         return {}
     return {key: _value(value) for key, value in fields.items()}

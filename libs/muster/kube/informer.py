@@ -9,6 +9,9 @@ Of a resource with several API versions each list uses the first that the server
 
 Failures are retried forever with exponential backoff and full jitter. Delivered objects stay valid meanwhile: stale,
 but consistent.
+
+An object that cannot be read is counted, logged and reported (see malformed_objects), and the stream continues. Its
+last readable state stays delivered; without a readable uid, an object counts as removed by the next list.
 """
 
 import asyncio
@@ -24,9 +27,10 @@ from msgspec.structs import replace
 from muster.kube import metrics
 from muster.kube.api_resources import ApiResource
 from muster.kube.line_batches import LineBatches
+from muster.kube.malformed_objects import MalformedObjects, Unreadable
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import BadObject, BadResourceVersion
-from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Response
+from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Response, ResponseTooLong
 from muster.kube.watch_decoding import Bookmark, Page, WatchDecoder, WatchStatus
 from muster.retry.retrying import jittered_seconds, retry_forever
 
@@ -40,7 +44,10 @@ class InformerOptions(Struct, frozen=True):
     """Sizes and times of an informer. Pairs are the first and the longest bound of pauses, which are jittered below."""
 
     page_size: int = 500
-    """Objects per page of a list: 1.5 MB of pods. Larger pages save no time and block longer."""
+    """Most objects per page of a list: 1.5 MB of pods. Larger pages save no time and block longer."""
+    first_page_size: int = 100
+    page_bytes: int = 4 * 1024 * 1024
+    """Bytes per page that are aimed at: pages get fewer objects where these are larger, because decoding blocks."""
     batch_size: int = 200
     """Maximum number of changes per delivery: handling them must not block the event loop for many milliseconds."""
     list_timeout_seconds: float = 60.0
@@ -84,13 +91,19 @@ class Informer(Generic[T]):
         resource: ApiResource[T],
         sink: Callable[[ObjectChanges[T]], None],
         options: InformerOptions = InformerOptions(),  # noqa: B008 (a frozen value)
+        report: Callable[[Unreadable], None] | None = None,
     ) -> None:
+        """`report` is called with each object that cannot be read, at each list or change of it."""
         self.resource = resource
         self.complete = asyncio.Event()
         self._session = session
         self._sink = sink
         self._options = options
-        self._decoder = WatchDecoder(resource)
+        self._report = report
+        self._malformed = MalformedObjects(resource.kind)
+        self._decoder = WatchDecoder(resource, self._malformed)
+        self._largest_page = options.page_size  # lower until a list completes, after a page that was too long
+        self._page_size = min(options.first_page_size, options.page_size)
         self._selector = {"labelSelector": resource.label_selector} if resource.label_selector else {}
         self._paths = (resource.path, *resource.older_paths)
         self._path = resource.path
@@ -163,11 +176,14 @@ class Informer(Generic[T]):
                 await self._deliver_unavailable()
                 return False
             missing.difference_update(map(_uid, page.items))
+            missing.difference_update([each.uid for each in page.unreadable])
+            self._skip(page.unreadable)
             await self._deliver([item for item in page.items if not self._is_delivered(item)])
             token = page.continue_token
             if not token:
                 break
         self._through = page.revision
+        self._largest_page = self._options.page_size
         self.last_response_at = monotonic()
         metrics.LISTS.labels(self.kind).add()
         await self._deliver([Removed(uid) for uid in sorted(missing)], page.revision)
@@ -176,10 +192,14 @@ class Informer(Generic[T]):
 
     async def _page(self, token: str) -> Page[T] | None:
         """A page of the list. None: the resource is unavailable."""
-        query = {"limit": str(self._options.page_size), **self._selector}
+        query = {"limit": str(self._page_size), **self._selector}
         if token:
             query["continue"] = token
-        response = await (self._request_page(self._path, query) if token else self._request_first_page(query))
+        try:
+            response = await (self._request_page(self._path, query) if token else self._request_first_page(query))
+        except ResponseTooLong:
+            self._largest_page = self._page_size = max(1, self._page_size // 8)
+            raise
         if response.status == 404 and self.resource.optional:
             self._log_unavailable("the API server does not serve it")
             return None
@@ -189,6 +209,9 @@ class Informer(Generic[T]):
         if response.status != 200:
             raise ApiStatusError.from_response(response)
         page = self._decoder.page(response.body)
+        if objects := len(page.items) + len(page.unreadable):
+            fitting = self._options.page_bytes * objects // len(response.body)
+            self._page_size = max(1, min(fitting, self._largest_page))
         return _versioned(page, self._path) if self.resource.older_paths else page
 
     async def _request_page(self, path: str, query: dict[str, str]) -> Response:
@@ -213,6 +236,13 @@ class Informer(Generic[T]):
         self.last_response_at = None
         await self._deliver([Removed(uid) for uid in sorted(self._revisions)])
 
+    def _skip(self, unreadable: list[Unreadable]) -> None:
+        for each in unreadable:
+            kept = each.uid in self._revisions
+            self._malformed.note(each, effect="its last readable state is used" if kept else "it is ignored")
+            if self._report is not None:
+                self._report(each)
+
     def _is_delivered(self, item: T) -> bool:
         return self._revisions.get(_uid(item)) == _revision(item)
 
@@ -233,6 +263,8 @@ class Informer(Generic[T]):
         lost: KubeUnreachable | None = None
         try:
             await self._read_watch()
+        except ResponseTooLong as error:  # the next watch would send the same event
+            raise _RelistRequired(str(error)) from error
         except KubeUnreachable as error:
             lost = error
         seconds = loop.time() - started
@@ -265,6 +297,7 @@ class Informer(Generic[T]):
         self.last_response_at = monotonic()
         metrics.EVENTS.labels(self.kind).add(len(lines))
         items: list[T | Removed] = []
+        unreadable: list[Unreadable] = []
         through = self._through
         failure: Exception | None = None
         for line in lines:
@@ -278,10 +311,13 @@ class Informer(Generic[T]):
                 break
             if isinstance(event, Bookmark):
                 through = max(through, event.revision)
+            elif isinstance(event, Unreadable):
+                unreadable.append(event)
             else:
                 items.append(event)
                 through = max(through, _revision(event))
         self._through = through
+        self._skip(unreadable)
         await self._deliver(items, through)
         if failure is not None:
             raise failure

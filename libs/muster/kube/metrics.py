@@ -24,6 +24,13 @@ LISTS: Final = counter(
     "muster_watch_lists_total", "Complete lists of a kind: at the start, and when a watch cannot be resumed.", ("kind",)
 )
 FAILURES: Final = counter("muster_watch_failures_total", "Failed lists and watches; all are retried.", ("kind",))
+MALFORMED: Final = counter(
+    "muster_malformed_objects_total",
+    "Objects of a kind that could not be read, or only in part, at each list or change of them. Reasons: "
+    "not_an_object, identity (no name or uid), revision (no usable resourceVersion), fields (some have wrong types), "
+    "rejected (its content made a computation fail: a defect of Muster).",
+    ("kind", "reason"),
+)
 OBJECTS: Final = sampled("muster_watched_objects", "Objects of a kind as of its watch.", ("kind",))
 IDLE: Final = sampled(
     "muster_watch_idle_seconds",

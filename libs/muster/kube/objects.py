@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Meta, Raw, Struct, field
 
 from muster.gangs.quoting import quoted
+from muster.kube.json_repair import repaired
 
 NOTHING: Final = Raw(b"")
 """An absent raw field."""
@@ -18,6 +19,8 @@ NOTHING: Final = Raw(b"")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding untrusted JSON. Raw fields are validated only when they are decoded themselves."""
 
+
+_MAX_REVISION_DIGITS: Final = 18  # below 2^63, the range of revisions in etcd and in protobuf
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
 """Range of int32 in the API and in protobuf."""
@@ -28,7 +31,7 @@ class BadObject(ValueError):
 
 
 class BadResourceVersion(ValueError):
-    """A resourceVersion that is not a decimal integer, so that revisions cannot be compared."""
+    """A resourceVersion that is not a decimal integer of int64, so that revisions cannot be compared."""
 
 
 class OwnerReference(Struct, rename="camel", frozen=True, gc=False):
@@ -68,11 +71,11 @@ class ObjectMeta(Struct, rename="camel", frozen=True, gc=False):
     def revision(self) -> int:
         """The resourceVersion as an integer. Raises BadResourceVersion."""
         version = self.resource_version
-        if version.isdecimal() and version.isascii():
+        if version.isdecimal() and version.isascii() and len(version) <= _MAX_REVISION_DIGITS:
             return int(version)
         raise BadResourceVersion(
-            f"{self.namespace}/{self.name} has resourceVersion {quoted(version)}, which is not a decimal integer: "
-            "this API server's revisions cannot be compared"
+            f"{self.namespace}/{self.name} has resourceVersion {quoted(version)}, which is not a decimal integer below "
+            "10^18: this API server's revisions cannot be compared"
         )
 
 
@@ -244,6 +247,7 @@ _node: Final = msgspec.json.Decoder(Node)
 _pod_group: Final = msgspec.json.Decoder(PodGroup)
 _priority_class: Final = msgspec.json.Decoder(PriorityClass)
 _namespace: Final = msgspec.json.Decoder(Namespace)
+_fields: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode_pod(data: Encoded) -> Pod:
@@ -293,32 +297,35 @@ def _beginning(data: Encoded) -> str:
 
 
 def salvage(kind: type[Struct], data: Encoded) -> tuple[dict[str, Any], str]:
-    """The readable fields of an object, and a description of the others. Raises BadObject."""
+    """The readable fields of an object, and a description of the others. Raises BadObject.
+
+    Values that are nested too deeply, and characters that are not UTF-8, are replaced first (see json_repair).
+    """
+    content = repaired(bytes(data))
     try:
-        content = msgspec.json.decode(data)
+        fields = _fields.decode(content)
     except UNREADABLE as error:
-        raise BadObject(f"not JSON ({error}): {_beginning(data)}") from error
-    if not isinstance(content, dict):
-        raise BadObject(f"not a Kubernetes object: {_beginning(data)}")
+        raise BadObject(f"not a Kubernetes object ({error}): {_beginning(data)}") from error
     problems: list[str] = []
-    known = _readable(kind, content, "", problems)
+    known = _readable(kind, fields, "", problems)
     return known, "; ".join(problems)
 
 
-def _readable(kind: type[Struct], content: dict[str, Any], path: str, problems: list[str]) -> dict[str, Any]:
+def _readable(kind: type[Struct], fields: dict[str, Raw], path: str, problems: list[str]) -> dict[str, Any]:
     known: dict[str, Any] = {}
     for spec in msgspec.structs.fields(kind):
-        if spec.encode_name not in content:
+        if spec.encode_name not in fields:
             continue
-        value, where = content[spec.encode_name], f"{path}{spec.encode_name}"
+        raw, where = fields[spec.encode_name], f"{path}{spec.encode_name}"
         if spec.type is Raw:
-            known[spec.name] = Raw(msgspec.json.encode(value))
-        elif isinstance(value, dict) and isinstance(spec.type, type) and issubclass(spec.type, Struct):
-            known[spec.name] = spec.type(**_readable(spec.type, value, where + ".", problems))
-        else:
-            try:
-                known[spec.name] = msgspec.json.decode(msgspec.json.encode(value), type=spec.type)
-            except msgspec.ValidationError as error:
-                shown = quoted(msgspec.json.encode(value).decode())
-                problems.append(f"{where} is {shown}: {error}")
+            known[spec.name] = raw
+            continue
+        try:
+            if isinstance(spec.type, type) and issubclass(spec.type, Struct) and bytes(memoryview(raw)[:1]) == b"{":
+                known[spec.name] = spec.type(**_readable(spec.type, _fields.decode(raw), where + ".", problems))
+            else:
+                known[spec.name] = msgspec.json.decode(raw, type=spec.type)
+        except UNREADABLE as error:
+            shown = quoted(bytes(raw)[:256].decode(errors="replace"))
+            problems.append(f"{where} is {shown}: {error}")
     return known

@@ -7,6 +7,7 @@ import msgspec
 from msgspec import Struct
 
 _SHOWN_CHARACTERS: Final = 300  # of a response that is not a Status, e.g. a proxy's page
+_LONGEST_RETRY_AFTER_SECONDS: Final = 60.0  # a longer pause would outlast the outage
 
 
 class Response(Struct, frozen=True):
@@ -30,6 +31,10 @@ class KubeUnreachable(ConnectionError):
             reason = str(cause) or type(cause).__name__
         super().__init__(f"the API server cannot be reached at {url}: {reason}")
         self.url = url
+
+
+class ResponseTooLong(KubeUnreachable):
+    """The response exceeds the limit of memory and was not read; a smaller page of a list may fit."""
 
 
 class _Details(Struct, rename="camel", frozen=True):
@@ -61,15 +66,17 @@ class ApiStatusError(Exception):
         """The error in a response: its Status, or the beginning of a body that is not a Status."""
         try:
             status = _decoder.decode(response.body)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             status = _Status()
         message = status.message or response.body[:_SHOWN_CHARACTERS].decode(errors="replace").strip() or "(no message)"
         seconds = _retry_after(response.headers)
         if seconds is None and status.details is not None:
             seconds = status.details.retry_after_seconds
+        if seconds is not None:
+            seconds = min(max(seconds, 0.0), _LONGEST_RETRY_AFTER_SECONDS)
         return cls(response.status, status.reason or "", message, seconds)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     text = headers.get("Retry-After", "")
-    return float(text) if text.isascii() and text.isdecimal() else None
+    return float(text[:10]) if text.isascii() and text.isdecimal() else None

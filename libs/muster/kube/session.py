@@ -18,9 +18,9 @@ from yarl import URL
 from muster.config.settings import KubeSettings
 from muster.kube.client_config import BadKubeconfig, ClientConfig, ClientConfigSource, client_config_source
 from muster.kube.metrics import NO_RESPONSE, REQUEST_SECONDS, REQUESTS
-from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
+from muster.kube.responses import ApiStatusError, KubeUnreachable, Response, ResponseTooLong
 
-__all__ = ["ApiStatusError", "BadKubeconfig", "KubeSession", "KubeUnreachable", "Response"]
+__all__ = ["ApiStatusError", "BadKubeconfig", "KubeSession", "KubeUnreachable", "Response", "ResponseTooLong"]
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -28,14 +28,15 @@ _CREDENTIALS_SECONDS: Final = 60.0  # maximum age of a token read from a file
 _REFRESH_PAUSE_SECONDS: Final = 5.0  # between reloads after a 401: a revoked account must not run plugins in a loop
 _CONNECT_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 75.0  # API servers close connections that are idle for 90 s; a new one costs a TLS handshake
-_MAX_BODY_BYTES: Final = 256 * 1024 * 1024
-_MAX_LINE_BYTES: Final = 64 * 1024 * 1024
+_MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+_MAX_LINE_BYTES: Final = 32 * 1024 * 1024
+"""The API server takes objects of 3 MiB; in JSON each character may take 6 bytes."""
 _READ_BUFFER_BYTES: Final = 256 * 1024
 
 _log = structlog.get_logger()
 
 
-class _ResponseTooLong(aiohttp.ClientError):
+class _TooManyBytes(aiohttp.ClientError):
     """A response exceeds the limits of memory."""
 
 
@@ -165,6 +166,8 @@ class KubeSession:
                     content = await _read_body(answer)
                     code = str(answer.status)
                     return Response(answer.status, answer.headers, content), generation
+        except _TooManyBytes as error:
+            raise ResponseTooLong(transport.server + path, error) from error
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise KubeUnreachable(transport.server + path, error) from error
         finally:
@@ -267,7 +270,7 @@ async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MAX_BODY_BYTES:
-            raise _ResponseTooLong(f"the response has more than {_MAX_BODY_BYTES} bytes")
+            raise _TooManyBytes(f"the response has more than {_MAX_BODY_BYTES} bytes")
     return b"".join(parts)
 
 
@@ -280,12 +283,14 @@ async def _lines(answer: aiohttp.ClientResponse, where: str) -> AsyncIterator[by
             parts.append(first)
             size += len(first)
             if size > _MAX_LINE_BYTES:
-                raise _ResponseTooLong(f"a line has more than {_MAX_LINE_BYTES} bytes")
+                raise _TooManyBytes(f"a line has more than {_MAX_LINE_BYTES} bytes")
             if others:
                 yield b"".join(parts)
                 for line in others[:-1]:
                     yield line
                 parts, size = [others[-1]], len(others[-1])
+    except _TooManyBytes as error:
+        raise ResponseTooLong(where, error) from error
     except (aiohttp.ClientError, OSError, TimeoutError) as error:
         raise KubeUnreachable(where, error) from error
     if size:

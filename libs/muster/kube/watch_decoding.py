@@ -1,20 +1,23 @@
-"""Decodes lists and watches in one pass; objects that do not fit their type are read as far as possible."""
+"""Decodes lists and watches in one pass; objects that do not fit their type are read as far as possible.
+
+An object that cannot be read at all, because it is not an object, or has no name, uid or usable resourceVersion, is
+returned as Unreadable. It must not stop the stream of the others.
+"""
 
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import structlog
 from msgspec import Raw, Struct, field
 
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import ApiResource
+from muster.kube.json_repair import repaired
+from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import Removed
-from muster.kube.objects import BadObject, ObjectMeta
+from muster.kube.objects import UNREADABLE, BadObject, BadResourceVersion, ObjectMeta
 
 T = TypeVar("T")
 _S = TypeVar("_S", bound=Struct)
-
-_log = structlog.get_logger(__name__)
 
 
 class WatchStatus(Struct, frozen=True):
@@ -37,6 +40,7 @@ class Page(Struct, Generic[T], frozen=True):
     items: list[T]
     revision: int
     continue_token: str
+    unreadable: list[Unreadable] = []
 
 
 class _ListMeta(Struct, rename="camel"):
@@ -61,47 +65,55 @@ class _Bookmark(Struct):
 class WatchDecoder(Generic[T]):
     """Decodes lists and watches of one kind.
 
-    Raises BadObject or BadResourceVersion for content that violates the API's contract.
+    Raises BadObject or BadResourceVersion for content that violates the API's contract as a whole.
     """
 
-    def __init__(self, resource: ApiResource[T]) -> None:
+    def __init__(self, resource: ApiResource[T], malformed: MalformedObjects) -> None:
+        """`malformed` notes objects that are read without some of their fields."""
         kind: Any = resource.type
+        self._objects = msgspec.json.Decoder(resource.type)
         self._events = msgspec.json.Decoder(_Event[kind])
         self._lists = msgspec.json.Decoder(_List[kind])
         self._decode = resource.decode
+        self._malformed = malformed
 
     def page(self, body: bytes) -> Page[T]:
-        """Decode a page of a list. Items that are not objects are logged and skipped."""
+        """Decode a page of a list."""
+        unreadable: list[Unreadable] = []
+        items: list[T] = []
         try:
             decoded: Any = self._lists.decode(body)
-            items: list[T] = decoded.items or []
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            decoded = _read(body, _List[Raw], "a list")
-            items = self._readable_items(decoded.items or [])
+            found: list[Any] = decoded.items or []
+        except UNREADABLE:
+            decoded = _read(repaired(body), _List[Raw], "a list")
+            found = [self._object(raw) for raw in decoded.items or []]
+        for each in found:
+            checked = _identified(each)
+            (unreadable if type(checked) is Unreadable else items).append(checked)
         metadata: _ListMeta = decoded.metadata
-        return Page(items, ObjectMeta(resource_version=metadata.resource_version).revision, metadata.continue_token)
+        revision = ObjectMeta(resource_version=metadata.resource_version).revision
+        return Page(items, revision, metadata.continue_token, unreadable)
 
-    def event(self, line: bytes) -> T | Removed | Bookmark | WatchStatus:
+    def event(self, line: bytes) -> T | Removed | Bookmark | WatchStatus | Unreadable:
         """Decode a line of a watch."""
         try:
             event: Any = self._events.decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError):
+        except UNREADABLE:
             return self._decode_leniently(line)
         kind = event.type
         if kind in ("ADDED", "MODIFIED"):
-            return event.object  # type: ignore[no-any-return]
+            return _identified(event.object)  # type: ignore[no-any-return]
         if kind == "DELETED":
-            return Removed(event.object.metadata.uid, event.object.metadata.revision)
+            return _removed(event.object)
         return self._decode_leniently(line)
 
-    def _decode_leniently(self, line: bytes) -> T | Removed | Bookmark | WatchStatus:
-        event = _read(line, _Event[Raw], "a watch event")
+    def _decode_leniently(self, line: bytes) -> T | Removed | Bookmark | WatchStatus | Unreadable:
+        event = _read(repaired(line), _Event[Raw], "a watch event")
         match event.type:
             case "ADDED" | "MODIFIED":
-                return self._decode(event.object)
+                return _identified(self._object(event.object))  # type: ignore[no-any-return]
             case "DELETED":
-                metadata: ObjectMeta = self._decode(event.object).metadata  # type: ignore[attr-defined]
-                return Removed(metadata.uid, metadata.revision)
+                return _removed(self._object(event.object))
             case "BOOKMARK":
                 return Bookmark(_read(event.object, _Bookmark, "a bookmark").metadata.revision)
             case "ERROR":
@@ -109,19 +121,55 @@ class WatchDecoder(Generic[T]):
             case _:
                 raise BadObject(f"unknown type of watch event: {quoted(event.type)}")
 
-    def _readable_items(self, raw_items: list[Raw]) -> list[T]:
-        items = []
-        for raw in raw_items:
-            try:
-                items.append(self._decode(raw))
-            except BadObject as error:
-                _log.error("list_item_skipped", error=str(error))
-        return items
+    def _object(self, raw: Raw) -> T | Unreadable:
+        try:
+            return self._objects.decode(raw)
+        except UNREADABLE as error:
+            problem = str(error)
+        try:
+            item: Any = self._decode(raw)
+        except BadObject as error:
+            return Unreadable(Reason.NOT_AN_OBJECT, str(error))
+        problem = getattr(item, "problem", "") or problem
+        self._malformed.note(_unreadable(Reason.FIELDS, item.metadata, problem), effect="the other fields are used")
+        return item  # type: ignore[no-any-return]
+
+
+def _identified(item: Any) -> Any:
+    """The object, or Unreadable if it cannot be told from others or ordered."""
+    if type(item) is Unreadable:
+        return item
+    metadata: ObjectMeta = item.metadata
+    if not metadata.uid or not metadata.name:
+        missing = "uid" if metadata.name else "name"
+        return _unreadable(Reason.IDENTITY, metadata, f"metadata.{missing} is missing or not a string")
+    try:
+        metadata.revision  # noqa: B018 (raises)
+    except BadResourceVersion as error:
+        return _unreadable(Reason.REVISION, metadata, str(error))
+    return item
+
+
+def _unreadable(reason: Reason, metadata: ObjectMeta, message: str) -> Unreadable:
+    return Unreadable(reason, message, metadata.uid, metadata.namespace, metadata.name)
+
+
+def _removed(item: Any) -> Removed:
+    """The removal of an object. Raises BadObject if it is not known of which."""
+    if type(item) is Unreadable:
+        raise BadObject(f"an object that cannot be read was deleted: {item.message}")
+    metadata: ObjectMeta = item.metadata
+    if not metadata.uid:
+        raise BadObject(f"an object without uid was deleted: {quoted(f'{metadata.namespace}/{metadata.name}')}")
+    try:
+        return Removed(metadata.uid, metadata.revision)
+    except BadResourceVersion:
+        return Removed(metadata.uid)
 
 
 def _read(data: bytes | Raw, kind: type[_S], noun: str) -> _S:
     try:
         return msgspec.json.decode(data, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except UNREADABLE as error:
         shown = quoted(bytes(data)[:256].decode(errors="replace"))
         raise BadObject(f"not {noun} ({error}): {shown}") from error

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.gangs.facts import ObjectReference, TopologyTree, TreeDomain, TreeLevel
+from muster.gangs.json_text import decode_json_pairs
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import MAX_LEVEL_NAME_LENGTH, is_level_name
 from muster.topology.trees import MAX_LEVELS, MAX_NAME_LENGTH
@@ -146,14 +147,12 @@ def _pairs(text: str) -> _Pairs:
 
 def _decoded(key: str, text: str, form: str) -> Any:
     try:
-        return json.loads(text, object_pairs_hook=_Pairs)
+        return decode_json_pairs(text, _Pairs)
     except json.JSONDecodeError as error:
         around = quoted(text[max(0, error.pos - 20) : error.pos + 20].strip())
         where = f"line {error.lineno}, column {error.colno}, near {around}"
         raise BadTree(f"{key} is not {form}: {error.msg} at {where}") from error
-    except RecursionError as error:
-        raise BadTree(f"{key} is nested deeper than the {MAX_LEVELS} levels that a tree may have") from error
-    except ValueError as error:  # a number beyond all bounds
+    except ValueError as error:  # nested too deeply, or a number beyond all bounds
         raise BadTree(f"{key} is not {form}: {error}") from error
 
 

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
+from muster.kube.objects import UNREADABLE
 from muster.kube.responses import ApiStatusError, KubeUnreachable, Response
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
@@ -72,7 +73,7 @@ def blocked_by_budget(response: Response) -> Retry | None:
         return None
     try:
         details = _refusal.decode(response.body).details
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except UNREADABLE:
         return None
     causes = [each for each in (details and details.causes) or () if each.reason == _BUDGET_CAUSE]
     if not causes:

@@ -9,7 +9,7 @@ from muster.binding.retry_policy import WriteOutcome, retryable, status_text
 from muster.gangs.node_filters import term_matches
 from muster.gangs.quoting import quoted
 from muster.kube.node_facts import node_facts
-from muster.kube.objects import BadObject, decode_node
+from muster.kube.objects import UNREADABLE, BadObject, decode_node
 from muster.kube.paths import events_path, node_path, volume_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
@@ -45,7 +45,7 @@ async def newest_event_text(session: KubeSession, namespace: str, uid: str, time
     try:
         response = await session.request("GET", events_path(namespace), query=query, timeout_seconds=timeout_seconds)
         events = _events.decode(response.body).items if response.status == 200 else None
-    except (KubeUnreachable, msgspec.DecodeError, UnicodeDecodeError):
+    except (KubeUnreachable, *UNREADABLE):
         return ""
     if not events:
         return ""

@@ -13,6 +13,7 @@ import typer
 
 from muster.cli.errors import CliError
 from muster.config.settings import CannotStart, KubeSettings
+from muster.kube.json_repair import repaired
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import ApiStatusError, KubeSession
 
@@ -80,7 +81,7 @@ async def _until_running(session: KubeSession, options: CheckOptions, gang: str,
         listed = await session.request("GET", _path(options), query=selector, timeout_seconds=_CALL_SECONDS)
         if listed.status != 200:
             raise CliError(f"cannot list pods: {ApiStatusError.from_response(listed)}")
-        body = msgspec.json.decode(listed.body)
+        body = msgspec.json.decode(repaired(listed.body))
         for pod in body["items"]:
             seen[pod["metadata"]["name"]] = pod
         if _all_run(seen):
@@ -94,7 +95,7 @@ async def _until_running(session: KubeSession, options: CheckOptions, gang: str,
                 if status != 200:
                     raise CliError(f"cannot watch pods: the API server answered {status}")
                 async for line in lines:
-                    change = msgspec.json.decode(line)
+                    change = msgspec.json.decode(repaired(line))
                     if change["type"] == "ERROR":
                         break
                     seen[change["object"]["metadata"]["name"]] = change["object"]

@@ -111,7 +111,7 @@ class MusterDiscovery:
             return {}
         try:
             return msgspec.json.decode(found.stdout, type=_ConfigMap).data or {}
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise CliError(f"kubectl printed no ConfigMap: {error}") from error
 
     @property

@@ -51,7 +51,7 @@ def read_endpoints(directory: Path) -> Endpoints | None:
     """The file of that state directory; None if no local cluster runs with it."""
     try:
         return msgspec.json.decode((directory / _FILE).read_bytes(), type=Endpoints)
-    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
+    except (FileNotFoundError, NotADirectoryError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -58,7 +58,7 @@ def decode_span(line: bytes) -> Span | None:
     """The span of a line; None for a line that a crash truncated."""
     try:
         return _DECODER.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -7,6 +7,7 @@ those that ended; if there are none either, from those that are being deleted.
 
 from bisect import bisect_left, insort
 from collections.abc import Mapping
+from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,7 +16,10 @@ from muster.clusterstate.gang_incarnation import Incarnation, Member, MemberStat
 from muster.dialects import registry
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
-from muster.gangs.facts import GangFacts
+from muster.gangs.facts import GangFacts, Problem, Severity
+from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
+
+_MALFORMED: Final = MalformedObjects("gangs")
 
 
 class Gangs:
@@ -87,7 +91,10 @@ class Gangs:
         for gang_id, since in self._unsettled.items():
             gang = self._gangs[gang_id]
             before = self.facts.get(gang_id)
-            after = gang.read(gang_id, before, self._priorities)
+            try:
+                after = gang.read(gang_id, before, self._priorities)
+            except Exception as error:  # one declaration must not block all other gangs
+                after = _unread(gang_id, before, error)
             if after == before:
                 continue
             if after is None:
@@ -208,6 +215,15 @@ class _Gang:
         del member_set.ages[bisect_left(member_set.ages, entry.member.age)]
         if not member_set.ages:
             del self._sets[entry.member.state][member_set.marks]
+
+
+def _unread(gang_id: str, before: GangFacts | None, error: Exception) -> GangFacts:
+    """The facts of a gang whose declaration made a computation fail: the last ones, with a problem that blocks it."""
+    _MALFORMED.note(Unreadable(Reason.REJECTED, f"{gang_id}: {error}"), effect="the gang waits", error=error)
+    message = f"its declaration cannot be read ({type(error).__name__}): simplify it, and report this defect of Muster"
+    dialect, namespace, name = gang_id.split("/", 2)
+    facts = before if before is not None else GangFacts(gang_id, dialect, namespace, name)
+    return replace(facts, problems=(Problem(Severity.BLOCKING, message),))
 
 
 def _age(definition: Definition) -> tuple[int, str, str]:

@@ -4,8 +4,6 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
-import structlog
-
 from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
@@ -32,12 +30,11 @@ from muster.kube.api_resources import (
 )
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.gang_marks import definition, gang_marks, pod_age
+from muster.kube.malformed_objects import MalformedObjects, rejected
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
 from muster.kube.topology_config_maps import ConfigMap
-
-_log = structlog.get_logger(__name__)
 
 NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
@@ -71,6 +68,7 @@ class ClusterState:
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._unread: set[str] = set()
+        self._malformed: dict[str, MalformedObjects] = {}  # by kind
         self._newest: dict[str, int] = {}  # newest changes of kinds that pod classes depend on
         self._settled = False
         self._in_order = False
@@ -114,7 +112,8 @@ class ClusterState:
                     matters, revision = put(item), item.metadata.revision
             except Exception as error:
                 # One object that cannot be handled must not block all others.
-                _log.exception("object_skipped", kind=changes.kind, object=_name(item), error=str(error))
+                malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
+                malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
@@ -340,7 +339,3 @@ class ClusterState:
             for kind, revision in revisions.items():
                 self._pending.raise_revision(kind, revision)
         return self._pending.take(self.pods.classes.take_unsent(), gangs, gone, self.through)
-
-
-def _name(item: Any) -> str:
-    return item.uid if type(item) is Removed else f"{item.metadata.namespace}/{item.metadata.name}"

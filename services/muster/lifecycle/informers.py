@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from muster.kube.api_resources import ApiResource
 from muster.kube.informer import Informer, InformerOptions
+from muster.kube.malformed_objects import MalformedObjects, rejected
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 
@@ -25,7 +26,10 @@ class SharedInformers:
         self._handlers: dict[str, tuple[ApiResource[Any], list[_Handler]]] = {}
 
     def add_handler(self, resource: ApiResource[T], handler: Callable[[ObjectChanges[T]], None]) -> None:
-        """Calls the handler with all changes of a kind, in order. The handler must neither block nor raise."""
+        """Calls the handler with all changes of a kind, in order. The handler must not block.
+
+        If it raises, it is called again with each object alone, and the object for which it raises is skipped.
+        """
         known, handlers = self._handlers.setdefault(resource.kind, (resource, []))
         if known != resource:
             raise ValueError(f"{resource.kind} is watched already, by another path or as another type: {known.path}")
@@ -42,8 +46,28 @@ class SharedInformers:
             self.synced.set()
 
     def _informer(self, resource: ApiResource[Any], handlers: list[_Handler]) -> Informer[Any]:
+        malformed = MalformedObjects(resource.kind)
+
         def sink(changes: ObjectChanges[Any]) -> None:
             for handler in handlers:
-                handler(changes)
+                call_handler(handler, changes, malformed)
 
         return Informer(self._session, resource, sink, self._pace)
+
+
+def call_handler(handler: _Handler, changes: ObjectChanges[Any], malformed: MalformedObjects) -> None:
+    """Calls a handler; an object for which it raises must not hide the others, nor end the process."""
+    try:
+        handler(changes)
+        return
+    except Exception as error:
+        if not changes.items:
+            malformed.note(rejected(None, error), effect="the revision is not noted", error=error)
+            return
+    for item in changes.items:
+        try:
+            handler(ObjectChanges(changes.kind, [item]))
+        except Exception as error:
+            malformed.note(rejected(item, error), effect="the object is skipped", error=error)
+    if changes.through:
+        call_handler(handler, ObjectChanges(changes.kind, [], changes.through), malformed)

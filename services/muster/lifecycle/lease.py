@@ -12,6 +12,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.gangs.quoting import quoted
+from muster.kube.json_repair import repaired
+from muster.kube.objects import UNREADABLE
 
 _MAX_SECONDS: Final = 3600
 """Limit on a lease's duration: a mistyped one must not prevent leadership for long."""
@@ -50,8 +52,8 @@ class ObservedLease(Struct, frozen=True):
 def decode_lease(body: bytes) -> ObservedLease:
     """Decodes a Lease. Raises BadLease."""
     try:
-        lease = msgspec.json.decode(body, type=_Lease)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        lease = msgspec.json.decode(repaired(body), type=_Lease)
+    except UNREADABLE as error:
         shown = quoted(body[:256].decode(errors="replace"))
         raise BadLease(f"not a Lease ({error}): {shown}; delete it; it will be recreated") from error
     return ObservedLease(lease.metadata.resource_version, lease.spec)

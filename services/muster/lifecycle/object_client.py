@@ -5,6 +5,8 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.kube.json_repair import repaired
+from muster.kube.objects import UNREADABLE
 from muster.kube.responses import ApiStatusError, Response
 from muster.kube.session import KubeSession
 
@@ -82,8 +84,8 @@ def _content(response: Response) -> Object:
     if response.status >= 300:
         raise ApiStatusError.from_response(response)
     try:
-        return msgspec.json.decode(response.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(repaired(response.body), type=dict[str, Any])
+    except UNREADABLE:
         raise ApiStatusError.from_response(response) from None
 
 

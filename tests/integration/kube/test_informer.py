@@ -10,6 +10,7 @@ import structlog
 import yaml
 from msgspec.structs import replace
 
+import muster.kube.session as session_module
 from builders.kube.scripted_server import ScriptedApi, status
 from builders.telemetry.metrics import Figures
 from builders.wait import eventually
@@ -17,6 +18,7 @@ from muster.config.settings import KubeSettings
 from muster.dialects import native
 from muster.kube.api_resources import PODS, definitions
 from muster.kube.informer import Informer, InformerOptions
+from muster.kube.malformed_objects import Unreadable
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.session import KubeSession
 
@@ -88,8 +90,8 @@ async def follow(api: ScriptedApi, sink: Sink, tmp_path: Any) -> AsyncIterator[C
 
     async def start(**options: Any) -> Informer[Any]:
         may = {name: options.pop(name) for name in ("optional", "dispensable") if name in options}
-        resource = options.pop("of", PODS)
-        informer = Informer(session, replace(resource, **may), sink, replace(QUICK, **options))
+        resource, report = options.pop("of", PODS), options.pop("report", None)
+        informer = Informer(session, replace(resource, **may), sink, replace(QUICK, **options), report)
         tasks.append(asyncio.create_task(informer.run()))
         return informer
 
@@ -168,6 +170,37 @@ class TestList:
         api.failures = [status(410, "Expired")]
         await complete(informer)
         assert len(sink.pods) == 5
+
+    async def test_unreadable_items_keep_their_last_state(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
+        first, gone = api.object("a"), api.object("gone")
+        await follow()
+        watch = await api.watch()
+        first["metadata"]["resourceVersion"] = "none"
+        api.objects = [first]
+        watch.fail(410, "Expired")
+        await api.watch()
+        assert gone["metadata"]["uid"] not in sink.names
+        assert sink.pods == ["a"]
+
+    async def test_pages_have_fewer_objects_where_these_are_large(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        for number in range(30):
+            api.object(f"pod-{number}", annotations={"x": "x" * 10_000})
+        await complete(await follow(page_size=10, page_bytes=30_000))
+        assert [query["limit"] for query in api.requests[:4]] == ["10", "2", "2", "2"]
+        assert len(sink.pods) == 30
+
+    async def test_page_beyond_the_limit_of_memory_is_listed_in_smaller_ones(
+        self, api: ScriptedApi, sink: Sink, follow: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(session_module, "_MAX_BODY_BYTES", 40_000)
+        for number in range(20):
+            api.object(f"small-{number}")
+        for number in range(5):
+            api.object(f"large-{number}", annotations={"x": "x" * 30_000})
+        await complete(await follow(page_size=20, page_bytes=1_000_000))
+        assert len(sink.pods) == 25
 
     async def test_malformed_pod_does_not_hide_the_others(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         api.object("a")
@@ -290,6 +323,55 @@ class TestWatch:
                 (await api.watch()).end()
             await api.watch()
         assert sum("pause_seconds" in entry for entry in logs) == 3
+
+    @pytest.mark.parametrize("field", [b'"spec"', b'"managedFields"'])
+    async def test_deeply_nested_object_does_not_stop_the_watch(
+        self, api: ScriptedApi, sink: Sink, follow: Any, field: bytes
+    ) -> None:
+        await follow()
+        watch = await api.watch()
+        metadata = b'"metadata":{"name":"odd","uid":"u-odd","resourceVersion":"7"}'
+        nested = b"[" * 100_000 + b"]" * 100_000
+        watch.write(b'{"type":"ADDED","object":{' + metadata + b"," + field + b":" + nested + b"}}\n")
+        watch.say("ADDED", {"metadata": {"name": "next", "uid": "u-next", "resourceVersion": "8"}})
+        await eventually(lambda: sink.through == 8)
+        assert sink.pods == ["next", "odd"]
+        assert sum("limit" in query for query in api.requests) == 1, "no relist"
+
+    async def test_unreadable_object_is_skipped_and_its_last_state_kept(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        first = api.object("a")
+        reported: list[Unreadable] = []
+        before = Figures.here()
+        await follow(report=reported.append)
+        watch = await api.watch()
+        watch.say("MODIFIED", {"metadata": {**first["metadata"], "resourceVersion": "9" * 5000}})
+        watch.say("MODIFIED", {"metadata": {"namespace": "ml", "resourceVersion": "7"}})
+        watch.write(b'{"type":"MODIFIED","object":[]}\n')
+        watch.say("ADDED", api.object("b"))
+        await eventually(lambda: sink.pods == ["a", "b"])
+        assert sink.changes == 2
+        assert [each.reason for each in reported] == ["revision", "identity", "not_an_object"]
+        assert (reported[0].uid, reported[0].name) == ("uid-a", "a")
+        counted = Figures.here()
+        for reason in ("revision", "identity", "not_an_object"):
+            name = "muster_malformed_objects_total"
+            assert counted(name, kind="pods", reason=reason) == before(name, kind="pods", reason=reason) + 1
+        watch.say("MODIFIED", api.change(first))
+        await eventually(lambda: sink.changes == 3)
+
+    async def test_malformed_objects_are_logged_at_a_bounded_rate(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        with structlog.testing.capture_logs() as logs:
+            await follow()
+            watch = await api.watch()
+            for _ in range(50):
+                watch.write(b'{"type":"MODIFIED","object":[]}\n')
+            watch.say("ADDED", api.object("b"))
+            await eventually(lambda: sink.pods == ["b"])
+        assert sum(entry["event"] == "object_malformed" for entry in logs) == 1
 
     async def test_line_that_is_not_an_event_causes_a_relist(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         api.object("a")

@@ -6,6 +6,7 @@ import pytest
 
 from builders.gangs.sakkara import group, member
 from muster.dialects.sakkara_constraints import parse_constraints
+from muster.dialects.values import BadValue
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.topology.constraints import as_text, contradictions
 
@@ -91,3 +92,10 @@ def test_user_b_wants_one_server_and_two_to_four_pods_on_each_of_its_nodes() -> 
         "server: pack",
         "*: pack",
     ]
+
+
+@pytest.mark.parametrize("text", ['{"\\ud800": {}, "\\ud800": {}}', '{"rack": {"type": "\\ud800"}}', '{"a":' * 300])
+def test_text_that_no_message_could_hold_is_rejected_with_one_that_can_be_sent(text: str) -> None:
+    with pytest.raises(BadValue) as rejected:
+        parse_constraints(text, 4)
+    assert str(rejected.value).encode()

@@ -265,7 +265,7 @@ def test_fields_of_wrong_types_leave_the_others_readable() -> None:
         assert field in facts.problem
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"7", b'"pod"', b"\xff", b'{"metadata":{"name":"\xff"}}'])
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"7", b'"pod"', b"\xff"])
 def test_non_object_is_an_error(data: bytes) -> None:
     with pytest.raises(BadObject):
         decode_pod(data)

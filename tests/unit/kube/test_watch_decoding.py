@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from muster.kube.api_resources import NODES, PODS
+from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import Removed
 from muster.kube.objects import BadObject, BadResourceVersion, Node, Pod
 from muster.kube.watch_decoding import Bookmark, WatchDecoder, WatchStatus
 
-pods = WatchDecoder(PODS)
+pods = WatchDecoder(PODS, MalformedObjects(PODS.kind))
 
 
 def line(kind: str, content: Any) -> bytes:
@@ -57,17 +58,81 @@ def test_pod_with_fields_of_wrong_types_is_decoded_partly(spec: Any) -> None:
 
 
 def test_node_with_fields_of_wrong_types_is_decoded_partly() -> None:
-    event = WatchDecoder(NODES).event(line("ADDED", pod("n", spec={"taints": "all"})))
+    event = WatchDecoder(NODES, MalformedObjects(NODES.kind)).event(line("ADDED", pod("n", spec={"taints": "all"})))
     assert isinstance(event, Node)
     assert (event.metadata.name, bool(event.problem)) == ("n", True)
 
 
 @pytest.mark.parametrize(
-    "junk", [b"", b"<html>", b"[]", b"7", b"\xff\xfe", b'{"type":"ADDED"}', line("EXPLODED", pod()), line("ADDED", 5)]
+    "junk", [b"", b"<html>", b"[]", b"7", b"\xff\xfe", b'{"type":"ADDED"}', line("EXPLODED", pod()), line("DELETED", 5)]
 )
 def test_line_that_is_not_an_event_is_an_error(junk: bytes) -> None:
     with pytest.raises(BadObject):
         pods.event(junk)
+
+
+@pytest.mark.parametrize(
+    ("odd", "reason"),
+    [
+        (5, Reason.NOT_AN_OBJECT),
+        ({}, Reason.IDENTITY),
+        ({"metadata": "none"}, Reason.IDENTITY),
+        ({"metadata": {"name": "a", "uid": 7, "resourceVersion": "7"}}, Reason.IDENTITY),
+        ({"metadata": {"uid": "uid-a", "resourceVersion": "7"}}, Reason.IDENTITY),
+        ({"metadata": {"name": "a", "uid": "uid-a"}}, Reason.REVISION),
+        ({"metadata": {"name": "a", "uid": "uid-a", "resourceVersion": "9" * 5000}}, Reason.REVISION),
+        ({"metadata": {"name": "a", "uid": "uid-a", "resourceVersion": str(2**63)}}, Reason.REVISION),
+        ({"metadata": {"name": "a", "uid": "uid-a", "resourceVersion": "x"}}, Reason.REVISION),
+    ],
+)
+def test_object_that_cannot_be_told_from_others_is_unreadable(odd: Any, reason: Reason) -> None:
+    event = pods.event(line("MODIFIED", odd))
+    page = pods.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": [pod("b"), odd, pod("c")]}).encode())
+    assert isinstance(event, Unreadable) and event.reason is reason
+    assert [each.reason for each in page.unreadable] == [reason]
+    assert [each.metadata.name for each in page.items] == ["b", "c"]
+
+
+NESTED = b"[" * 5000 + b"]" * 5000
+
+
+@pytest.mark.parametrize("field", ["unknown", "managedFields"])
+def test_deep_nesting_of_an_unused_field_changes_nothing(field: str) -> None:
+    odd = json.dumps(pod("odd", spec={"nodeName": "n", field: "x"})).encode().replace(b'"x"', NESTED)
+    event = pods.event(b'{"type":"ADDED","object":' + odd + b"}")
+    assert isinstance(event, Pod)
+    assert (event.metadata.uid, event.spec.node_name, event.problem) == ("uid-odd", "n", "")
+    page = pods.page(b'{"metadata":{"resourceVersion":"4"},"items":[' + odd + b"]}")
+    assert [each.metadata.uid for each in page.items] == ["uid-odd"]
+
+
+def test_deep_nesting_of_a_used_field_is_a_problem_of_the_pod() -> None:
+    odd = json.dumps(pod("odd", spec={"nodeName": "x"})).encode().replace(b'"x"', NESTED)
+    event = pods.event(b'{"type":"ADDED","object":' + odd + b"}")
+    assert isinstance(event, Pod)
+    assert event.problem.startswith('spec.nodeName is "[[[[')
+
+
+def test_number_beyond_all_bounds_in_an_unused_field_changes_nothing() -> None:
+    odd = json.dumps(pod("odd", status={"startTime": 5, "x": "y"})).encode().replace(b'"y"', b"1e999999")
+    event = pods.event(b'{"type":"ADDED","object":' + odd + b"}")
+    assert isinstance(event, Pod)
+    assert event.metadata.uid == "uid-odd"
+    assert "startTime" in event.problem
+
+
+def test_bytes_that_are_not_utf_8_are_replaced() -> None:
+    odd = json.dumps(pod("odd", spec={"nodeName": "x"})).encode().replace(b'"x"', b'"\xff\\ud800"')
+    event = pods.event(b'{"type":"ADDED","object":' + odd + b"}")
+    assert isinstance(event, Pod)
+    assert event.spec.node_name == "\ufffd\ufffd"
+
+
+@pytest.mark.parametrize("version", [None, "", "x", "9" * 5000])
+def test_removal_does_not_need_a_revision(version: Any) -> None:
+    assert pods.event(line("DELETED", {"metadata": {"uid": "uid-a", "resourceVersion": version}})) == Removed(
+        "uid-a", 0
+    )
 
 
 def test_page() -> None:

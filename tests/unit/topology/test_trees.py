@@ -99,7 +99,7 @@ class TestRefused:
             ("[]", 'tree is "[]", which is not a JSON object'),
             ('{"r0": {"a" {}}}', "line 1, column 13"),
             ("", "line 1, column 1"),
-            ('{"r":' * 100_000, "is nested deeper than the 16 levels"),
+            ('{"r":' * 100_000, "nested deeper than 100 levels"),
             ('{"r0": ' + "9" * 5000 + "}", "tree is not nested JSON objects"),
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else None,

@@ -11,6 +11,7 @@ from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.registry import defined_gang, read_gang
 from muster.dialects.values import BadValue
 from muster.kube.gang_marks import definition
+from muster.kube.json_repair import shallow
 from muster.kube.objects import UNREADABLE, PodGroup
 from muster.kube.paths import object_path
 from muster.lifecycle.pod_groups.members import Member, mark_sets
@@ -65,6 +66,6 @@ def group_of(seen: PodGroup, kind: DefinitionKind) -> Group | None:
 
 def _object(raw: msgspec.Raw) -> dict[str, Any]:
     try:
-        return msgspec.json.decode(raw, type=dict[str, Any]) if bytes(raw) else {}
+        return msgspec.json.decode(shallow(bytes(raw)), type=dict[str, Any]) if bytes(raw) else {}
     except UNREADABLE:
         return {}

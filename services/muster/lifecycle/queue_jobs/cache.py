@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.kube.json_repair import shallow
 from muster.kube.object_changes import Removed
 from muster.kube.objects import UNREADABLE, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
@@ -167,7 +168,7 @@ class QueueJobCache:
 
 def _content(spec: PodGroup) -> Mapping[str, Any]:
     try:
-        content = msgspec.json.decode(bytes(spec.spec) or b"{}")
+        content = msgspec.json.decode(shallow(bytes(spec.spec)) or b"{}")
     except UNREADABLE:
         return {}
     return content if isinstance(content, dict) else {}

@@ -12,6 +12,7 @@ from muster.dialects.kube_arbitrator import parse_node_selector
 from muster.dialects.values import BadValue, quoted_value
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import ApiResource
+from muster.kube.json_repair import shallow
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, PodSpec, salvage
 from muster.kube.pod_facts import Priorities
 from muster.lifecycle.queue_jobs.status import RECORD, JobStatus, read_status
@@ -226,7 +227,7 @@ def _mapping(value: object, where: str, problems: list[str]) -> Object:
 def _object(raw: Raw, where: str, problems: list[str]) -> Object:
     content = bytes(raw)
     try:
-        return _mapping(msgspec.json.decode(content) if content else None, where, problems)
+        return _mapping(msgspec.json.decode(shallow(content)) if content else None, where, problems)
     except UNREADABLE as error:
         problems.append(f"{where} cannot be read: {error}")
         return {}

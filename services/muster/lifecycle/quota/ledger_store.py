@@ -10,6 +10,8 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from muster.kube.json_repair import repaired
+from muster.kube.objects import UNREADABLE
 from muster.kube.paths import object_path
 from muster.kube.responses import ApiStatusError, Response
 from muster.kube.session import KubeSession
@@ -104,6 +106,6 @@ def _config_map(response: Response) -> _ConfigMap:
     if response.status >= 300:
         raise ApiStatusError.from_response(response)
     try:
-        return msgspec.json.decode(response.body, type=_ConfigMap)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(repaired(response.body), type=_ConfigMap)
+    except UNREADABLE:
         raise ApiStatusError.from_response(response) from None
