@@ -38,7 +38,7 @@ async def flood(cluster: BenchCluster, size: int) -> dict[str, Any]:
         await head.room_comes(_EVERY_SECONDS)
     await creating
     created = time.monotonic()
-    told = await _all_told(cluster, len(gangs))
+    reported = await _all_told(cluster, len(gangs))
     settled = time.monotonic()
     await asyncio.sleep(_SETTLE_SECONDS)
     during, head.seconds = head.seconds, []
@@ -55,7 +55,7 @@ async def flood(cluster: BenchCluster, size: int) -> dict[str, Any]:
         "gang_size": size,
         "created_seconds": round(created - began, 1),
         "all_known_and_told_seconds": round(settled - began, 1),
-        "gangs_that_wait": told,
+        "gangs_that_wait": reported,
         "room_to_last_bind_during_the_flood": quantiles(during) if len(during) > 1 else {},
         "room_to_last_bind_after_it": quantiles(head.seconds),
         "started_out_of_turn": head.out_of_turn,

@@ -60,7 +60,7 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
             with tempfile.TemporaryDirectory(prefix="muster-bench-") as files:
                 async with placements(batch, replicas, Path(files)) as addresses:
                     rounds = [await started(batch, addresses, options.elsewhere) for _ in range(options.rounds)]
-            found[case][f"{replicas}_replicas"] = told(rounds)
+            found[case][f"{replicas}_replicas"] = reported(rounds)
     return found
 
 
@@ -71,7 +71,7 @@ async def started(batch: Batch, addresses: list[str], elsewhere_seconds: float) 
     return coordination
 
 
-def told(rounds: Sequence[Coordination]) -> dict[str, Any]:
+def reported(rounds: Sequence[Coordination]) -> dict[str, Any]:
     """Summarise the rounds."""
     last = rounds[-1]
     return {

@@ -160,10 +160,10 @@ class ChaosRun:
             await self._cluster.until(lambda: not records.present, "no record is left", seconds=_SETTLE_SECONDS)
         except AssertionError as error:
             raise Broken(
-                f"I5: records left in the watch {list(records.present)}, in etcd {await records.kept()}"
+                f"I5: records left in the watch {list(records.present)}, in etcd {await records.stored()}"
             ) from error
-        if kept := await records.kept():
-            raise Broken(f"I5: the watch shows no records, but etcd has {kept}")
+        if stored := await records.stored():
+            raise Broken(f"I5: the watch shows no records, but etcd has {stored}")
 
     def _recorded(self, _gang: str, record: GangRecord | None) -> None:
         if record is not None and record.state == GangRecord.STATE_BINDING:

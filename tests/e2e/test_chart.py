@@ -160,8 +160,8 @@ async def until_phases(release: Release, wanted: Mapping[str, str]) -> None:
             channel = open_channel(f"127.0.0.1:{pod.port(COORDINATOR_PORT)}", tls, "muster-coordinator")
             async with channel:
                 with contextlib.suppress(grpc.aio.AioRpcError):  # a standby
-                    said = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=CALL_SECONDS)
-                    found = {each.id: phase_word(each.phase) for each in said.gangs}
+                    message = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=CALL_SECONDS)
+                    found = {each.id: phase_word(each.phase) for each in message.gangs}
         return found == wanted
 
     await eventually(as_wanted, lambda: f"wanted {wanted}, found {found}", seconds=SECONDS, every_seconds=0.1)
@@ -228,7 +228,7 @@ async def test_an_upgrade_loses_no_permit_and_every_gang_is_bound(tmp_path: Path
 
 
 def _nothing_secret_is_told(release: Release) -> None:
-    told = logs(release.all_pods) + "".join(
+    reported = logs(release.all_pods) + "".join(
         "\0".join([*psutil.Process(pod.child.pid).cmdline(), *psutil.Process(pod.child.pid).environ().values()])
         for pod in release.all_pods
     )
@@ -236,4 +236,4 @@ def _nothing_secret_is_told(release: Release) -> None:
         for key, value in data.items():
             if key not in ("tls.crt", "ca.crt"):
                 secret = base64.b64decode(value).decode()
-                assert secret not in told and value not in told, (name, key)
+                assert secret not in reported and value not in reported, (name, key)

@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.faults import BINDS, Requests
-from builders.e2e.sakkara_groups import RANK, Told, following
+from builders.e2e.sakkara_groups import RANK, ObservedGroups, following
 from builders.e2e.world import World
 from builders.gangs.sakkara_manifests import SakkaraGroup, group
 
@@ -16,9 +16,9 @@ LABELS = Requests("PATCH", "/pods/[^/]+")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def told(world: World) -> AsyncIterator[Told]:
-    async with following(world) as told:
-        yield told
+async def observed(world: World) -> AsyncIterator[ObservedGroups]:
+    async with following(world) as observed:
+        yield observed
 
 
 async def decided(world: World, gang_id: str) -> dict[str, tuple[str, str]]:
@@ -34,21 +34,21 @@ async def kill(world: World, names: str) -> None:
         await world.cluster.stack.kill(name)
 
 
-async def is_as_decided(world: World, told: Told, workload: SakkaraGroup) -> None:
+async def is_as_decided(world: World, observed: ObservedGroups, workload: SakkaraGroup) -> None:
     """Check that every pod is on its permitted node and had its rank when it was bound."""
     await world.bound(workload)
-    await told.says(workload, status="Bound")
-    labels = await told.labelled(workload, status="Bound")
+    await observed.wait_for_data(workload, status="Bound")
+    labels = await observed.wait_for_labels(workload, status="Bound")
     pods = await decided(world, world.here(workload).id)
     assert world.bound_pods(workload) == {pod: node for pod, (node, _) in pods.items()}
     ranks = {pod: rank for pod, (_, rank) in pods.items()}
     assert {pod: each[RANK] for pod, each in labels.items()} == ranks
-    assert {pod: told.born[pod][RANK] for pod in ranks} == ranks
+    assert {pod: observed.first_labels[pod][RANK] for pod in ranks} == ranks
 
 
 @pytest.mark.parametrize("victims", ["coordinator", "binding", "coordinator binding"])
 async def test_coordinator_killed_when_pods_have_labels_but_no_node_i4_i6(
-    world: World, told: Told, victims: str
+    world: World, observed: ObservedGroups, victims: str
 ) -> None:
     await world.nodes(2, 2)
     four = group("four").of(4)
@@ -56,14 +56,16 @@ async def test_coordinator_killed_when_pods_have_labels_but_no_node_i4_i6(
         await world.create(four)
         await world.bound(four, count=1)
         await held.until(3)
-        await world.cluster.until(lambda: all(RANK in each for each in told.labels(four).values()), "all have ranks")
+        await world.cluster.until(
+            lambda: all(RANK in each for each in observed.labels(four).values()), "all have ranks"
+        )
         await kill(world, victims)
         held.drop()
         await world.cluster.stack.start()
-    await is_as_decided(world, told, four)
+    await is_as_decided(world, observed, four)
 
 
-async def test_coordinator_killed_when_some_pods_have_labels_i4_i6(world: World, told: Told) -> None:
+async def test_coordinator_killed_when_some_pods_have_labels_i4_i6(world: World, observed: ObservedGroups) -> None:
     await world.nodes(2, 2)
     four = group("four").of(4)
     with world.cluster.faults.hold(LABELS, let_pass=2) as held:
@@ -73,10 +75,10 @@ async def test_coordinator_killed_when_some_pods_have_labels_i4_i6(world: World,
         await kill(world, "coordinator binding")
         held.drop()
         await world.cluster.stack.start()
-    await is_as_decided(world, told, four)
+    await is_as_decided(world, observed, four)
 
 
-async def test_binding_killed_before_it_reported_all_pods_bound(world: World, told: Told) -> None:
+async def test_binding_killed_before_it_reported_all_pods_bound(world: World, observed: ObservedGroups) -> None:
     await world.nodes(4)
     two = group("two").of(2)
     with world.cluster.faults.hold(Requests("PATCH", "/configmaps/two")) as held:
@@ -86,5 +88,5 @@ async def test_binding_killed_before_it_reported_all_pods_bound(world: World, to
         await kill(world, "coordinator binding")
         held.drop()
         await world.cluster.stack.start()
-    await is_as_decided(world, told, two)
-    assert sorted(told.ranks(two).values()) == [0, 1]
+    await is_as_decided(world, observed, two)
+    assert sorted(observed.ranks(two).values()) == [0, 1]

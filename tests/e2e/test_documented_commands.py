@@ -190,8 +190,8 @@ class Ground:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
-        return process.returncode or 0, said
+        output = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+        return process.returncode or 0, output
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -205,10 +205,10 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    draining = asyncio.create_task(_drained(up, said := asyncio.Event()))
+    draining = asyncio.create_task(_drained(up, started := asyncio.Event()))
     try:
         async with asyncio.timeout(SECONDS):
-            await said.wait()
+            await started.wait()
             where = ground.checkout("trace")
             while (await ground.run("set -o pipefail; muster trace resnet | grep gang.binding", where))[0]:
                 pass  # its spans are still being exported
@@ -220,11 +220,11 @@ async def ground(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Grou
         await up.wait()
 
 
-async def _drained(up: asyncio.subprocess.Process, said: asyncio.Event) -> None:
+async def _drained(up: asyncio.subprocess.Process, started: asyncio.Event) -> None:
     assert up.stdout is not None
     async for line in up.stdout:
         if b"koordinator/default/resnet satisfied, 8/8 bound" in line:
-            said.set()
+            started.set()
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -236,9 +236,9 @@ async def test_documented_commands_print_what_the_page_shows(page: str, ground: 
     script = "\n".join(parts)
     if "helm_template " in script.removeprefix(PRELUDE) and not HELM.exists():
         pytest.skip("helm is not there: make tools builds it where Go is")
-    code, said = await ground.run(script, ground.checkout(page))
-    assert code == 0, f"{page}: {said}"
-    outputs = re.split(r"^@@ \d+\n", said, flags=re.MULTILINE)[1:]
+    code, output = await ground.run(script, ground.checkout(page))
+    assert code == 0, f"{page}: {output}"
+    outputs = re.split(r"^@@ \d+\n", output, flags=re.MULTILINE)[1:]
     for (block, shown), output in zip(blocks, outputs, strict=True):
         where = f"{page}, line {block.line}: {output}"
         for command, pattern in SAYS.items():
@@ -258,13 +258,13 @@ def assert_looks_like(output: str, shown: str, where: str) -> None:
 
 
 def test_tables_name_only_existing_commands() -> None:
-    said = [command for page in pages() for block, _ in shell_blocks(page) for command in commands(block)]
+    listed = [command for page in pages() for block, _ in shell_blocks(page) for command in commands(block)]
     for each in INSTEAD:
-        assert any(re.match(each.command, command) for command in said), f"no page has {each.command} any more"
+        assert any(re.match(each.command, command) for command in listed), f"no page has {each.command} any more"
     for beginning in SAYS:
-        assert any(command.startswith(beginning) for command in said), f"no page has {beginning} any more"
+        assert any(command.startswith(beginning) for command in listed), f"no page has {beginning} any more"
     for word in NAMES:
-        assert any(word in command for command in said), f"no page has {word} any more"
+        assert any(word in command for command in listed), f"no page has {word} any more"
     for (page, section), test in OWN_TESTS.items():
         sections = [each.section for each in blocks_of(ROOT / page) if each.language in SHELL]
         assert section in sections if section else sections, f"{page} has no commands under {section!r} any more"

@@ -96,8 +96,8 @@ async def test_a_gang_is_one_trace_across_a_coordinator_crash_in_mid_bind(traced
     assert {span.parent for span in calls} == {binding.span_id}
     pods = [span for span in spans if span.name == "bind pod"]
     assert {link for span in pods for link in span.links} == {f"{trace_id}-{root.span_id}"}
-    told = {pod for span in calls for event in span.events for pod in json.loads(event["muster.pods"])}
-    assert told == {"/".join(key) for key in traced.pods if key[0] == a.namespace}
+    reported = {pod for span in calls for event in span.events for pod in json.loads(event["muster.pods"])}
+    assert reported == {"/".join(key) for key in traced.pods if key[0] == a.namespace}
 
     services = {span.service for span in spans}
     assert services == {"muster-coordinator", "muster-placement", "muster-binding"}

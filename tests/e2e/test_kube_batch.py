@@ -43,7 +43,7 @@ async def status(world: World, workload: Workload, holds: Callable[[dict[str, An
 
 async def counts(world: World, workload: Workload, **expected: int) -> None:
     """Wait until the PodGroup has this status."""
-    await status(world, workload, lambda told: {name: told.get(name) for name in expected} == expected)
+    await status(world, workload, lambda current: {name: current.get(name) for name in expected} == expected)
 
 
 async def test_a_gang_waits_for_its_pod_group_and_reports_counts(world: World) -> None:

@@ -119,9 +119,9 @@ async def test_a_node_that_fails_the_filters_is_rejected(world: World) -> None:
 async def test_i1_placement_cannot_start_a_strict_gang_in_part(world: World) -> None:
     await world.nodes(4, 4)
     a = gang("a").of(6)
-    with world.cluster.solves.with_fault(change_placed(placement_faults.unrequested_partial)) as told:
+    with world.cluster.solves.with_fault(change_placed(placement_faults.unrequested_partial)) as requests:
         await world.create(a)
-        await world.cluster.until(lambda: told, "placement was asked")
+        await world.cluster.until(lambda: requests, "placement was asked")
         await world.waits(a)
         assert world.bound_pods(a) == {}
     await world.nodes(1)  # it is tried again when something changes
@@ -157,9 +157,9 @@ async def test_i9_pods_that_were_not_offered_are_not_evicted(world: World) -> No
     await world.create(low)
     await world.bound(low)
     before = world.uids(low)
-    with world.cluster.solves.with_fault(placement_faults.unknown_victim("koordinator/nowhere/nobody")) as told:
+    with world.cluster.solves.with_fault(placement_faults.unknown_victim("koordinator/nowhere/nobody")) as requests:
         await world.create(high)
-        await world.cluster.until(lambda: any(map(removes, told)), "somebody was to go")
+        await world.cluster.until(lambda: any(map(removes, requests)), "somebody was to go")
         await world.waits(high)
         assert world.uids(low) == before
     await world.bound(high)

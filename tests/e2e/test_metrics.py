@@ -21,7 +21,7 @@ BIND = {"rpc_method": "muster.binding.v1.BindingService/Bind", "rpc_response_sta
 OF_PYTHON = ("process_", "python_")
 
 
-async def told(world: World) -> dict[str, Figures]:
+async def figures_by_service(world: World) -> dict[str, Figures]:
     addresses = world.cluster.stack.metrics_addresses
     figures = await asyncio.gather(*(Figures.at(address) for address in addresses.values()))
     return dict(zip(addresses, figures, strict=True))
@@ -31,7 +31,7 @@ async def until(world: World, holds: Callable[[dict[str, Figures]], bool]) -> di
     """All metrics, as soon as the condition holds: some are updated a moment later than other observations."""
 
     async def as_wanted() -> dict[str, Figures] | None:
-        now = await told(world)
+        now = await figures_by_service(world)
         return now if holds(now) else None
 
     return await eventually(as_wanted, seconds=20, every_seconds=0.05)
@@ -39,7 +39,7 @@ async def until(world: World, holds: Callable[[dict[str, Figures]], bool]) -> di
 
 async def test_metrics_follow_the_gangs(world: World) -> None:
     await world.nodes(4)
-    before = await told(world)
+    before = await figures_by_service(world)
     small, big = gang("small").of(3).with_priority(0), gang("big").of(5).with_priority(0)
 
     await world.create(small)
@@ -93,12 +93,12 @@ async def test_metrics_follow_the_gangs(world: World) -> None:
 
 
 async def test_promtool_accepts_the_exposed_metrics(world: World) -> None:
-    for figures in (await told(world)).values():
+    for figures in (await figures_by_service(world)).values():
         promtool("check", "metrics", given=figures.text)
 
 
 async def test_exactly_the_documented_metrics_are_exposed(world: World) -> None:
-    documented, all_told = documented_metrics(), await told(world)
+    documented, all_told = documented_metrics(), await figures_by_service(world)
     told_by: dict[str, set[str]] = {}
     for service, figures in all_told.items():
         for name, kind in figures.types.items():

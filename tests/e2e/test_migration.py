@@ -243,8 +243,8 @@ async def run_command_of_the_page(world: World, section: str) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
-    assert process.returncode == 0, said
+    output = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
+    assert process.returncode == 0, output
 
 
 @pytest.mark.usefixtures("volcano")

@@ -53,12 +53,12 @@ async def test_a_gang_waits_for_its_pod_group_and_for_capacity(world: World, ver
     await world.add_pods(four)
     await world.waits(four, 'PodGroup "', "does not exist yet")
     await world.define(four)
-    told = await condition(world, four, first(version), "False")
-    assert (told["reason"], bool(told["message"])) == ("Unschedulable", True)
+    reported = await condition(world, four, first(version), "False")
+    assert (reported["reason"], bool(reported["message"])) == ("Unschedulable", True)
     await world.nodes(1)
     await world.bound(four)
-    told = await condition(world, four, first(version), "True")
-    assert told["reason"] == "Scheduled"
+    reported = await condition(world, four, first(version), "True")
+    assert reported["reason"] == "Scheduled"
 
 
 async def test_v1alpha2_pod_groups_get_status_in_their_own_format(world: World) -> None:
@@ -68,8 +68,8 @@ async def test_v1alpha2_pod_groups_get_status_in_their_own_format(world: World) 
     two = native("two", 2).of_version("v1alpha2").declaring(disruptionMode="PodGroup")
     await world.create(two)
     await world.bound(two)
-    told = await condition(world, two, "PodGroupScheduled", "True")
-    assert told["reason"] == "Scheduled"
+    reported = await condition(world, two, "PodGroupScheduled", "True")
+    assert reported["reason"] == "Scheduled"
 
 
 async def test_a_topology_key_puts_all_pods_where_a_label_has_one_value(world: World) -> None:
@@ -105,9 +105,9 @@ async def test_a_gang_with_group_disruption_is_evicted_whole_and_restarts(world:
     await condition(world, low, first(version), "True")
     high = native("high", 2).with_priority(100)
     await world.create(high)
-    told = await condition(world, low, DISRUPTED, "True")
-    assert told["reason"] == "PreemptionByScheduler"
-    assert told["message"].endswith(f"{world.name}/high")
+    reported = await condition(world, low, DISRUPTED, "True")
+    assert reported["reason"] == "PreemptionByScheduler"
+    assert reported["message"].endswith(f"{world.name}/high")
     await world.bound(high)
     assert world.bound_pods(low) == {}
     await world.add_pods(low)

@@ -100,11 +100,13 @@ def objects() -> list[JSON]:
 
 
 def test_every_command_of_the_page_is_tested() -> None:
-    said = [command for _, command in commands()]
+    output = [command for _, command in commands()]
     for pattern in ELSEWHERE:
-        assert any(re.match(pattern, command) for command in said), f"{pattern}: the page has no such command any more"
+        assert any(re.match(pattern, command) for command in output), (
+            f"{pattern}: the page has no such command any more"
+        )
     known = re.compile(r"(helm|kubectl|muster|make|mkdir|export|for \w+ in) ")
-    for command in said:
+    for command in output:
         assert is_elsewhere(command) or known.match(command), command
 
 
@@ -146,16 +148,16 @@ async def test_documented_commands_print_what_the_page_shows(tmp_path: Path, obj
             process = await asyncio.create_subprocess_shell(
                 command, cwd=where, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
             )
-            said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
-            assert process.returncode == 0, f"{command}: {said}"
-            return said
+            output = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+            assert process.returncode == 0, f"{command}: {output}"
+            return output
 
         await run(f"helm install {RELEASE} deploy/helm/muster -n {NAMESPACE} --create-namespace --values values.yaml")
         await make_claims(session, objects)
         for section, command in commands():
             if not is_elsewhere(command):
-                said = await run(command)
-                assert "deprecated" not in said, (section, said)
+                output = await run(command)
+                assert "deprecated" not in output, (section, output)
         for name in ("tls.crt", "tls.key", "ca.crt"):
             assert (tmp_path / ".config" / "muster" / name).read_text().startswith("-----BEGIN "), name
         left = await run(f"kubectl -n {NAMESPACE} get deployments,statefulsets,services,secrets,pvc -o name")
@@ -286,5 +288,5 @@ async def run_container(container: JSON, places: dict[str, str], **variables: st
     process = await asyncio.create_subprocess_exec(
         tool, *arguments, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
-    said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
-    assert process.returncode == 0, said
+    output = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+    assert process.returncode == 0, output

@@ -99,8 +99,8 @@ async def test_a_queue_job_starts_whole_where_its_node_selector_lets_it_i1(world
     [new] = await world.nodes(1, disk="ssd")
     await until_bound(world, "train", 3)
     assert new in bound(world, "train").values()
-    told = await status(world, "train", lambda told: told.get("running") == 3)
-    assert (told["pending"], told["minAvailable"], told["started"]) == (1, 3, True)
+    current = await status(world, "train", lambda current: current.get("running") == 3)
+    assert (current["pending"], current["minAvailable"], current["started"]) == (1, 3, True)
     explained = await world.cluster.muster("explain", train.id)
     assert f"minAvailable: 3 (SchedulingSpec {world.name}/train)" in explained
 
@@ -109,14 +109,14 @@ async def test_a_failed_queue_job_is_recreated_and_starts_whole(world: World) ->
     await world.nodes(4)
     await world.declare(job(world, "train", 4, 3))
     await until_bound(world, "train", 4)
-    await status(world, "train", lambda told: told.get("running") == 4)
+    await status(world, "train", lambda current: current.get("running") == 4)
     before = {pod["metadata"]["uid"] for pod in pods_of(world, "train").values()}
     await fail(world, "train-0-0")
-    await status(world, "train", lambda told: (told.get("running"), told.get("failed")) == (4, 1))
+    await status(world, "train", lambda current: (current.get("running"), current.get("failed")) == (4, 1))
     kept = before & {pod["metadata"]["uid"] for pod in pods_of(world, "train").values()}
     assert len(kept) == 3
     await fail(world, "train-0-1", "train-0-2")
-    await status(world, "train", lambda told: (told.get("running"), told.get("incarnation")) == (4, 2))
+    await status(world, "train", lambda current: (current.get("running"), current.get("incarnation")) == (4, 2))
     after = {pod["metadata"]["uid"] for pod in pods_of(world, "train").values()}
     assert (len(after), after & before) == (4, set())
 
@@ -125,7 +125,7 @@ async def test_a_lifecycle_crash_during_a_restart_is_completed_later(world: Worl
     await world.nodes(4)
     await world.declare(job(world, "train", 4, 3))
     await until_bound(world, "train", 4)
-    await status(world, "train", lambda told: told.get("running") == 4)
+    await status(world, "train", lambda current: current.get("running") == 4)
     before = {pod["metadata"]["uid"] for pod in pods_of(world, "train").values()}
     deletions = Requests("DELETE", f"/namespaces/{world.name}/pods/train-0-[0-3]")
     with world.cluster.faults.hold(deletions, let_pass=1) as held:
@@ -134,7 +134,7 @@ async def test_a_lifecycle_crash_during_a_restart_is_completed_later(world: Worl
         await world.cluster.stack.kill("lifecycle")
         held.drop()
     await world.cluster.stack.start(["lifecycle"])
-    await status(world, "train", lambda told: (told.get("running"), told.get("incarnation")) == (4, 2))
+    await status(world, "train", lambda current: (current.get("running"), current.get("incarnation")) == (4, 2))
     after = {pod["metadata"]["uid"] for pod in pods_of(world, "train").values()}
     assert (len(after), after & before) == (4, set())
 
@@ -143,16 +143,16 @@ async def test_a_preempted_queue_job_waits_and_restarts_whole(world: World) -> N
     await world.nodes(4)
     await world.declare(low := job(world, "low", 4, 4))
     await until_bound(world, "low", 4)
-    await status(world, "low", lambda told: told.get("running") == 4)
+    await status(world, "low", lambda current: current.get("running") == 4)
     urgent = gang("urgent").of(3).with_priority(10)
     await world.create(urgent)
     await world.bound(urgent)
-    told = await status(world, "low", lambda told: (told.get("incarnation"), told.get("pending")) == (2, 4))
-    assert told["running"] == 0
+    current = await status(world, "low", lambda current: (current.get("incarnation"), current.get("pending")) == (2, 4))
+    assert current["running"] == 0
     await waits(world, low.id, "1 of 4 members fit")
     assert bound(world, "low") == {}
     await world.delete(urgent)
-    await status(world, "low", lambda told: told.get("running") == 4)
+    await status(world, "low", lambda current: current.get("running") == 4)
 
 
 async def test_a_scheduling_spec_without_owner_is_reported(world: World) -> None:
@@ -163,10 +163,10 @@ async def test_a_scheduling_spec_without_owner_is_reported(world: World) -> None
     await world.declare(DeclaredGang(id_, (stray,), ""))
     words = "has no ownerReference with controller: true"
 
-    def said() -> bool:
+    def event_exists() -> bool:
         return any(words in event.get("note", "") for event in world.cluster.events_of(world.name, ["stray"]))
 
-    await world.cluster.until(said, f"an event says that it {words}")
+    await world.cluster.until(event_exists, f"an event says that it {words}")
 
 
 async def test_contradictory_node_selectors_are_reported_on_the_pods(world: World) -> None:

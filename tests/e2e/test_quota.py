@@ -60,7 +60,7 @@ async def found(world: World, path: str, holds: Callable[[Any], bool]) -> Any:
     return seen
 
 
-async def told(world: World, workload: Workload, reason: str) -> str:
+async def wait_for_reason(world: World, workload: Workload, reason: str) -> str:
     """The message of its condition, as soon as it has the reason."""
     namespace = world.here(workload).namespace
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{namespace}/podgroups/{workload.name}"
@@ -82,7 +82,7 @@ async def test_reserved_quota_survives_a_greedy_job_and_a_lifecycle_crash(world:
     train, greedy = group("train", 6, cpu="6"), plain("greedy")
     await quota(world, world.here(train).namespace, **{"requests.cpu": "8"})
     await world.define(train)
-    await told(world, train, "QuotaReserved")
+    await wait_for_reason(world, train, "QuotaReserved")
     await world.cluster.stack.kill("lifecycle")
     await world.cluster.stack.start()
     await world.create_job(greedy, "greedy", 8)
@@ -100,12 +100,12 @@ async def test_a_group_waits_with_the_reason_until_the_quota_is_raised(world: Wo
     await world.add_pods(late)
     await world.define(late)
     lacking = "does not fit: exceeded quota: team, requested: cpu=1, used: cpu=4, limited: cpu=4"
-    assert lacking in await told(world, late, "QuotaExceeded")
+    assert lacking in await wait_for_reason(world, late, "QuotaExceeded")
     await world.ungate(late, 0, 1, 2)
     await world.waits(late, "quota is not reserved for it yet", "exceeded quota: team")
     assert "exceeded quota: team" in await world.cluster.muster("explain", world.here(late).id)
     await world.cluster.merge(path, {"spec": {"hard": {"cpu": "5"}}})
-    await told(world, late, "QuotaReserved")
+    await wait_for_reason(world, late, "QuotaReserved")
     await world.bound(late)
 
 
@@ -117,9 +117,9 @@ async def test_quota_returned_by_a_group_goes_to_a_waiting_one(world: World) -> 
     await world.create(first)
     await world.bound(first)
     await world.define(second)
-    await told(world, second, "QuotaExceeded")
+    await wait_for_reason(world, second, "QuotaExceeded")
     await world.create_job(second, "second", 2)
     await world.end_pods(first, 0)
-    await told(world, second, "QuotaReserved")
+    await wait_for_reason(world, second, "QuotaReserved")
     # a pod that was admitted and then rejected by the API server, as on a busy machine, counts for 90 s
     await world.all_members_bound(second, 2, seconds=150)

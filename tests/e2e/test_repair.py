@@ -30,7 +30,7 @@ async def half_started(world: World, workload: Workload) -> Workload:
     return thief
 
 
-def there(world: World, workload: Workload, number: int) -> bool:
+def pod_exists(world: World, workload: Workload, number: int) -> bool:
     """One of its pods exists."""
     return (world.here(workload).namespace, workload.pod_name(number)) in world.cluster.pods
 
@@ -46,7 +46,7 @@ async def test_g22_repair_policy_evict_requeues_an_incomplete_gang_i6(
     await world.event(a, "could not be repaired")
     await world.waits(a, "2 of 8 members")
     await world.delete(thief)
-    await world.add_pods(a, *(number for number in range(a.size) if not there(world, a, number)))
+    await world.add_pods(a, *(number for number in range(a.size) if not pod_exists(world, a, number)))
     await world.bound(a)
     await world.satisfied(a)
 

@@ -42,9 +42,9 @@ async def run(section: str, directory: Path, **variables: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
-    assert process.returncode == 0, said
-    return said
+    output = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+    assert process.returncode == 0, output
+    return output
 
 
 async def without_etcd(cluster: Cluster) -> Path:
@@ -71,8 +71,8 @@ async def test_scheduling_continues_on_a_restored_and_on_an_empty_etcd(world: Wo
         await world.bound(starts, count=2)
         await held.until(1)
         permit = cluster.records.present[world.here(starts).id]
-        said = await run("A backup by hand", tmp_path, ETCD=cluster.stack.etcd_address)
-        assert "muster.db" in said
+        output = await run("A backup by hand", tmp_path, ETCD=cluster.stack.etcd_address)
+        assert "muster.db" in output
         data = await without_etcd(cluster)
         held.drop()
     await run("A restore by hand", tmp_path)

@@ -67,7 +67,7 @@ async def new_world(cluster: Cluster) -> AsyncIterator[Callable[[], World]]:
     await asyncio.gather(*(world.clear() for world in made))
 
 
-async def seen(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> Any:
+async def wait_for_object(cluster: Cluster, path: str, holds: Callable[[Any], object]) -> Any:
     """The object, as soon as the condition holds; None if it does not exist."""
     found: Any = None
 
@@ -90,7 +90,7 @@ async def native_gang(world: World) -> None:
     await world.create(two)
     await world.bound(two)
     path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{world.name}/podgroups/two"
-    await seen(world.cluster, path, lambda found: found.get("status", {}).get("conditions"))
+    await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("conditions"))
 
 
 async def sakkara(world: World) -> None:
@@ -99,7 +99,7 @@ async def sakkara(world: World) -> None:
     await world.create(two)
     await world.bound(two)
     path = f"/api/v1/namespaces/{world.name}/configmaps/two"
-    await seen(world.cluster, path, lambda found: found["data"].get("status") == "Bound")
+    await wait_for_object(world.cluster, path, lambda found: found["data"].get("status") == "Bound")
 
 
 async def volumes(world: World) -> None:
@@ -125,7 +125,7 @@ async def status_without_subresource(world: World) -> None:
     await world.create(two)
     await world.bound(two)
     path = f"/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/{world.name}/podgroups/two"
-    await seen(world.cluster, path, lambda found: found.get("status", {}).get("scheduled") == 2)
+    await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("scheduled") == 2)
 
 
 async def restart(world: World) -> None:
@@ -136,7 +136,7 @@ async def restart(world: World) -> None:
     await world.create_job(two, "workers", 2)
     await world.all_members_bound(two, 2)
     path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{world.name}/podgroups/two"
-    await seen(world.cluster, path, lambda found: found.get("status", {}).get("running") == 2)
+    await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("running") == 2)
     victim = next(name for namespace, name in world.cluster.pods if namespace == world.name)
     await world.cluster.call("DELETE", f"/api/v1/namespaces/{world.name}/pods/{victim}")
     await world.event(two, "fewer than 2 of its pods were running: all")
@@ -156,10 +156,10 @@ async def quota(world: World) -> None:
         id_ = f"{dialect}/{namespace}/kept"
         await world.declare(DeclaredGang(id_, ({**group, "spec": {"minMember": 1, field: {"cpu": "2"}}},), ""))
         path = f"/apis/{version}/namespaces/{namespace}/podgroups/kept"
-        await seen(cluster, path, lambda found: "QuotaReserved" in str(found.get("status")))
+        await wait_for_object(cluster, path, lambda found: "QuotaReserved" in str(found.get("status")))
     await cluster.call("DELETE", f"/api/v1/namespaces/{namespace}/resourcequotas/team")
     ledger = f"/api/v1/namespaces/{NAMESPACE}/configmaps/muster-quota.{namespace}"
-    await seen(cluster, ledger, lambda found: found is None)
+    await wait_for_object(cluster, ledger, lambda found: found is None)
 
 
 def job(world: World, name: str, **labels: str) -> JSON:
@@ -171,29 +171,29 @@ async def declare_job(world: World, name: str) -> None:
     await world.declare(DeclaredGang(f"kube-arbitrator/{world.name}/QueueJob.{name}", (job(world, name),), ""))
 
 
-async def told(world: World, name: str, holds: Callable[[JSON], object]) -> None:
+async def wait_for_status(world: World, name: str, holds: Callable[[JSON], object]) -> None:
     """Wait until the status of a QueueJob satisfies the condition."""
     path = f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/{name}"
-    await seen(world.cluster, path, lambda found: holds(found.get("status", {})))
+    await wait_for_object(world.cluster, path, lambda found: holds(found.get("status", {})))
 
 
 async def queue_jobs(world: World) -> None:
     cluster = world.cluster
     await world.nodes(2)
     await declare_job(world, "train")
-    await told(world, "train", lambda status: status.get("running") == 2)
+    await wait_for_status(world, "train", lambda status: status.get("running") == 2)
     changed = {**job(world, "train", changed="yes")["spec"], "schedulingSpec": {"minAvailable": 1}}
     await cluster.merge(f"/apis/{ARBITRATOR}/namespaces/{world.name}/queuejobs/train", {"spec": changed})
-    await told(world, "train", lambda status: (status.get("running"), status.get("incarnation")) == (2, 2))
+    await wait_for_status(world, "train", lambda status: (status.get("running"), status.get("incarnation")) == (2, 2))
     spec = f"/apis/{ARBITRATOR}/namespaces/{world.name}/schedulingspecs/train"
-    await seen(cluster, spec, lambda found: found["spec"]["minAvailable"] == 1)
+    await wait_for_object(cluster, spec, lambda found: found["spec"]["minAvailable"] == 1)
 
 
 async def pod_in_the_way(world: World) -> None:
     """A QueueJob's pod has a name that is taken; each lifecycle that leads reports it again."""
     await world.create(plain("clash-0").of(1))
     await declare_job(world, "clash")
-    await told(world, "clash", lambda status: "Conflict" in str(status.get("conditions")))
+    await wait_for_status(world, "clash", lambda status: "Conflict" in str(status.get("conditions")))
 
 
 ACTS = (
@@ -235,7 +235,7 @@ async def spec_that_is_not_seen(world: World) -> None:
         spec = {"apiVersion": ARBITRATOR, "kind": "SchedulingSpec", "metadata": metadata, "spec": {}}
         await world.declare(DeclaredGang(f"kube-arbitrator/{world.name}/late", (spec,), ""))
         await declare_job(world, "late")
-        await told(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
+        await wait_for_status(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
 
 
 async def volume_of_another_node(world: World) -> None:
@@ -266,7 +266,7 @@ async def volume_of_another_node(world: World) -> None:
             async for answer in stub.Bind(request, timeout=WAIT_SECONDS)
             for result in answer.results
         }
-        assert any("cannot be used on node" in said for said in outcomes), outcomes
+        assert any("cannot be used on node" in text for text in outcomes), outcomes
         event = binding_pb2.Event(
             regarding=clusterstate_pb2.ObjectReference(
                 api_version="v1", kind="Pod", namespace=world.name, name="two-0", uid=bindings[0].uid

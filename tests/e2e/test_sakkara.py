@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.faults import Requests
-from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, Told, following, topology
+from builders.e2e.sakkara_groups import RANK, RETRIES, STATUS, ObservedGroups, following, topology
 from builders.e2e.world import World
 from builders.gangs.sakkara_manifests import SakkaraGroup, group
 
@@ -19,10 +19,10 @@ STAGES = ["Waiting", "Ready", "Assigned", "Permitted", "Bound"]
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def told(world: World) -> AsyncIterator[Told]:
+async def observed(world: World) -> AsyncIterator[ObservedGroups]:
     """Statuses of ConfigMaps and pods of the world, from the beginning."""
-    async with following(world) as told:
-        yield told
+    async with following(world) as observed:
+        yield observed
 
 
 def as_found(world: World, workload: SakkaraGroup, tree: Any) -> Any:
@@ -38,13 +38,13 @@ def as_found(world: World, workload: SakkaraGroup, tree: Any) -> Any:
     return {"root": of(tree)}
 
 
-async def is_as_told(world: World, told: Told, workload: SakkaraGroup, tree: Any) -> None:
+async def matches_reported_placement(world: World, observed: ObservedGroups, workload: SakkaraGroup, tree: Any) -> None:
     """Check that everything written about a bound group agrees with its pods' nodes."""
     await world.bound(workload)
-    data = await told.says(workload, status="Bound")
-    assert told.placement(workload) == as_found(world, workload, tree)
+    data = await observed.wait_for_data(workload, status="Bound")
+    assert observed.placement(workload) == as_found(world, workload, tree)
     assert "preemptor" not in data
-    ranks = told.ranks(workload)
+    ranks = observed.ranks(workload)
     assert sorted(ranks.values()) == list(range(workload.size))
     assert list(ranks.values()) == sorted(ranks.values())
     began, ended = (datetime.fromisoformat(data[key]) for key in ("schedBeginTime", "schedEndTime"))
@@ -53,7 +53,7 @@ async def is_as_told(world: World, told: Told, workload: SakkaraGroup, tree: Any
     assert began <= ended
     assert abs(int(data["schedTotalTimeMilli"]) - (ended - began) / timedelta(milliseconds=1)) <= 1
     assert int(data["schedSolverTimeMilli"]) >= 0
-    labels = await told.labelled(workload, status="Bound")
+    labels = await observed.wait_for_labels(workload, status="Bound")
     assert {pod: int(each[RANK]) for pod, each in labels.items()} == ranks
     assert all(int(each[RETRIES]) >= 1 for each in labels.values())
 
@@ -76,7 +76,7 @@ def in_order(statuses: list[str]) -> bool:
     return statuses == sorted(set(statuses), key=STAGES.index)
 
 
-async def test_two_equal_partitions_are_each_packed_into_one_rack(world: World, told: Told) -> None:
+async def test_two_equal_partitions_are_each_packed_into_one_rack(world: World, observed: ObservedGroups) -> None:
     a, b, c, d, e, f = await world.nodes(3, 3, 3, 3, 3, 1)
     racks = {"r0": [a, b], "r1": [c, d], "r2": [e, f]}
     async with topology(world, ["rack", "node"], racks) as tree:
@@ -85,14 +85,14 @@ async def test_two_equal_partitions_are_each_packed_into_one_rack(world: World, 
         await world.add_pods(eight)
         await world.waits(eight, "there is no ConfigMap", "sakkara.group")
         await world.define(eight)
-        await is_as_told(world, told, eight, racks)
-        root = told.placement(eight)["root"]
+        await matches_reported_placement(world, observed, eight, racks)
+        root = observed.placement(eight)["root"]
         assert [sum(map(len, nodes.values())) for nodes in root.values()] == [4, 4]
         assert sum(map(len, root.values())) == 4, "3 and 1 on two nodes of a rack: 2 and 2 are no better packed"
-        assert told.statuses["user-a"][-1] == "Bound"
+        assert observed.statuses["user-a"][-1] == "Bound"
 
 
-async def test_one_server_with_two_to_four_pods_per_node(world: World, told: Told) -> None:
+async def test_one_server_with_two_to_four_pods_per_node(world: World, observed: ObservedGroups) -> None:
     a, b, c, d = await world.nodes(6, 6, 3, 3)
     servers = {"s0": {"b0": [a, b]}, "s1": {"b1": [c], "b2": [d]}}
     async with topology(world, ["server", "board", "node"], servers) as tree:
@@ -103,31 +103,33 @@ async def test_one_server_with_two_to_four_pods_per_node(world: World, told: Tol
         nodes = world.per_node(six)
         assert set(nodes) in ({a, b}, {c, d})
         assert all(2 <= count <= 4 for count in nodes.values())
-        await told.labelled(six, status="Bound")
+        await observed.wait_for_labels(six, status="Bound")
         explained = await world.cluster.muster("explain", world.here(six).id)
         assert "sakkara" in explained
         assert "sakkara.group.constraint.min.node: 2" in explained
 
 
-async def test_status_follows_and_ranks_precede_the_bind(world: World, told: Told) -> None:
+async def test_status_follows_and_ranks_precede_the_bind(world: World, observed: ObservedGroups) -> None:
     four = group("four").of(4)
     await world.define(four)
-    await told.says(four, status="Waiting")
+    await observed.wait_for_data(four, status="Waiting")
     await world.add_pods(four)
-    ready = await told.says(four, status="Ready")
+    ready = await observed.wait_for_data(four, status="Ready")
     assert "placement" not in ready
     assert "schedEndTime" not in ready
     nodes = await world.nodes(2, 2)
     await world.bound(four)
-    await told.says(four, status="Bound")
-    assert in_order(told.statuses["four"])
-    ranks = told.ranks(four)
-    assert {pod: labels.get(RANK) for pod, labels in told.born.items()} == {pod: str(ranks[pod]) for pod in ranks}
-    assert {labels[STATUS] for labels in told.born.values()} == {"Permitted"}
+    await observed.wait_for_data(four, status="Bound")
+    assert in_order(observed.statuses["four"])
+    ranks = observed.ranks(four)
+    assert {pod: labels.get(RANK) for pod, labels in observed.first_labels.items()} == {
+        pod: str(ranks[pod]) for pod in ranks
+    }
+    assert {labels[STATUS] for labels in observed.first_labels.values()} == {"Permitted"}
     assert Counter(world.bound_pods(four).values()) == dict.fromkeys(nodes, 2)
 
 
-async def test_a_pod_whose_label_cannot_be_written_is_not_bound(world: World, told: Told) -> None:
+async def test_a_pod_whose_label_cannot_be_written_is_not_bound(world: World, observed: ObservedGroups) -> None:
     await world.nodes(4)
     two = group("two").of(2)
     with world.cluster.faults.hold(Requests("PATCH", "/pods/two-0")) as held:
@@ -135,29 +137,29 @@ async def test_a_pod_whose_label_cannot_be_written_is_not_bound(world: World, to
         await held.until(1)
         await world.bound(two, count=1)
         assert world.bound_pods(two).keys() == {"two-1"}
-        assert "Bound" not in told.statuses["two"]
+        assert "Bound" not in observed.statuses["two"]
         held.release()
-        await told.says(two, status="Bound")
-    assert {pod: labels[RANK] for pod, labels in told.born.items()} == {"two-0": "0", "two-1": "1"}
+        await observed.wait_for_data(two, status="Bound")
+    assert {pod: labels[RANK] for pod, labels in observed.first_labels.items()} == {"two-0": "0", "two-1": "1"}
 
 
-async def test_an_unwritable_config_map_does_not_block_its_group(world: World, told: Told) -> None:
+async def test_an_unwritable_config_map_does_not_block_its_group(world: World, observed: ObservedGroups) -> None:
     await world.nodes(4)
     two = group("two").of(2)
     with world.cluster.faults.refuse(Requests("PATCH", "/configmaps/two"), 403):
         await world.create(two)
         await world.bound(two)
         await told_on_config_map(world, two, "could not be written")
-        assert "status" not in told.data(two)
-    await told.says(two, status="Bound")
+        assert "status" not in observed.data(two)
+    await observed.wait_for_data(two, status="Bound")
 
 
-async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, told: Told) -> None:
+async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, observed: ObservedGroups) -> None:
     nodes = await world.nodes(2, 2, 2, 2)
     lowest, low = (group(name).of(4).saying(priority=priority) for name, priority in (("lowest", "-5"), ("low", "2")))
     for each in (low, lowest):
         await world.create(each)
-        await told.says(each, status="Bound")
+        await observed.wait_for_data(each, status="Bound")
     spared = world.uids(low)
     harmless = group("harmless").of(2).saying(priority="0")
     await world.create(harmless)
@@ -166,32 +168,32 @@ async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, 
     rush = group("rush").of(3).saying(priority="5")
     await world.create(rush)
     await world.bound(rush)
-    evicted = await told.says(lowest, status="Preempted", preemptor="rush")
+    evicted = await observed.wait_for_data(lowest, status="Preempted", preemptor="rush")
     assert "placement" not in evicted
     assert world.uids(lowest) == set()
     assert world.uids(low) == spared
-    await told.says(low, status="Bound")
+    await observed.wait_for_data(low, status="Bound")
     await world.add_pods(lowest)
-    await told.says(lowest, status="Ready", preemptor="rush")
+    await observed.wait_for_data(lowest, status="Ready", preemptor="rush")
     await world.delete(harmless)
     more = await world.nodes(2, 2)
-    await is_as_told(world, told, lowest, [*nodes, *more])
-    assert told.statuses["lowest"].index("Preempted") < len(told.statuses["lowest"]) - 1
+    await matches_reported_placement(world, observed, lowest, [*nodes, *more])
+    assert observed.statuses["lowest"].index("Preempted") < len(observed.statuses["lowest"]) - 1
 
 
-async def test_groups_of_higher_priority_are_not_chosen_as_victims(world: World, told: Told) -> None:
+async def test_groups_of_higher_priority_are_not_chosen_as_victims(world: World, observed: ObservedGroups) -> None:
     await world.nodes(8)
     running = [
         group(f"of-{priority}").of(size).saying(priority=str(priority)) for priority, size in ((1, 2), (2, 4), (3, 2))
     ]
     for each in running:
         await world.create(each)
-        await told.says(each, status="Bound")
+        await observed.wait_for_data(each, status="Bound")
     low, middle, high = running
     rush = group("rush").of(4).saying(priority="9")
     await world.create(rush)
     await world.bound(rush)
-    await told.says(middle, status="Preempted", preemptor="rush")
+    await observed.wait_for_data(middle, status="Preempted", preemptor="rush")
     assert (len(world.uids(high)), len(world.uids(low)), len(world.uids(middle))) == (2, 2, 0)
 
 
@@ -203,7 +205,7 @@ async def test_groups_of_higher_priority_are_not_chosen_as_victims(world: World,
     ],
 )
 async def test_invalid_constraints_are_reported_on_the_config_map(
-    world: World, told: Told, constraints: str, saying: str
+    world: World, observed: ObservedGroups, constraints: str, saying: str
 ) -> None:
     await world.nodes(4)
     wrong = group("wrong").of(2).saying(constraints=constraints)
@@ -213,44 +215,44 @@ async def test_invalid_constraints_are_reported_on_the_config_map(
     path = f"/api/v1/namespaces/{world.name}/configmaps/wrong"
     await world.cluster.merge(path, {"data": {"constraints": '{"node": {"type": "pack"}}'}})
     await world.bound(wrong)
-    await told.says(wrong, status="Bound")
+    await observed.wait_for_data(wrong, status="Bound")
 
 
-async def test_unequal_pods_are_reported_on_the_config_map(world: World, told: Told) -> None:
+async def test_unequal_pods_are_reported_on_the_config_map(world: World, observed: ObservedGroups) -> None:
     await world.nodes(4)
     mixed = group("mixed").of(2).asking_each({"cpu": 1}, {"cpu": 2})
     await world.create(mixed)
     await world.waits(mixed, "mixed-0", "mixed-1", "cpu")
     await told_on_config_map(world, mixed, "mixed-1")
-    assert told.data(mixed).get("status", "Waiting") == "Waiting"
+    assert observed.data(mixed).get("status", "Waiting") == "Waiting"
 
 
-async def test_the_reported_start_survives_a_coordinator_restart(world: World, told: Told) -> None:
+async def test_the_reported_start_survives_a_coordinator_restart(world: World, observed: ObservedGroups) -> None:
     await world.nodes(4)
     first, second = group("first").of(2), group("second").of(2)
     await world.create(first)
-    before = await told.says(first, status="Bound")
-    await told.labelled(first, status="Bound")
+    before = await observed.wait_for_data(first, status="Bound")
+    await observed.wait_for_labels(first, status="Bound")
     await world.recorded(first)
     await world.cluster.stack.kill("coordinator")
     await world.create(second)
     await world.cluster.stack.start(["coordinator"])
-    await told.says(second, status="Bound")
-    assert told.data(first) == before
-    assert told.statuses["first"][-1] == "Bound"
-    await told.labelled(first, status="Bound", retries="1")
+    await observed.wait_for_data(second, status="Bound")
+    assert observed.data(first) == before
+    assert observed.statuses["first"][-1] == "Bound"
+    await observed.wait_for_labels(first, status="Bound", retries="1")
 
 
-async def test_a_group_whose_pods_are_gone_restarts_whole(world: World, told: Told) -> None:
+async def test_a_group_whose_pods_are_gone_restarts_whole(world: World, observed: ObservedGroups) -> None:
     nodes = await world.nodes(2, 2)
     again = group("again").of(4)
     await world.create(again)
-    before = await told.says(again, status="Bound")
+    before = await observed.wait_for_data(again, status="Bound")
     await world.delete_pods(again)
     await world.add_pods(again, 0, 1)
     await world.waits(again, "2 of 4 members")
-    await told.says(again, status="Waiting")
+    await observed.wait_for_data(again, status="Waiting")
     assert world.bound_pods(again) == {}
     await world.add_pods(again, 2, 3)
-    await is_as_told(world, told, again, nodes)
-    assert told.data(again)["schedBeginTime"] > before["schedEndTime"]
+    await matches_reported_placement(world, observed, again, nodes)
+    assert observed.data(again)["schedBeginTime"] > before["schedEndTime"]

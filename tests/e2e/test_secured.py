@@ -73,13 +73,13 @@ async def test_users_query_with_the_client_certificate(secured: Secured) -> None
     await secured.start(gang("asked").of(2).asking(cpu="100m"))
     address = secured.stack.addresses["coordinator"]
     ours = secured.security.client_environment
-    code, said = await secured.muster("gangs", "-o", "json", "--coordinator", address, environment=ours)
-    assert code == 0, said
-    assert "asked" in {each["name"] for each in json.loads(said)["gangs"]}
+    code, message = await secured.muster("gangs", "-o", "json", "--coordinator", address, environment=ours)
+    assert code == 0, message
+    assert "asked" in {each["name"] for each in json.loads(message)["gangs"]}
     theirs = {key: value.replace("client.", "binding.") for key, value in ours.items()}
     for environment, expected in ((theirs, "only muster-client may call here"), ({}, "TLS with the coordinator at")):
-        code, said = await secured.muster("gangs", "--coordinator", address, environment=environment)
-        assert (code, expected in said) == (1, True), said
+        code, message = await secured.muster("gangs", "--coordinator", address, environment=environment)
+        assert (code, expected in message) == (1, True), message
 
 
 async def test_no_secret_is_visible(secured: Secured) -> None:

@@ -68,7 +68,7 @@ async def test_only_gangs_that_end_in_time_backfill_reserved_capacity_i8(impatie
     await world.bound(now)
     head = gang("head").of(4)
     await world.create(head)
-    await world.kept(head, nodes=1)
+    await world.wait_for_nomination(head, nodes=1)
     long, short = plain("long"), plain("short").running_for(10)
     await world.create(long)
     await world.waits(long)

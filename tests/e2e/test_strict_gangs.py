@@ -163,9 +163,9 @@ async def test_g30_a_member_that_fits_nowhere_blocks_the_gang_and_is_named(world
     await world.create(a)
     waiting = await world.waits(a)
     answer = await world.cluster.explain(waiting.id)
-    told = " ".join([waiting.reason, answer.explanation.summary, *answer.would_help])
-    assert "disk" in told
-    assert "a-3" in told
+    reported = " ".join([waiting.reason, answer.explanation.summary, *answer.would_help])
+    assert "disk" in reported
+    assert "a-3" in reported
     assert answer.gang.schedule_cycle > 1 or not answer.schedule_cycle_valid
     await world.nodes(1, disk="ssd")
     await world.bound(a)

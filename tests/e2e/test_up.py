@@ -153,8 +153,8 @@ async def test_up_restarts_crashed_processes_and_stops_cleanly(tmp_path: Path) -
         asked = await kubectl_muster(tmp_path, "explain", "resnet", KUBECONFIG=up.endpoints.kubeconfig)
         assert asked.code == 0, asked.err
         assert "gang.scheduling.koordinator.sh/min-available: 8" in asked.out
-        told = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=up.endpoints.kubeconfig)
-        assert "labels" in {tree["name"] for tree in json.loads(told.out)["trees"]}
+        reported = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=up.endpoints.kubeconfig)
+        assert "labels" in {tree["name"] for tree in json.loads(reported.out)["trees"]}
 
         code, _, err = await ran("up", "--state-dir", str(state))
         assert code == 1
@@ -186,9 +186,9 @@ async def test_the_readmes_first_gang_starts(tmp_path: Path) -> None:
             stderr=asyncio.subprocess.STDOUT,
             cwd=tmp_path,
         )
-        said = (await asyncio.wait_for(shell.communicate(), WAIT_SECONDS))[0].decode()
-    assert shell.returncode == 0, said
-    described, _, rest = said.partition("pod/pair-1 created")
+        output = (await asyncio.wait_for(shell.communicate(), WAIT_SECONDS))[0].decode()
+    assert shell.returncode == 0, output
+    described, _, rest = output.partition("pod/pair-1 created")
     assert "FailedScheduling" in described
     assert "1 of 2 members" in described
     assert shown in described
@@ -221,9 +221,9 @@ async def kubectl(up: Up, *arguments: str) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
-    assert process.returncode == 0, said
-    return said
+    output = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
+    assert process.returncode == 0, output
+    return output
 
 
 async def test_traces_of_every_service_are_kept_after_shutdown(tmp_path: Path) -> None:

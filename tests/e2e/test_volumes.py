@@ -31,10 +31,10 @@ async def volumes_are_with_their_pods(world: World, workload: Workload) -> None:
 async def test_volumes_are_provisioned_before_the_gang_is_bound(world: World) -> None:
     await world.nodes(2, 2, 2, 2)
     a = gang("a").of(8).with_claims(await world.storage_class(seconds="0.5"))
-    with world.cluster.faults.seen(SELECTIONS) as told, world.cluster.faults.hold(BINDS) as held:
+    with world.cluster.faults.seen(SELECTIONS) as requests, world.cluster.faults.hold(BINDS) as held:
         await world.create(a)
         await held.until(1)
-        assert len(told) == 8, "all claims were told their nodes before any pod is bound"
+        assert len(requests) == 8, "all claims have a selected node before any pod is bound"
         held.release()
         await world.bound(a)
     await world.satisfied(a)
@@ -54,14 +54,14 @@ async def test_g37_a_pod_moves_from_a_node_that_cannot_get_its_volume(world: Wor
 async def test_processes_are_killed_during_volume_provisioning(world: World) -> None:
     await world.nodes(2, 2)
     a = gang("a").of(4).with_claims(await world.storage_class(seconds="2"))
-    with world.cluster.faults.seen(SELECTIONS) as told:
+    with world.cluster.faults.seen(SELECTIONS) as requests:
         await world.create(a)
-        await world.cluster.until(lambda: len(told) == 4, "all claims are told their nodes")
+        await world.cluster.until(lambda: len(requests) == 4, "all claims have a selected node")
         await world.cluster.stack.kill("binding")
         await world.cluster.stack.kill("coordinator")
         await world.cluster.stack.start()
         await world.bound(a)
-        assert len(told) == 4, "nobody chooses twice"
+        assert len(requests) == 4, "no node is selected twice"
     await volumes_are_with_their_pods(world, a)
 
 
@@ -87,5 +87,5 @@ async def test_pods_of_a_job_bring_their_own_claims(world: World) -> None:
     pods = [pod for key, pod in world.cluster.pods.items() if key[0] == namespace]
     claims = [await world.named_claim(a, f"{pod['metadata']['name']}-data") for pod in pods]
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 4
-    told = [claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for claim in claims]
-    assert told == [pod["spec"]["nodeName"] for pod in pods]
+    selected = [claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for claim in claims]
+    assert selected == [pod["spec"]["nodeName"] for pod in pods]

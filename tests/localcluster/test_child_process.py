@@ -23,7 +23,7 @@ def python(name: str, code: str, log: Path) -> Child:
     return Child(name, [sys.executable, "-c", code], log / f"{name}.log")
 
 
-async def said(child: Child, text: str) -> None:
+async def wait_for_output(child: Child, text: str) -> None:
     await eventually(lambda: text in "\n".join(child.tail()), f"{child.name} prints {text!r}", seconds=20)
 
 
@@ -36,14 +36,14 @@ def alive(pid: int) -> bool:
     return state != "Z"
 
 
-async def gone(pid: int) -> None:
+async def wait_for_exit(pid: int) -> None:
     await eventually(lambda: not alive(pid), f"process {pid} ends", seconds=20)
 
 
 async def test_stop_sends_sigterm(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     await child.start()
-    await said(child, "up")
+    await wait_for_output(child, "up")
     await child.stop()
     assert not child.running
     assert child.returncode == -signal.SIGTERM
@@ -52,7 +52,7 @@ async def test_stop_sends_sigterm(tmp_path: Path) -> None:
 async def test_a_process_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     child = python("stubborn", STUBBORN, tmp_path)
     await child.start()
-    await said(child, "up")
+    await wait_for_output(child, "up")
     await child.stop(grace_seconds=0.1)
     assert child.returncode == -signal.SIGKILL
 
@@ -95,7 +95,7 @@ async def test_a_restart_appends_to_the_log(tmp_path: Path) -> None:
     child = python("sleeper", SLEEPS, tmp_path)
     for _ in range(2):
         await child.start()
-        await said(child, "up")
+        await wait_for_output(child, "up")
         await child.kill()
     assert child.starts == 2
 
@@ -118,7 +118,7 @@ async def test_it_is_killed_with_its_parent(tmp_path: Path) -> None:
     assert alive(pid)
     process.kill()
     await process.wait()
-    await gone(pid)
+    await wait_for_exit(pid)
 
 
 async def test_freeze_returns_when_the_process_has_stopped(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ async def test_freeze_returns_when_the_process_has_stopped(tmp_path: Path) -> No
     child = python("ticker", ticks, tmp_path)
     await child.start()
     try:
-        await said(child, "tick")
+        await wait_for_output(child, "tick")
         child.freeze()
         written = child.log.stat().st_size
         await yield_to_loop(100)

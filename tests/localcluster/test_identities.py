@@ -31,7 +31,7 @@ def test_the_files_are_private(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("secret-one,ann\n", "line 1 of .* has 2 fields"),
         ('secret-one,ann,1,"a,b",more\n', "line 1 of .* has 5 fields"),
@@ -41,10 +41,10 @@ def test_the_files_are_private(tmp_path: Path) -> None:
     ],
     ids=["few-fields", "many-fields", "twice", "no-token", "no-user"],
 )
-def test_an_invalid_token_file_is_rejected_without_showing_a_token(tmp_path: Path, text: str, said: str) -> None:
+def test_an_invalid_token_file_is_rejected_without_showing_a_token(tmp_path: Path, text: str, message: str) -> None:
     file = tmp_path / "tokens.csv"
     file.write_text(text)
-    with pytest.raises(BadTokenFile, match=said) as caught:
+    with pytest.raises(BadTokenFile, match=message) as caught:
         read_tokens(file)
     assert "secret-one" not in str(caught.value)
 

@@ -100,14 +100,14 @@ def read(scenario: str) -> list[Action]:
     return [_read_line(each.strip()) for each in scenario.splitlines() if each.strip()]
 
 
-def _read_line(said: str) -> Action:
-    what, *given = said.split()
+def _read_line(line: str) -> Action:
+    what, *given = line.split()
     kind = ACTION_KINDS.get(what)
     if kind is None:
-        raise BadLine(said, f"there is no action {what}; there are {', '.join(ACTION_KINDS)}")
+        raise BadLine(line, f"there is no action {what}; there are {', '.join(ACTION_KINDS)}")
     numbers: dict[str, Any] = dict.fromkeys(kind.bounds, 0)
     for name, _, value in (each.partition("=") for each in given):
         if name not in numbers or not value.isdecimal():
-            raise BadLine(said, f"{name}={value} is not one of its numbers, which are {', '.join(numbers) or 'none'}")
+            raise BadLine(line, f"{name}={value} is not one of its numbers, which are {', '.join(numbers) or 'none'}")
         numbers[name] = int(value)
     return Action(what, tuple(numbers.values()))

@@ -108,11 +108,11 @@ def check_reasons(world: World) -> None:
         if found.pending:
             assert why, f"I10: {found.id} waits in silence"
         for uid in found.pending:
-            told = world.oracle.told.get(uid)
-            assert told == why, f'I10: {uid} was told "{told}", true is "{why}"'
+            reported = world.oracle.told.get(uid)
+            assert reported == why, f'I10: {uid} was reported "{reported}", true is "{why}"'
         for uid in found.invalid:
-            told = world.oracle.told.get(uid)
-            assert told == found.pods[uid].problem, f'I10: {uid} was told "{told}", its problem is another'
+            reported = world.oracle.told.get(uid)
+            assert reported == found.pods[uid].problem, f'I10: {uid} was reported "{reported}", its problem is another'
         for pod in found.pods.values():
             if pod.timed_out and not pod.node:
                 assert why, f"I10: {found.id} has timed out in silence"

@@ -166,8 +166,8 @@ class Oracle:
             check_members(gang)
             check_sent(gang)
             check_bound(scenario, gang)
-            told = self._phases.get(gang.id)
-            assert told is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {told!r} was told"
+            reported = self._phases.get(gang.id)
+            assert reported is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {reported!r} was reported"
             self._check_hold(scenario, gang)
             if gang.facts is not None and not gang.plain:
                 stage = stage_of(gang, gang.phase)

@@ -36,12 +36,12 @@ def _short(value: Any) -> str:
     if isinstance(value, Snapshot):
         return "Snapshot(...)"
     if isinstance(value, Struct):
-        said = [
+        parts = [
             f"{field.name}={_short(getattr(value, field.name))}"
             for field in fields(value)
             if getattr(value, field.name) != field.default
         ]
-        return f"{type(value).__name__}({', '.join(said)})"
+        return f"{type(value).__name__}({', '.join(parts)})"
     if isinstance(value, tuple | list):
         return f"[{', '.join(_short(each) for each in value)}]"
     name = getattr(value, "name", None)

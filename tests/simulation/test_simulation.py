@@ -24,14 +24,14 @@ def test_i1_to_i10_hold_in_two_thousand_scenarios() -> None:
 
 
 def test_a_seed_is_always_the_same_scenario() -> None:
-    def told(seed: int) -> tuple[list[Action], list[str]]:
+    def generated(seed: int) -> tuple[list[Action], list[str]]:
         heard: list[str] = []
         actions, found = generate(seed, lambda _scenario, what: heard.append(repr(what)))
         assert found is None
         return actions, heard
 
     for seed in range(20):
-        assert told(seed) == told(seed)
+        assert generated(seed) == generated(seed)
 
 
 def test_a_parsed_scenario_runs_identically() -> None:

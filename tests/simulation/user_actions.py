@@ -110,9 +110,9 @@ def edit_demands(
 ) -> None:
     """Edits requirements of the gang as a whole."""
     if built := world.gangs.get(slot):
-        told = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1, declared_preempts=meek != 1)
-        told = changed(told, restarts_anew=anew == 1, minimum_free_cpu=2 * max(0, free - 2))
-        world.declare(slot, changed(told, constraints=REST_PACKED if rest == 1 else built.constraints))
+        edited = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1, declared_preempts=meek != 1)
+        edited = changed(edited, restarts_anew=anew == 1, minimum_free_cpu=2 * max(0, free - 2))
+        world.declare(slot, changed(edited, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 
 @action(0.7, slot=6)

@@ -75,12 +75,12 @@ class Release:
             done, _ = await asyncio.wait({testing, pod}, return_when=asyncio.FIRST_COMPLETED)
             if testing in done:
                 testing.result()
-            said = await pod
+            output = await pod
             await testing
         finally:
             pod.cancel()
             testing.cancel()
-        return said
+        return output
 
     # -- observations
 
@@ -227,7 +227,7 @@ class Release:
         pod = await self._pod(body["metadata"]["name"], body)
         await pod.start()
         phase = "Succeeded" if await pod.child.wait() == 0 else "Failed"
-        said = pod.child.log.read_text()
+        output = pod.child.log.read_text()
         patch = msgspec.json.encode({"status": {"phase": phase}})
         answer = await self.session.request(
             "PATCH",
@@ -237,8 +237,8 @@ class Release:
             timeout_seconds=_CALL_SECONDS,
         )
         assert answer.status == 200, answer.body
-        assert phase == "Succeeded", said
-        return said
+        assert phase == "Succeeded", output
+        return output
 
     async def _pod(
         self, name: str, template: JSON, *, data: Path | None = None, ports: dict[int, int] | None = None
@@ -296,12 +296,12 @@ class Release:
             stderr=asyncio.subprocess.STDOUT,
         )
         try:
-            said = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
+            output = (await asyncio.wait_for(process.communicate(), SECONDS))[0].decode()
         finally:
             if process.returncode is None:
                 process.kill()
-        assert process.returncode == 0, said
-        return said
+        assert process.returncode == 0, output
+        return output
 
 
 @contextlib.asynccontextmanager

@@ -41,9 +41,9 @@ def template(*arguments: str, values: str = "", release: str = RELEASE) -> subpr
 
 def rendered(values: str = "", release: str = RELEASE) -> list[JSON]:
     """The objects that the chart renders for values."""
-    said = template(values=values, release=release)
-    assert said.returncode == 0, said.stderr
-    return [each for each in yaml.safe_load_all(said.stdout) if each]
+    result = template(values=values, release=release)
+    assert result.returncode == 0, result.stderr
+    return [each for each in yaml.safe_load_all(result.stdout) if each]
 
 
 def of_kind(objects: Sequence[JSON], kind: str) -> dict[str, JSON]:

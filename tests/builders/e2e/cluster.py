@@ -129,9 +129,9 @@ class Cluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
-        assert process.returncode == 0, said
-        return said
+        output = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
+        assert process.returncode == 0, output
+        return output
 
     def events_of(self, namespace: str, names: Collection[str]) -> list[JSON]:
         """Events about objects of these names."""

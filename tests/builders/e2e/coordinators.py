@@ -61,15 +61,15 @@ class Coordinator:
 
     async def until(self, answer: str) -> None:
         """Wait until the response contains `answer`."""
-        said = ""
+        output = ""
 
         async def answered() -> bool:
-            nonlocal said
-            said = await self.ask()
-            assert answer in said or self.child.running, (said, self.child.log.read_text())
-            return answer in said
+            nonlocal output
+            output = await self.ask()
+            assert answer in output or self.child.running, (output, self.child.log.read_text())
+            return answer in output
 
-        await eventually(answered, lambda: f"{answer!r} in {said!r}", seconds=_SECONDS, every_seconds=0.05)
+        await eventually(answered, lambda: f"{answer!r} in {output!r}", seconds=_SECONDS, every_seconds=0.05)
 
     async def until_logged(self, words: str) -> None:
         """Wait until its log contains the words."""

@@ -161,7 +161,7 @@ class Observations:
         assert self.bound_pods(workload) == {}
         return answer
 
-    async def kept(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
+    async def wait_for_nomination(self, workload: Workload, *, nodes: int) -> coordinator_pb2.ExplainResponse:
         """Wait until capacity is nominated for it on `count` nodes."""
         return await self._explained(workload, lambda answer: answer.nodes_with_nominated_capacity == nodes)
 

@@ -32,13 +32,13 @@ def _objects(tree: Any) -> dict[str, Any]:
     return {node: {} for node in tree} if isinstance(tree, list) else {name: _objects(tree[name]) for name in tree}
 
 
-class Told:
+class ObservedGroups:
     """The statuses that ConfigMaps and pods of a world have had, from the first moment on."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.statuses: dict[str, list[str]] = {}
         """Statuses of each group, in order, without repetitions."""
-        self.born: dict[str, dict[str, str]] = {}
+        self.first_labels: dict[str, dict[str, str]] = {}
         """Labels that pods had when they were first observed with a node, by name."""
         self._cluster, self._namespace = cluster, namespace
         self._data: dict[str, dict[str, str]] = {}
@@ -70,13 +70,13 @@ class Told:
         pods = [self._cluster.pods[key] for key in keys if key in self._cluster.pods]
         return {pod["metadata"]["name"]: pod["metadata"].get("labels") or {} for pod in pods}
 
-    async def says(self, workload: Workload, **data: str) -> dict[str, str]:
+    async def wait_for_data(self, workload: Workload, **data: str) -> dict[str, str]:
         """Wait until its ConfigMap contains this; returns all its data."""
         what = f"the ConfigMap of {workload.name} says {data}"
         await self._until(lambda: data.items() <= self.data(workload).items(), what, workload)
         return self.data(workload)
 
-    async def labelled(self, workload: Workload, **labels: str) -> dict[str, dict[str, str]]:
+    async def wait_for_labels(self, workload: Workload, **labels: str) -> dict[str, dict[str, str]]:
         """Wait until all its pods have these labels, by the last part of their keys; returns all labels by pod."""
         wanted = {f"sakkara.member.{key}": value for key, value in labels.items()}
 
@@ -102,16 +102,16 @@ class Told:
 
     def _on_pod(self, change: str, pod: JSON) -> None:
         if node_of(pod) and change != "DELETED":
-            self.born.setdefault(pod["metadata"]["name"], dict(pod["metadata"].get("labels") or {}))
+            self.first_labels.setdefault(pod["metadata"]["name"], dict(pod["metadata"].get("labels") or {}))
 
 
 @contextlib.asynccontextmanager
-async def following(world: World) -> AsyncIterator[Told]:
+async def following(world: World) -> AsyncIterator[ObservedGroups]:
     """Statuses in the world's namespace during the block."""
-    told, tasks = Told(world.cluster, world.name), list[asyncio.Task[None]]()
+    observed, tasks = ObservedGroups(world.cluster, world.name), list[asyncio.Task[None]]()
     try:
-        await told.follow(tasks)
-        yield told
+        await observed.follow(tasks)
+        yield observed
     finally:
         for task in tasks:
             task.cancel()

@@ -84,8 +84,8 @@ class Secured:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-        said = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
-        return process.returncode or 0, said
+        output = (await asyncio.wait_for(process.communicate(), WAIT_SECONDS))[0].decode()
+        return process.returncode or 0, output
 
     # -- data that others than the owner of the files can read
 

@@ -73,10 +73,10 @@ class SolveRelay(pb_grpc.PlacementServiceServicer):
     @contextlib.contextmanager
     def with_fault(self, fault: Fault) -> Iterator[list[pb.SolveResponse]]:
         """Change responses in the block before they are relayed, or drop them; the list has them as sent."""
-        self._fault, told = fault, self._told
-        told.clear()
+        self._fault, requests = fault, self._told
+        requests.clear()
         try:
-            yield told
+            yield requests
         finally:
             self._fault = None
 

@@ -41,7 +41,7 @@ class EtcdRecords:
             self._endpoint = next(self._endpoints)
             await latency(_RETRY_SECONDS)
 
-    async def kept(self) -> list[str]:
+    async def stored(self) -> list[str]:
         """Gangs with a record in etcd now, by a direct read. Raises ClientError and OSError."""
         request = {"key": _base64(PREFIX), "range_end": _base64(_end_of(PREFIX)), "keys_only": True}
         async with (
@@ -114,9 +114,9 @@ class EtcdRecords:
 
 
 def _change(event: Mapping[str, Any]) -> tuple[int, str, bytes | None]:
-    kept = event["kv"]
-    value = None if event.get("type") == "DELETE" else base64.b64decode(kept.get("value", ""))
-    return int(kept["mod_revision"]), base64.b64decode(kept["key"]).decode(), value
+    stored = event["kv"]
+    value = None if event.get("type") == "DELETE" else base64.b64decode(stored.get("value", ""))
+    return int(stored["mod_revision"]), base64.b64decode(stored["key"]).decode(), value
 
 
 def _is_permit(record: record_pb2.GangRecord) -> bool:

@@ -52,6 +52,6 @@ def koordinator_gang(*pods: MarkSet, definition: Definition | None = None) -> Ga
     return read_gang("koordinator/a/A", definition, pods)
 
 
-def said(gang: GangFacts) -> list[tuple[Severity, str]]:
+def problems_of(gang: GangFacts) -> list[tuple[Severity, str]]:
     """Returns the gang's problems as pairs."""
     return [(problem.severity, problem.message) for problem in gang.problems]

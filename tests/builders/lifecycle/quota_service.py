@@ -100,7 +100,7 @@ class QuotaCluster:
         created: JSON = await self.api.created(path, body)
         return created
 
-    async def told(self, name: str, reason: str, *, path: str = POD_GROUPS) -> str:
+    async def wait_for_reason(self, name: str, reason: str, *, path: str = POD_GROUPS) -> str:
         """Waits until a group's condition has the reason; returns its message."""
         reply = await self.api.until(f"{path}/{name}", lambda reply: condition(reply).get("reason") == reason)
         return str(condition(reply)["message"])

@@ -50,7 +50,7 @@ class Held:
         """Wait for the release."""
         await self._released.wait()
 
-    def said(self) -> None:
+    def server_answered(self) -> None:
         """Note that the server sent data."""
         if self._released.is_set():
             self._answered.set()
@@ -111,7 +111,7 @@ class _Connection:
             if self._held is not None:
                 if self._held.answers:
                     await self._held.passed()
-                self._held.said()
+                self._held.server_answered()
             writer.write(data)
             await writer.drain()
 

@@ -93,8 +93,8 @@ class Placement:
 
     async def until(self, status: "health_pb2.HealthCheckResponse.ServingStatus.ValueType") -> None:
         async with asyncio.timeout(10):
-            async for told in self.health.Watch(health_pb2.HealthCheckRequest(service=FULL_NAME)):
-                if told.status == status:
+            async for response in self.health.Watch(health_pb2.HealthCheckRequest(service=FULL_NAME)):
+                if response.status == status:
                     return
 
     async def until_ready(self) -> None:

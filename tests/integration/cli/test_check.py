@@ -29,21 +29,21 @@ async def check(kubeconfig: Path, *arguments: str) -> tuple[int | None, str]:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
-    return process.returncode, said.decode()
+    output, _ = await asyncio.wait_for(process.communicate(), _SECONDS)
+    return process.returncode, output.decode()
 
 
-async def left(session: KubeSession) -> list[str]:
+async def remaining_pods(session: KubeSession) -> list[str]:
     answer = await session.request("GET", _PODS, timeout_seconds=20)
     return [pod["metadata"]["name"] for pod in msgspec.json.decode(answer.body)["items"]]
 
 
 async def test_pending_pods_are_reported_and_deleted(api: tuple[Path, KubeSession]) -> None:
     kubeconfig, session = api
-    code, said = await check(kubeconfig, "--timeout", "1")
+    code, output = await check(kubeconfig, "--timeout", "1")
     assert code == 1
-    assert "the gang did not start within 1 s" in said and "on no node" in said
-    assert not await left(session)
+    assert "the gang did not start within 1 s" in output and "on no node" in output
+    assert not await remaining_pods(session)
 
 
 async def test_an_image_that_exits_fails_the_check(api: tuple[Path, KubeSession]) -> None:
@@ -62,16 +62,16 @@ async def test_an_image_that_exits_fails_the_check(api: tuple[Path, KubeSession]
         merge = "application/merge-patch+json"
         path = f"{_PODS}/{name}/status"
         await session.request("PATCH", path, body=body, content_type=merge, timeout_seconds=20)
-        code, said = await checking
+        code, output = await checking
     finally:
         following.cancel()
         checking.cancel()
     assert code == 1
-    assert "ended with phase Failed" in said
-    assert not await left(session)
+    assert "ended with phase Failed" in output
+    assert not await remaining_pods(session)
 
 
 async def test_an_unknown_namespace_is_an_error(api: tuple[Path, KubeSession]) -> None:
-    code, said = await check(api[0], "--namespace", "nowhere")
+    code, output = await check(api[0], "--namespace", "nowhere")
     assert code == 1
-    assert "nowhere" in said
+    assert "nowhere" in output

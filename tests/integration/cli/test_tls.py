@@ -23,7 +23,7 @@ def use(monkeypatch: pytest.MonkeyPatch, tls: TlsSettings) -> None:
         monkeypatch.setenv(f"MUSTER_CLI_TLS__{name.upper()}", str(getattr(tls, name)))
 
 
-async def asked(port: int, service: str = "coordinator") -> str:
+async def server_description(port: int, service: str = "coordinator") -> str:
     async with channel_to(f"127.0.0.1:{port}", service) as channel:
         try:
             return await describe(channel)
@@ -36,22 +36,22 @@ async def test_a_forwarded_service_needs_a_certificate_for_its_name(
 ) -> None:
     use(monkeypatch, authority.issue("client"))
     async with serving(placement=Placement(), tls=authority.issue("server", "muster-cluster-state")) as (_, port):
-        assert await asked(port, "cluster-state") == "test"
+        assert await server_description(port, "cluster-state") == "test"
         with pytest.raises(CliError, match=r"the certificate of .* is for another name") as caught:
-            await asked(port, "coordinator")
+            await server_description(port, "coordinator")
         assert caught.value.hint is not None and "MUSTER_CLI_TLS_SERVER_NAME" in caught.value.hint
         monkeypatch.setenv("MUSTER_CLI_TLS_SERVER_NAME", "muster-cluster-state")
-        assert await asked(port, "coordinator") == "test"
+        assert await server_description(port, "coordinator") == "test"
 
 
 async def test_tls_on_one_side_only_is_an_error(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:
     async with serving(placement=Placement(), tls=authority.issue("server")) as (_, port):
         with pytest.raises(CliError, match=r"TLS with the coordinator at .* failed"):
-            await asked(port)
+            await server_description(port)
     use(monkeypatch, authority.issue("client"))
     async with serving(placement=Placement()) as (_, port):
         with pytest.raises(CliError, match=r"TLS with the coordinator at .* failed"):
-            await asked(port)
+            await server_description(port)
 
 
 async def test_a_server_of_another_authority_is_an_error(
@@ -60,7 +60,7 @@ async def test_a_server_of_another_authority_is_an_error(
     use(monkeypatch, Authority(tmp_path / "other").issue("client"))
     async with serving(placement=Placement(), tls=authority.issue("server", "muster-coordinator")) as (_, port):
         with pytest.raises(CliError, match=r"TLS with the coordinator at .* failed"):
-            await asked(port)
+            await server_description(port)
 
 
 def test_unusable_certificate_files_are_named(authority: Authority, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ GANG = "koordinator/ml/gang"
 PODS = tuple(PodName(f"uid-{number}", "ml", f"pod-{number}") for number in range(4))
 
 
-def told(*results: tuple[int, pb.EvictResult.Outcome.ValueType]) -> pb.EvictResponse:
+def evict_response(*results: tuple[int, pb.EvictResult.Outcome.ValueType]) -> pb.EvictResponse:
     return pb.EvictResponse(results=[pb.EvictResult(uid=f"uid-{n}", outcome=o, message="why") for n, o in results])
 
 
@@ -26,8 +26,10 @@ async def events_of(stub: BindingStub) -> list[EvictResults | EvictCallFailed]:
 async def test_each_pod_has_a_result() -> None:
     stub = BindingStub()
     stub.evict_answers = [
-        told((2, pb.EvictResult.OUTCOME_EVICTED)),
-        told((0, pb.EvictResult.OUTCOME_GONE), (3, pb.EvictResult.OUTCOME_FAILED), (1, pb.EvictResult.OUTCOME_EVICTED)),
+        evict_response((2, pb.EvictResult.OUTCOME_EVICTED)),
+        evict_response(
+            (0, pb.EvictResult.OUTCOME_GONE), (3, pb.EvictResult.OUTCOME_FAILED), (1, pb.EvictResult.OUTCOME_EVICTED)
+        ),
     ]
     events = await events_of(stub)
     assert events == [
@@ -47,7 +49,7 @@ async def test_each_pod_has_a_result() -> None:
 
 async def test_pods_without_a_result_fail_with_their_call() -> None:
     stub = BindingStub()
-    stub.evict_answers = [told((2, pb.EvictResult.OUTCOME_EVICTED))]
+    stub.evict_answers = [evict_response((2, pb.EvictResult.OUTCOME_EVICTED))]
     stub.evict_error = RpcError(grpc.StatusCode.FAILED_PRECONDITION, "leader epoch 7 is superseded")
     first, last = await events_of(stub)
     assert isinstance(first, EvictResults)
@@ -66,9 +68,9 @@ async def test_repeated_foreign_and_unknown_eviction_results_are_harmless() -> N
     stub = BindingStub()
     unknown = pb.EvictResult.Outcome.ValueType(99)
     stub.evict_answers = [
-        told((0, pb.EvictResult.OUTCOME_EVICTED), (0, pb.EvictResult.OUTCOME_FAILED)),
-        told((0, pb.EvictResult.OUTCOME_FAILED), (77, pb.EvictResult.OUTCOME_EVICTED)),
-        told((1, unknown), (2, pb.EvictResult.OUTCOME_UNSPECIFIED), (3, pb.EvictResult.OUTCOME_GONE)),
+        evict_response((0, pb.EvictResult.OUTCOME_EVICTED), (0, pb.EvictResult.OUTCOME_FAILED)),
+        evict_response((0, pb.EvictResult.OUTCOME_FAILED), (77, pb.EvictResult.OUTCOME_EVICTED)),
+        evict_response((1, unknown), (2, pb.EvictResult.OUTCOME_UNSPECIFIED), (3, pb.EvictResult.OUTCOME_GONE)),
     ]
     results = [result for event in await events_of(stub) if isinstance(event, EvictResults) for result in event.results]
     assert [(result.uid, result.outcome) for result in results] == [

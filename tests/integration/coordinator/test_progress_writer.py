@@ -50,7 +50,7 @@ def use_dialects(monkeypatch: pytest.MonkeyPatch, **write_progress: Callable[[Pr
 
 @pytest.fixture(autouse=True)
 def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_dialects(monkeypatch, told=in_words)
+    use_dialects(monkeypatch, written_statuses=in_words)
 
 
 @pytest.fixture(autouse=True)
@@ -114,7 +114,7 @@ async def writing(stub: BindingStub, gangs: Gangs) -> AsyncIterator[ProgressWrit
             await asyncio.gather(task, return_exceptions=True)
 
 
-def told(writes: list[pb.WriteRequest], name: str = "group-a") -> list[str]:
+def written_statuses(writes: list[pb.WriteRequest], name: str = "group-a") -> list[str]:
     """Statuses written for a group."""
     patches = [each for write in writes for each in write.objects if each.object.name == name]
     return [msgspec.json.decode(each.merge_patch)["data"]["status"] for each in patches]
@@ -125,7 +125,7 @@ async def test_a_groups_object_is_written_after_its_pods() -> None:
     gangs.set(Stage.BOUND)
     async with writing(stub, gangs) as found:
         found.put(GROUP)
-        await stub.until_written(lambda writes: bool(told(writes)))
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
     pods, group = stub.writes
     assert (pods.leader_epoch, group.leader_epoch) == (7, 7)
     assert [(each.pod.namespace, each.pod.name) for each in pods.annotations] == [("ml", "pod-0"), ("ml", "pod-1")]
@@ -146,11 +146,11 @@ async def test_stages_that_follow_each_other_at_once_are_written_once() -> None:
         for stage in (Stage.GATHERING, Stage.READY, Stage.PERMITTED):
             gangs.set(stage)
             found.put(GROUP)
-        await stub.until_written(lambda writes: bool(told(writes)))
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
         gangs.set(Stage.BOUND)
         found.put(GROUP)
-        await stub.until_written(lambda writes: len(told(writes)) == 2)
-    assert told(stub.writes) == ["PERMITTED", "BOUND"]
+        await stub.until_written(lambda writes: len(written_statuses(writes)) == 2)
+    assert written_statuses(stub.writes) == ["PERMITTED", "BOUND"]
 
 
 async def test_unchanged_progress_is_not_written_again() -> None:
@@ -158,13 +158,13 @@ async def test_unchanged_progress_is_not_written_again() -> None:
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes) == ["READY"])
+        await stub.until_written(lambda writes: written_statuses(writes) == ["READY"])
         found.put(GROUP)
         gangs.set(Stage.READY, "told/ml/other")
         found.put("told/ml/other")
-        await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
+        await stub.until_written(lambda writes: written_statuses(writes, "other") == ["READY"])
         await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are requested concurrently, in any order
-    assert told(stub.writes) == ["READY"]
+    assert written_statuses(stub.writes) == ["READY"]
 
 
 async def test_dialects_without_progress_cost_no_queries() -> None:
@@ -173,7 +173,7 @@ async def test_dialects_without_progress_cost_no_queries() -> None:
     async with writing(stub, gangs) as found:
         for gang in ("plain/ml/pod", "lightweight/ml/gang", "", GROUP):
             found.put(gang)
-        await stub.until_written(lambda writes: bool(told(writes)))
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
     assert gangs.asked == 1
 
 
@@ -183,8 +183,8 @@ async def test_progress_of_a_deleted_gang_is_dropped() -> None:
     async with writing(stub, gangs) as found:
         found.put("told/ml/gone")
         found.put(GROUP)
-        await stub.until_written(lambda writes: bool(told(writes)))
-    assert told(stub.writes, "gone") == []
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
+    assert written_statuses(stub.writes, "gone") == []
 
 
 async def test_the_newest_progress_of_each_gang_waits_for_binding() -> None:
@@ -196,7 +196,7 @@ async def test_the_newest_progress_of_each_gang_waits_for_binding() -> None:
         await stub.until_written(lambda writes: bool(writes))
         gangs.set(Stage.PERMITTED)
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes)[-1:] == ["PERMITTED"])
+        await stub.until_written(lambda writes: written_statuses(writes)[-1:] == ["PERMITTED"])
     assert gangs.failed == []
 
 
@@ -208,7 +208,7 @@ async def test_rejected_progress_is_retried_and_reported_once() -> None:
     async with writing(stub, gangs) as found:
         found.put(GROUP)
         await stub.until_written(lambda writes: len(writes) == 4)
-    assert told(stub.writes) == ["READY"] * 4
+    assert written_statuses(stub.writes) == ["READY"] * 4
     assert gangs.failed == [(GROUP, "ConfigMap 'ml/group-a': 403: not yours")]
 
 
@@ -221,7 +221,7 @@ async def test_unwritable_progress_does_not_block_other_gangs() -> None:
         found.put(GROUP)
         await stub.until_written(lambda writes: bool(writes))
         found.put("told/ml/other")
-        await stub.until_written(lambda writes: told(writes, "other") == ["READY"])
+        await stub.until_written(lambda writes: written_statuses(writes, "other") == ["READY"])
         await asyncio.wait_for(gangs.one_failed.wait(), 30)  # the first response arrives at any time
     assert [gang for gang, _ in gangs.failed] == [GROUP]
 
@@ -233,11 +233,11 @@ async def test_a_failing_dialect_does_not_block_others(monkeypatch: pytest.Monke
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY, "broken/ml/a")
     gangs.set(Stage.READY)
-    use_dialects(monkeypatch, told=in_words, broken=fails)
+    use_dialects(monkeypatch, written_statuses=in_words, broken=fails)
     async with writing(stub, gangs) as found:
         found.put("broken/ml/a")
         found.put(GROUP)
-        await stub.until_written(lambda writes: told(writes) == ["READY"])
+        await stub.until_written(lambda writes: written_statuses(writes) == ["READY"])
 
 
 async def test_many_pods_are_split_into_several_calls() -> None:
@@ -245,5 +245,5 @@ async def test_many_pods_are_split_into_several_calls() -> None:
     gangs.set(Stage.BOUND, members=1200)
     async with writing(stub, gangs) as found:
         found.put(GROUP)
-        await stub.until_written(lambda writes: bool(told(writes)))
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
     assert [len(write.annotations) for write in stub.writes] == [500, 500, 200, 0]

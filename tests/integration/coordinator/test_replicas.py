@@ -163,11 +163,11 @@ async def test_a_deterministic_error_is_not_retried_elsewhere(code: grpc.StatusC
 
 async def test_a_name_counts_one_replica_per_address() -> None:
     replicas = Replicas.at("dns:///localhost:7003,127.0.0.1:7003")
-    told: asyncio.Queue[int] = asyncio.Queue()
-    following = asyncio.create_task(replicas.watch_count(told.put_nowait))
+    counts: asyncio.Queue[int] = asyncio.Queue()
+    following = asyncio.create_task(replicas.watch_count(counts.put_nowait))
     try:
         assert replicas.count == 2
-        assert await told.get() == 2
+        assert await counts.get() == 2
         assert replicas.endpoints == 2
     finally:
         following.cancel()

@@ -56,11 +56,11 @@ async def test_a_crashed_call_ends_the_term(etcd: EtcdProcess) -> None:
     stream = ClusterStream()
     stream.opens_with(ONE_POD, {"pods": 1})
     async with serving(stream) as address, store_at(etcd.endpoint) as store:
-        told = settings(etcd, address)
+        reported = settings(etcd, address)
         election = Election(store, key="/muster/v1/leader", identity="test")
-        open_, closed = open_channel(address, PLAIN_TEXT), Replicas.at(told.placement)
+        open_, closed = open_channel(address, PLAIN_TEXT), Replicas.at(reported.placement)
         await closed.close()
-        term = Term(told, Channels(open_, closed, open_), store, await election.campaign())
+        term = Term(reported, Channels(open_, closed, open_), store, await election.campaign())
         with pytest.raises(aio.UsageError):
             async with asyncio.timeout(30):
                 await term.run()
@@ -72,12 +72,12 @@ async def test_a_failed_term_is_followed_by_another(etcd: EtcdProcess) -> None:
     stream = ClusterStream()
     stream.opens_with(POD_OF_NO_CLASS, {"pods": 1})
     async with serving(stream) as address:
-        told = settings(etcd, address)
-        running = asyncio.create_task(service.run(told))
+        reported = settings(etcd, address)
+        running = asyncio.create_task(service.run(reported))
         try:
             await stream.until_subscribed(2)
             stream.opens_with(ONE_POD, {"pods": 1})
-            async with aio.insecure_channel(told.listen) as channel:
+            async with aio.insecure_channel(reported.listen) as channel:
 
                 async def known() -> bool:
                     assert not running.done()
@@ -95,11 +95,11 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
     stream = ClusterStream()
     stream.opening = [snapshot_begin_step("subscribed"), batch_step(ONE_POD)]
     async with serving(stream) as address:
-        told = settings(etcd, address)
-        running = asyncio.create_task(service.run(told))
+        reported = settings(etcd, address)
+        running = asyncio.create_task(service.run(reported))
         try:
             await stream.until_subscribed()
-            async with asyncio.timeout(30), aio.insecure_channel(told.listen) as channel:
+            async with asyncio.timeout(30), aio.insecure_channel(reported.listen) as channel:
                 coordinator = CoordinatorServiceStub(channel)
                 watch = coordinator.Watch(pb.WatchRequest())
                 first_read = asyncio.create_task(watch.read())

@@ -39,8 +39,8 @@ class Cluster:
 
     async def upgrade(self, **values: Any) -> None:
         """Install, or upgrade."""
-        said = await self.try_upgrade(**values)
-        assert said.returncode == 0, said.stderr
+        result = await self.try_upgrade(**values)
+        assert result.returncode == 0, result.stderr
 
     async def try_upgrade(self, **values: Any) -> subprocess.CompletedProcess[str]:
         arguments = ("upgrade", "--install", RELEASE, str(CHART), "--create-namespace", "--values", "-")
@@ -148,8 +148,8 @@ def _days_left(secrets: dict[str, JSON]) -> int:
 async def test_uninstalling_keeps_etcd_volumes_and_passwords(cluster: Cluster) -> None:
     await cluster.upgrade()
     passwords = (await cluster.secrets())["muster-etcd-auth"]
-    said = await cluster.helm("uninstall", RELEASE)
-    assert said.returncode == 0, said.stderr
+    result = await cluster.helm("uninstall", RELEASE)
+    assert result.returncode == 0, result.stderr
     assert await cluster.secrets() == {"muster-etcd-auth": passwords}
     assert len((await cluster.call("GET", _DEFINITIONS))["items"]) == len(list((CHART / "files" / "crds").iterdir()))
     await cluster.upgrade()
@@ -158,16 +158,16 @@ async def test_uninstalling_keeps_etcd_volumes_and_passwords(cluster: Cluster) -
 
 async def test_changing_the_number_of_etcd_members_is_rejected(cluster: Cluster) -> None:
     await cluster.upgrade(etcd={"replicas": 1})
-    said = await cluster.try_upgrade(etcd={"replicas": 3})
-    assert said.returncode != 0
-    assert "etcd.replicas is 3 and 1 members are there" in said.stderr
+    result = await cluster.try_upgrade(etcd={"replicas": 3})
+    assert result.returncode != 0
+    assert "etcd.replicas is 3 and 1 members are there" in result.stderr
 
 
 async def test_switching_tls_of_etcd_members_is_rejected(cluster: Cluster) -> None:
     await cluster.upgrade(tls={"mode": "none"})
-    said = await cluster.try_upgrade(tls={"mode": "generated"})
-    assert said.returncode != 0
-    assert "tls.mode is generated, and etcd's members know each other by addresses of the other kind" in said.stderr
+    result = await cluster.try_upgrade(tls={"mode": "generated"})
+    assert result.returncode != 0
+    assert "tls.mode is generated, and etcd's members know each other by addresses of the other kind" in result.stderr
 
 
 async def test_certificates_migrate_to_cert_manager_and_back(cluster: Cluster, tmp_path: Path) -> None:
@@ -226,15 +226,15 @@ async def test_the_notes_warn_about_unsafe_values(cluster: Cluster) -> None:
         "placement": {"implementation": "external", "external": placement},
         "metrics": {"enabled": False, "prometheusRule": {"enabled": True}},
     }
-    said = await cluster.try_upgrade(**values)
-    assert "is sent in plain text" in said.stdout
-    assert "blocks your placement's connection to cluster-state" in said.stdout
-    assert "no alerts are installed" in said.stdout
+    result = await cluster.try_upgrade(**values)
+    assert "is sent in plain text" in result.stdout
+    assert "blocks your placement's connection to cluster-state" in result.stdout
+    assert "no alerts are installed" in result.stdout
     etcd["tlsSecret"], placement["peers"] = "t", [{"podSelector": {}}]
-    said = await cluster.try_upgrade(**values)
-    assert said.returncode == 0, said.stderr
-    assert "plain text" not in said.stdout
-    assert "blocks your placement's connection" not in said.stdout
+    result = await cluster.try_upgrade(**values)
+    assert result.returncode == 0, result.stderr
+    assert "plain text" not in result.stdout
+    assert "blocks your placement's connection" not in result.stdout
 
 
 async def test_the_webhooks_authority_is_read_from_its_secret(cluster: Cluster) -> None:

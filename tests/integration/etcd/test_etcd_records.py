@@ -38,7 +38,7 @@ async def test_early_read_of_a_permit_hides_no_earlier_change(tmp_path: Path) ->
         async with following(records):
             await eventually(lambda: "b" in records.present)
         assert seen == [("a", True), ("a", False), ("b", True)]
-        assert [*records.present] == await records.kept() == ["b"]
+        assert [*records.present] == await records.stored() == ["b"]
 
 
 async def test_deletions_while_etcd_restarts_are_seen(tmp_path: Path) -> None:
@@ -53,4 +53,4 @@ async def test_deletions_while_etcd_restarts_are_seen(tmp_path: Path) -> None:
             await eventually_healthy(store)
             await store.commit(fence, {}, [f"{PREFIX}a", f"{PREFIX}b"])
             await eventually(lambda: not records.present)
-        assert await records.kept() == []
+        assert await records.stored() == []

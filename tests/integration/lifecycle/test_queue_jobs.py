@@ -80,14 +80,16 @@ async def until_status(api: ApiClient, name: str = "train", **fields: Any) -> Ob
     return (await api.until(f"{JOBS}/{name}", holds)).body["status"]  # type: ignore[no-any-return]
 
 
-def made(reply: Reply) -> Object:
+def pods_created_condition(reply: Reply) -> Object:
     """Returns the condition PodsCreated once it has the reason."""
     conditions = reply.body.get("status", {}).get("conditions") or [{}]
     return conditions[0]  # type: ignore[no-any-return]
 
 
 async def until_created(api: ApiClient, reason: str, name: str = "train") -> Object:
-    return made(await api.until(f"{JOBS}/{name}", lambda reply: made(reply).get("reason") == reason))
+    return pods_created_condition(
+        await api.until(f"{JOBS}/{name}", lambda reply: pods_created_condition(reply).get("reason") == reason)
+    )
 
 
 async def until_event(api: ApiClient, reason: str) -> Object:

@@ -31,7 +31,7 @@ async def test_quota_reserved_for_a_group_is_not_available_to_other_pods(quota: 
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
-        assert await quota.told("train", "QuotaReserved") == "cpu=6 is reserved for its pods"
+        assert await quota.wait_for_reason("train", "QuotaReserved") == "cpu=6 is reserved for its pods"
         refused = await quota.create("greedy", cpu="5")
         assert (refused.status, refused.reason) == (403, "Forbidden")
         assert refused.message == (
@@ -48,7 +48,7 @@ async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota
         await quota.quota(cpu="10")
         await quota.create("other", cpu="5")
         await quota.group("train", cpu="6")
-        assert await quota.told("train", "QuotaExceeded") == (
+        assert await quota.wait_for_reason("train", "QuotaExceeded") == (
             'spec.totalResources of PodGroup "default/train" does not fit: exceeded quota: team, requested: cpu=6, '
             "used: cpu=5, limited: cpu=10"
         )
@@ -56,7 +56,7 @@ async def test_a_group_that_does_not_fit_waits_with_a_reason_until_it_fits(quota
         assert refused.status == 403
         assert "waits until its spec.totalResources fits" in refused.message
         await quota.api.delete(f"{PODS}/other")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
         await until_created(quota, "t0", of="train", cpu="2")
         path = "/apis/events.k8s.io/v1/namespaces/default/events"
         events = await quota.api.until(path, lambda reply: len(reply.body["items"]) > 1)
@@ -77,7 +77,7 @@ async def test_a_deleted_group_returns_all(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="4")
         await quota.group("train", cpu="4")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
         await quota.api.delete(f"{POD_GROUPS}/train")
         await until_created(quota, "other", cpu="4")
 
@@ -98,7 +98,7 @@ async def test_concurrent_pods_on_two_replicas_do_not_use_reserved_quota(quota: 
     async with quota.guarded(2):
         await quota.quota(cpu="20")
         await quota.group("train", cpu="12")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
         others, members = await asyncio.gather(
             quota.statuses([f"o{index}" for index in range(20)], cpu="1"),
             quota.statuses([f"t{index}" for index in range(12)], of="train", cpu="1"),
@@ -146,9 +146,9 @@ async def test_a_group_stops_waiting_when_the_quota_is_deleted(quota: QuotaClust
     async with quota.guarded():
         await quota.quota(cpu="1")
         await quota.group("train", cpu="6")
-        assert "more than the whole quota" in await quota.told("train", "QuotaExceeded")
+        assert "more than the whole quota" in await quota.wait_for_reason("train", "QuotaExceeded")
         await quota.api.delete(f"{QUOTAS}/team")
-        await quota.told("train", "NoQuota")
+        await quota.wait_for_reason("train", "NoQuota")
         await quota.api.until(LEDGER, lambda reply: reply.status == 404)
 
 
@@ -156,17 +156,17 @@ async def test_the_condition_changes_when_no_quota_limits_the_group(quota: Quota
     async with quota.guarded():
         await quota.quota(cpu="8")
         await quota.group("train", cpu="6")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
         await quota.api.delete(f"{QUOTAS}/team")
-        await quota.told("train", "NoQuota")
+        await quota.wait_for_reason("train", "NoQuota")
 
 
 async def test_an_invalid_total_is_reported(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="lots")
-        told = await quota.told("train", "InvalidTotal")
-        assert 'spec.totalResources is a list with "cpu" in it, of which "lots" is not a quantity' in told
+        wait_for_reason = await quota.wait_for_reason("train", "InvalidTotal")
+        assert 'spec.totalResources is a list with "cpu" in it, of which "lots" is not a quantity' in wait_for_reason
 
 
 async def test_coscheduling_reserves_min_resources_even_without_conditions(
@@ -184,8 +184,8 @@ async def test_coscheduling_reserves_min_resources_even_without_conditions(
         def annotation(reply: Any) -> str:
             return str((reply.body["metadata"].get("annotations") or {}).get(waits, ""))
 
-        told = await quota.api.until(f"{COSCHEDULING}/train", lambda reply: bool(annotation(reply)))
-        assert "spec.minResources of PodGroup" in annotation(told)
+        wait_for_reason = await quota.api.until(f"{COSCHEDULING}/train", lambda reply: bool(annotation(reply)))
+        assert "spec.minResources of PodGroup" in annotation(wait_for_reason)
         await quota.api.delete(f"{PODS}/other")
         await quota.api.until(f"{COSCHEDULING}/train", lambda reply: not annotation(reply))
 
@@ -194,7 +194,7 @@ async def test_reservations_outlive_the_replicas(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
     await quota.api.delete(f"{CONFIGURATIONS}/muster-quota")
     async with quota.guarded():
         assert await quota.statuses(["o0", "o1"], cpu="4") in ([201, 403], [403, 201])
@@ -208,7 +208,7 @@ async def test_a_malformed_ledger_is_rebuilt(quota: QuotaCluster) -> None:
     async with quota.guarded():
         await quota.quota(cpu="10")
         await quota.group("train", cpu="6")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
         assert (await quota.create("other", cpu="5")).status == 403
 
 
@@ -237,11 +237,11 @@ async def test_another_leader_completes_reservations_and_releases(quota: QuotaCl
         await quota.quota(cpu="4")
         await quota.create("other", cpu="4")
         await quota.group("train", cpu="4")
-        await quota.told("train", "QuotaExceeded")
+        await quota.wait_for_reason("train", "QuotaExceeded")
         lease = (await quota.api.get(LEASE)).body["spec"]["holderIdentity"]
         await quota.stop(lease)
         await quota.api.delete(f"{PODS}/other")
-        await quota.told("train", "QuotaReserved")
+        await quota.wait_for_reason("train", "QuotaReserved")
 
 
 async def until_created(quota: QuotaCluster, name: str, *, of: str = "", **requests: str) -> None:

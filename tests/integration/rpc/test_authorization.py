@@ -49,9 +49,9 @@ async def test_a_client_with_another_name_is_rejected_with_both_names(
 ) -> None:
     placement = Placement()
     async with serving(placement=placement, tls=server_tls, clients=CLIENTS) as (_, port):
-        code, said = await refusal(port, authority.issue("binding", "muster-binding"))
+        code, message = await refusal(port, authority.issue("binding", "muster-binding"))
     assert code is grpc.StatusCode.PERMISSION_DENIED
-    assert "'muster-binding'" in said and "muster-client, muster-coordinator" in said
+    assert "'muster-binding'" in message and "muster-client, muster-coordinator" in message
     assert placement.calls == 0
 
 

@@ -120,6 +120,6 @@ async def test_a_call_in_a_trace_is_an_example() -> None:
         await describe(channel, metadata=(("traceparent", f"00-{trace_id}-00f067aa0ba902b7-01"),))
         await until_counted(grpc.StatusCode.OK, calls(grpc.StatusCode.OK))
 
-    told = open_metrics()
+    reported = open_metrics()
     for side in SIDES:
-        assert any(line.startswith(f"{side}_bucket") and trace_id in line for line in told), side
+        assert any(line.startswith(f"{side}_bucket") and trace_id in line for line in reported), side

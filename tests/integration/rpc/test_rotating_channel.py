@@ -161,9 +161,9 @@ async def test_a_key_that_does_not_match_is_reported_and_not_used(pair: Pair, tm
         with capture_logs() as logs:
             pair.client.key_file.write_bytes(other.read_bytes())
             assert [await describe(channel), await describe(channel)] == ["test", "test"]
-        told = [line for line in logs if line["event"] == "certificate_reload_failed"]
-        assert len(told) == 1
-        assert str(pair.client.key_file) in told[0]["error"]
+        reported = [line for line in logs if line["event"] == "certificate_reload_failed"]
+        assert len(reported) == 1
+        assert str(pair.client.key_file) in reported[0]["error"]
         pair.client.key_file.write_bytes(good)
         assert await describe(channel) == "test"
 

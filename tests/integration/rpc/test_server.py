@@ -96,8 +96,8 @@ async def test_an_error_with_a_code_becomes_that_status_and_one_line() -> None:
                 await describe(channel)
     assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert caught.value.details() == "pods 7 was not reached, only 5"
-    told = [line for line in logs if line["event"] in ("call_failed", "call_rejected")]
-    assert [(line["log_level"], line["code"]) for line in told] == [("info", "FAILED_PRECONDITION")]
+    reported = [line for line in logs if line["event"] in ("call_failed", "call_rejected")]
+    assert [(line["log_level"], line["code"]) for line in reported] == [("info", "FAILED_PRECONDITION")]
 
 
 async def test_a_bug_becomes_internal_and_one_line_with_its_traceback() -> None:
@@ -110,9 +110,9 @@ async def test_a_bug_becomes_internal_and_one_line_with_its_traceback() -> None:
                 await describe(channel)
     assert caught.value.code() is grpc.StatusCode.INTERNAL
     assert caught.value.details() == "KeyError: 'node-7'"
-    told = [line for line in logs if line["event"] in ("call_failed", "call_rejected")]
-    assert [(line["log_level"], line["method"]) for line in told] == [("error", f"/{PLACEMENT}/Describe")]
-    assert isinstance(told[0]["exc_info"], KeyError)
+    reported = [line for line in logs if line["event"] in ("call_failed", "call_rejected")]
+    assert [(line["log_level"], line["method"]) for line in reported] == [("error", f"/{PLACEMENT}/Describe")]
+    assert isinstance(reported[0]["exc_info"], KeyError)
 
 
 async def test_a_status_set_by_the_method_itself_is_kept() -> None:

@@ -67,18 +67,18 @@ async def test_an_existing_definition_is_kept_and_others_are_added(api: ApiClien
 
 async def test_gangs_are_read_by_the_existing_definition(api: ApiClient, session: KubeSession) -> None:
     await api.created(CRDS, THEIRS)
-    state, told = ClusterState(["muster"]), asyncio.Event()
+    state, streamed = ClusterState(["muster"]), asyncio.Event()
     state.settle()
 
     def take(changes: ObjectChanges[Any]) -> None:
         state.apply(changes)
         if state.gangs.facts:
-            told.set()
+            streamed.set()
 
     task = asyncio.create_task(Informer(session, definitions(coscheduling.DEFINITION), take).run())
     await api.created(GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 3, "scheduleTimeoutSeconds": 7}})
     async with asyncio.timeout(20):
-        await told.wait()
+        await streamed.wait()
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task

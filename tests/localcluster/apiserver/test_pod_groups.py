@@ -37,8 +37,8 @@ async def test_all_versions_are_one_object(api: ApiClient) -> None:
 async def test_status_is_a_subresource_with_condition_names_by_version(api: ApiClient) -> None:
     made = await api.created(BETA, {**group(), "status": {"conditions": [condition("x")]}})
     assert "status" not in made
-    told = {"status": {"conditions": [condition("PodGroupInitiallyScheduled")]}}
-    assert (await api.patch(f"{BETA}/g/status", told, MERGE)).status == 200
+    status = {"status": {"conditions": [condition("PodGroupInitiallyScheduled")]}}
+    assert (await api.patch(f"{BETA}/g/status", status, MERGE)).status == 200
     old = (await api.get(f"{ALPHA2}/g")).body["status"]["conditions"]
     assert [each["type"] for each in old] == ["PodGroupScheduled"]
     table = (await api.get(BETA, Accept=TABLE)).body

@@ -50,8 +50,8 @@ async def test_pods_are_charged_until_the_quota_is_exhausted(api: ApiClient) -> 
 async def test_only_exceeded_resources_are_named(api: ApiClient) -> None:
     await counted(api, quota(limits_memory="1Gi", limits_cpu="1", pods="1"))
     refused = await api.post(PODS, limited_pod("a", cpu="2", memory="3Gi"))
-    told = "requested: limits.cpu=2,limits.memory=3Gi, used: limits.cpu=0,limits.memory=0, limited: limits.cpu=1"
-    assert f"exceeded quota: q, {told},limits.memory=1Gi" in refused.message
+    message = "requested: limits.cpu=2,limits.memory=3Gi, used: limits.cpu=0,limits.memory=0, limited: limits.cpu=1"
+    assert f"exceeded quota: q, {message},limits.memory=1Gi" in refused.message
 
 
 async def test_every_container_must_specify_limited_resources(api: ApiClient) -> None:
@@ -136,7 +136,7 @@ def _selecting(scope: str, operator: str) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("spec", "told"),
+    ("spec", "message"),
     [
         ({"hard": {"cpu": "lots"}}, 'spec.hard[cpu]: Invalid value: "lots"'),
         ({"hard": {"cpu": "-1"}}, "must be greater than or equal to 0"),
@@ -145,7 +145,7 @@ def _selecting(scope: str, operator: str) -> Any:
         ({"hard": {"pods": "1"}, "scopes": ["Sometimes"]}, 'Unsupported value: "Sometimes"'),
     ],
 )
-async def test_invalid_quotas(api: ApiClient, spec: Any, told: str) -> None:
+async def test_invalid_quotas(api: ApiClient, spec: Any, message: str) -> None:
     refused = await api.post(QUOTAS, {"metadata": {"name": "q"}, "spec": spec})
     assert refused.status == 422
-    assert told in refused.message
+    assert message in refused.message

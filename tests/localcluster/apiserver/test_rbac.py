@@ -57,8 +57,8 @@ class TestTokens:
     async def test_a_service_account_token_ends_with_the_account(self, api: ApiClient) -> None:
         await api.created(ACCOUNTS, {"metadata": {"name": "robot"}})
         await grant(api, "robot", rule("list", "pods"), to=account("default", "robot"), namespace="default")
-        told = await api.created(f"{ACCOUNTS}/robot/token", {"spec": {}})
-        robot = As(api, told["status"]["token"])
+        token_reply = await api.created(f"{ACCOUNTS}/robot/token", {"spec": {}})
+        robot = As(api, token_reply["status"]["token"])
         whoami = await robot.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
 
         assert whoami.body["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"

@@ -91,8 +91,8 @@ async def test_a_pending_claim_has_an_event_for_each_change(api: ApiClient) -> N
     await api.created(CLAIMS, claim("data"))
     await api.until(EVENTS, lambda reply: reasons(reply) == ["WaitForFirstConsumer"])
     await select(api, "data", "n1")
-    told = ["WaitForFirstConsumer", "ExternalProvisioning", "ProvisioningFailed", "WaitForFirstConsumer"]
-    await api.until(EVENTS, lambda reply: reasons(reply) == told)
+    reported = ["WaitForFirstConsumer", "ExternalProvisioning", "ProvisioningFailed", "WaitForFirstConsumer"]
+    await api.until(EVENTS, lambda reply: reasons(reply) == reported)
 
 
 async def test_a_failing_class_keeps_the_selection(api: ApiClient) -> None:
@@ -100,8 +100,8 @@ async def test_a_failing_class_keeps_the_selection(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast", failure="quota is used up"))
     await api.created(CLAIMS, claim("data"))
     await select(api, "data", "n1")
-    told = await api.until(EVENTS, lambda reply: "ProvisioningFailed" in reasons(reply))
-    assert "quota is used up" in in_order(told)[-1]["message"]
+    reported = await api.until(EVENTS, lambda reply: "ProvisioningFailed" in reasons(reply))
+    assert "quota is used up" in in_order(reported)[-1]["message"]
     assert (await api.get(f"{CLAIMS}/data")).body["metadata"]["annotations"][SELECTED] == "n1"
 
 

@@ -159,7 +159,7 @@ async def test_warnings_reach_the_client(api: ApiClient, webhook: Webhook) -> No
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"name": "short"}, "should be a domain with at least three segments"),
         ({"sideEffects": "Some"}, 'Unsupported value: "Some"'),
@@ -172,10 +172,10 @@ async def test_warnings_reach_the_client(api: ApiClient, webhook: Webhook) -> No
         ({"matchConditions": [{"name": "x", "expression": "true"}]}, "does not evaluate CEL"),
     ],
 )
-async def test_invalid_webhook_configurations(api: ApiClient, webhook: Webhook, change: Any, told: str) -> None:
+async def test_invalid_webhook_configurations(api: ApiClient, webhook: Webhook, change: Any, message: str) -> None:
     refused = await api.post(CONFIGURATIONS, webhook.configuration(name="test") | _changed(webhook, change))
     assert refused.status == 422
-    assert told in refused.message
+    assert message in refused.message
 
 
 def _changed(webhook: Webhook, change: Any) -> Any:

@@ -106,8 +106,8 @@ async def test_i3_the_kubelet_rejects_pods_that_do_not_fit(api: ApiClient, kubel
     )
     await api.until(f"{PODS}/third", _phase("Running"))
     events = "/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=second"
-    told = await api.until(events, lambda reply: bool(reply.body["items"]))
-    assert told.body["items"][0]["reason"] == "OutOfcpu"
+    events_reply = await api.until(events, lambda reply: bool(reply.body["items"]))
+    assert events_reply.body["items"][0]["reason"] == "OutOfcpu"
 
 
 async def test_an_ended_pod_frees_capacity(api: ApiClient, kubelets: None) -> None:

@@ -26,7 +26,7 @@ def spec(name: str = "s", owner: str = "train", **fields: object) -> Object:
     return scheduling_spec_object(name, owner, **{"minAvailable": 2, **fields})  # type: ignore[arg-type]
 
 
-def told(batch: Batch) -> dict[str, PodFacts]:
+def streamed(batch: Batch) -> dict[str, PodFacts]:
     return {each.name: each for each in batch.pods}
 
 
@@ -49,14 +49,14 @@ class TestMembership:
         history.pods(pod("a"), pod("b", node="n", phase="Running"), pod_object("c", owner="other"), pod_object("d"))
         assert {each.gang for each in now(history).values()} == {""}
         batch = history.specs(spec())
-        assert {name: each.gang for name, each in told(batch).items()} == {"a": GANG, "b": GANG}
+        assert {name: each.gang for name, each in streamed(batch).items()} == {"a": GANG, "b": GANG}
         assert batch.changed[SCHEDULING_SPECS.kind] == history.revision
         assert gang(history).minimum == 2
 
     def test_pods_that_come_after_the_spec_are_members_at_once(self) -> None:
         history = History()
         history.specs(spec())
-        assert told(history.pods(pod("a")))["a"].gang == GANG
+        assert streamed(history.pods(pod("a")))["a"].gang == GANG
 
     def test_pods_of_a_queue_job_wait_for_its_spec(self) -> None:
         history = History(waiting_kinds=["QueueJob.arbitrator.incubator.k8s.io"])
@@ -171,7 +171,7 @@ class TestNodeSelector:
         history.pods(pod("a", nodeSelector={"zone": "z"}))
         batch = history.specs(spec(nodeSelector={"disk": "ssd"}))
         assert selector(history, "a") == {"disk": "ssd", "zone": "z"}
-        assert told(batch)["a"].class_id in {each.id for each in batch.pod_classes}
+        assert streamed(batch)["a"].class_id in {each.id for each in batch.pod_classes}
 
     def test_it_may_change_and_go(self) -> None:
         history = History()
@@ -191,8 +191,8 @@ class TestNodeSelector:
         ]
         for resource, each in objects if spec_first else reversed(objects):
             history.put(resource, each)
-        said = 'nodeSelector has "disk": "x", but nodeSelector of SchedulingSpec "ml/s" has "ssd": no node has both'
-        assert now(history)["a"].problem.startswith(said)
+        text = 'nodeSelector has "disk": "x", but nodeSelector of SchedulingSpec "ml/s" has "ssd": no node has both'
+        assert now(history)["a"].problem.startswith(text)
         history.specs(spec(nodeSelector={"disk": "x"}))
         assert now(history)["a"].problem == ""
 

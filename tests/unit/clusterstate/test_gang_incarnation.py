@@ -18,7 +18,7 @@ class Life:
     def pod(self, uid: str, state: MemberState = LIVE, *, controller: str = NO_CONTROLLER, second: int = 0) -> str:
         return self._change(uid, Member(PodAge(second, uid, uid), state, controller))
 
-    def gone(self, uid: str) -> str:
+    def remove(self, uid: str) -> str:
         return self._change(uid, None)
 
     def _change(self, uid: str, after: Member | None) -> str:
@@ -40,7 +40,7 @@ def test_g16_an_incarnation_outlives_the_pod_that_named_it() -> None:
     life.pod("a")
     life.pod("b", second=1)
     assert life.pod("a", DELETING) == "a"
-    assert life.gone("a") == "a"
+    assert life.remove("a") == "a"
     assert life.pod("a2", second=9) == "a"
 
 
@@ -51,14 +51,14 @@ def test_g35_new_pods_after_all_old_ones_are_being_deleted_are_another_gang() ->
     life.pod("a", DELETING)
     assert life.pod("b", DELETING) == "a", "nothing follows it yet"
     assert life.pod("c", second=5) == "c"
-    life.gone("a")
-    assert life.gone("b") == "c"
+    life.remove("a")
+    assert life.remove("b") == "c"
 
 
 def test_g35_new_pods_after_all_old_ones_are_gone_are_another_gang() -> None:
     life = Life()
     life.pod("a")
-    life.gone("a")
+    life.remove("a")
     assert life.pod("c") == "c"
 
 
@@ -66,7 +66,7 @@ def test_the_controllers_uid_names_the_incarnation() -> None:
     life = Life()
     assert life.pod("a", controller="job-1") == "job-1"
     life.pod("a", DELETING, controller="job-1")
-    life.gone("a")
+    life.remove("a")
     assert life.pod("a2", controller="job-1") == "job-1"
 
 

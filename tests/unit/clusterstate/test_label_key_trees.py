@@ -156,11 +156,11 @@ def test_label_trees_follow_from_the_present_gangs(steps: list[GangFacts | str])
         before = keys.labels()
         if isinstance(step, str):
             there.pop(f"native/a/{step}", None)
-            told = keys.take([], [f"native/a/{step}"])
+            reported = keys.take([], [f"native/a/{step}"])
         else:
             there[step.id] = step
-            told = keys.take([step], [])
-        assert told or keys.labels() == before
+            reported = keys.take([step], [])
+        assert reported or keys.labels() == before
         anew = LabelKeyTrees()
         anew.take(there.values(), [])
         assert keys.labels() == anew.labels()

@@ -34,7 +34,7 @@ def selected(history: History) -> set[str]:
     return {pod.name for pod in history.state.snapshot().pods if class_of(history, pod.name).selected_by}
 
 
-def told(batch: Batch) -> dict[str, PodFacts]:
+def streamed(batch: Batch) -> dict[str, PodFacts]:
     return {pod.name: pod for pod in batch.pods}
 
 
@@ -42,12 +42,12 @@ def test_pods_that_were_there_are_told_again_together_with_the_selector() -> Non
     history = History()
     history.pods(pod_object("db", labels=DB), pod_object("web", labels=WEB))
     batch = history.pods(pod_object("a", **near("db")))
-    assert set(told(batch)) == {"a", "db"}
+    assert set(streamed(batch)) == {"a", "db"}
     (named,) = class_of(history, "a").required_pod_affinity
     assert class_of(history, "db").selected_by == (named.selector,)
     assert {each.id for each in batch.pod_classes} == {pod.class_id for pod in batch.pods}
     assert batch.changed == {"pods": 3}
-    assert told(batch)["db"].revision == 1
+    assert streamed(batch)["db"].revision == 1
 
 
 def test_pods_that_come_later_have_it_from_the_start() -> None:
@@ -109,7 +109,7 @@ def test_a_selector_that_no_pod_names_any_more_selects_nobody() -> None:
     history.pods(pod_object("a", **near("db")), pod_object("b", **away("db", topologyKey=ZONE)))
     assert history.remove(PODS, "uid-a").pods == ()
     batch = history.remove(PODS, "uid-b")
-    assert (told(batch)["db"].class_id, batch.changed) == (before, {"pods": 5})
+    assert (streamed(batch)["db"].class_id, batch.changed) == (before, {"pods": 5})
     assert history.state.sizes()["pod_selectors"] == 0
 
 
@@ -117,14 +117,14 @@ def test_what_has_ended_names_none() -> None:
     history = History()
     history.pods(pod_object("db", labels=DB), pod_object("a", node="n", **near("db")))
     batch = history.pods(pod_object("a", node="n", phase="Succeeded", **near("db")))
-    assert set(told(batch)) == {"a", "db"}
+    assert set(streamed(batch)) == {"a", "db"}
     assert selected(history) == set()
 
 
 def test_edited_labels() -> None:
     history = History()
     history.pods(pod_object("a", **near("db")), pod_object("x", labels=WEB))
-    assert set(told(history.pods(pod_object("x", labels=DB)))) == {"x"}
+    assert set(streamed(history.pods(pod_object("x", labels=DB)))) == {"x"}
     assert selected(history) == {"x"}
     history.pods(pod_object("x", labels=WEB))
     assert selected(history) == set()
@@ -188,7 +188,7 @@ class TestNamespaces:
         history.pods(pod_object("a", **away("db", namespaceSelector=labelled(tier="live"))))
         assert selected(history) == {"prod"}
         batch = history.put(NAMESPACES, namespace_object("dev", tier="live"))
-        assert (set(told(batch)), batch.changed) == ({"dev"}, {"namespaces": 5})
+        assert (set(streamed(batch)), batch.changed) == ({"dev"}, {"namespaces": 5})
         assert selected(history) == {"dev", "prod"}
 
     def test_edited_and_deleted_ones(self) -> None:
@@ -196,10 +196,10 @@ class TestNamespaces:
         history.put(NAMESPACES, namespace_object("prod", tier="live"))
         history.pods(pod_object("db", labels=DB, namespace="prod"))
         history.pods(pod_object("a", **away("db", namespaceSelector=labelled(tier="live"))))
-        assert set(told(history.put(NAMESPACES, namespace_object("prod", tier="test")))) == {"db"}
+        assert set(streamed(history.put(NAMESPACES, namespace_object("prod", tier="test")))) == {"db"}
         history.put(NAMESPACES, namespace_object("prod", tier="live"))
         assert selected(history) == {"db"}
-        assert set(told(history.remove(NAMESPACES, "uid-ns-prod"))) == {"db"}
+        assert set(streamed(history.remove(NAMESPACES, "uid-ns-prod"))) == {"db"}
         assert selected(history) == set()
 
     def test_one_that_was_made_anew_is_not_taken_for_gone(self) -> None:
@@ -228,7 +228,7 @@ class TestNamespaces:
         assert "namespaceSelector: cluster-state has no right to list and watch namespaces" in problems["a"]
         assert problems["b"] == problems["c"] == ""
         batch = history.put(NAMESPACES, namespace_object("prod"))
-        assert told(batch)["a"].problem == ""
+        assert streamed(batch)["a"].problem == ""
 
 
 def test_sweeping_loses_nothing() -> None:

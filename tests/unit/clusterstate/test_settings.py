@@ -15,7 +15,7 @@ def test_levels_are_labels_by_name_from_the_top() -> None:
 
 
 @pytest.mark.parametrize(
-    ("levels", "said"),
+    ("levels", "message"),
     [
         ("zone", "a level is NAME=LABEL"),
         ("zone=", "a level is NAME=LABEL"),
@@ -27,10 +27,10 @@ def test_levels_are_labels_by_name_from_the_top() -> None:
         ("zone=x/a,rack=x/a", "two levels have the label 'x/a'"),
     ],
 )
-def test_levels_that_make_no_sense_are_refused(levels: str, said: str) -> None:
+def test_levels_that_make_no_sense_are_refused(levels: str, message: str) -> None:
     with pytest.raises(ValidationError, match="topology_levels") as refused:
         Settings.model_validate({"topology_levels": levels})
-    assert said in str(refused.value)
+    assert message in str(refused.value)
 
 
 def test_kinds_of_controllers_whose_pods_always_wait() -> None:

@@ -212,10 +212,10 @@ class TestWhatIsTold:
     def test_each_tree_is_a_piece_of_the_snapshot_of_its_own(self) -> None:
         history = cluster()
         history.topologies(topology_map_object("m", ONE_RACK), topology_map_object("n", TWO_RACKS, name="east"))
-        told = [
+        reported = [
             [tree.name for tree in chunk.trees] for chunk in snapshot_chunks(history.state.snapshot()) if chunk.trees
         ]
-        assert sorted(told) == [["default-tree"], ["east"]]
+        assert sorted(reported) == [["default-tree"], ["east"]]
 
 
 class TestSettings:

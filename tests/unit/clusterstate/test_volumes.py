@@ -26,7 +26,7 @@ def class_of(history: History, name: str = "a") -> PodClass:
     return history.state.pods.classes[facts(history, name).class_id]
 
 
-def told(batch: Batch) -> set[str]:
+def streamed(batch: Batch) -> set[str]:
     return {each.name for each in batch.pods}
 
 
@@ -61,12 +61,12 @@ class TestBound:
     def test_a_volume_that_is_not_there_is_named(self) -> None:
         history = with_bound_claim()
         history.pods(pod())
-        assert told(history.remove(VOLUMES, "uid-volume-v")) == {"a"}
+        assert streamed(history.remove(VOLUMES, "uid-volume-v")) == {"a"}
         assert facts(history).problem == (
             'PersistentVolume "v" of PersistentVolumeClaim "c" is not known: it does not exist'
         )
         batch = history.put(VOLUMES, volume_object("v", zone_term("b")))
-        assert (told(batch), batch.changed) == ({"a"}, {"persistentvolumes": 5})
+        assert (streamed(batch), batch.changed) == ({"a"}, {"persistentvolumes": 5})
         assert (class_of(history).volumes, facts(history).problem) == ((TERMS["b"],), "")
 
     def test_one_that_is_to_be_bound_by_hand_is_waited_for(self) -> None:
@@ -121,7 +121,7 @@ class TestWaitingForFirstConsumer:
         history.pods(pod())
         history.put(VOLUMES, volume_object("v", zone_term("b")))
         batch = history.put(CLAIMS, claim_object("c", volume="v"))
-        assert (told(batch), batch.changed) == ({"a"}, {"persistentvolumeclaims": 5})
+        assert (streamed(batch), batch.changed) == ({"a"}, {"persistentvolumeclaims": 5})
         assert (class_of(history).volumes, facts(history).claims) == ((TERMS["b"],), ())
 
     def test_classes_without_provisioner_are_reported_as_unsupported(self) -> None:
@@ -150,7 +150,7 @@ class TestWaiting:
         assert facts(history).problem == 'waits for PersistentVolumeClaim "c" to be bound'
         history.put(VOLUMES, volume_object("v"))
         batch = history.put(CLAIMS, claim_object("c", volume="v"))
-        assert (told(batch), facts(history).problem) == ({"a"}, "")
+        assert (streamed(batch), facts(history).problem) == ({"a"}, "")
 
     def test_without_class(self) -> None:
         history = History()
@@ -163,17 +163,17 @@ class TestWaiting:
         history.put(CLAIMS, claim_object("c"))
         history.pods(pod())
         assert facts(history).problem.endswith('its StorageClass "fast" is not known: it does not exist')
-        assert told(history.put(STORAGE_CLASSES, class_object())) == {"a"}
+        assert streamed(history.put(STORAGE_CLASSES, class_object())) == {"a"}
         assert (facts(history).problem, facts(history).claims) == ("", ("c",))
-        assert told(history.remove(STORAGE_CLASSES, "uid-class-fast")) == {"a"}
+        assert streamed(history.remove(STORAGE_CLASSES, "uid-class-fast")) == {"a"}
 
     def test_for_a_claim_that_is_not_there(self) -> None:
         history = with_bound_claim()
         history.pods(pod("a", "c", "d"))
         assert facts(history).problem == 'PersistentVolumeClaim "d" does not exist'
-        assert told(history.put(CLAIMS, claim_object("d", volume="v"))) == {"a"}
+        assert streamed(history.put(CLAIMS, claim_object("d", volume="v"))) == {"a"}
         assert facts(history).problem == ""
-        assert told(history.remove(CLAIMS, "uid-claim-ml-c")) == {"a"}
+        assert streamed(history.remove(CLAIMS, "uid-claim-ml-c")) == {"a"}
         assert facts(history).problem == 'PersistentVolumeClaim "c" does not exist'
 
     def test_a_claim_of_another_namespace_is_another(self) -> None:
@@ -232,7 +232,7 @@ class TestEphemeral:
         history.pods(self.pod())
         words = 'waits for PersistentVolumeClaim "a-scratch" to be created for its ephemeral volume'
         assert facts(history).problem == words
-        assert told(history.put(CLAIMS, claim_object("a-scratch", owner="uid-a"))) == {"a"}
+        assert streamed(history.put(CLAIMS, claim_object("a-scratch", owner="uid-a"))) == {"a"}
         assert (facts(history).problem, facts(history).claims) == ("", ("a-scratch",))
 
     def test_a_claim_of_another_owner_is_a_problem(self) -> None:
@@ -253,9 +253,9 @@ class TestOnePodAtATime:
         history = self.history()
         history.pods(pod("a"))
         batch = history.pods(pod("b", scheduler="other", node="n", second=9))
-        assert told(batch) == {"a", "b"}
+        assert streamed(batch) == {"a", "b"}
         assert facts(history).problem.endswith('(ReadWriteOncePod), and pod "b" has it')
-        assert told(history.remove(PODS, "uid-b")) == {"a"}
+        assert streamed(history.remove(PODS, "uid-b")) == {"a"}
         assert facts(history).problem == ""
 
     def test_of_pods_that_wait_the_first_has_it(self) -> None:
@@ -263,7 +263,7 @@ class TestOnePodAtATime:
         history.pods(pod("b", second=2), pod("a", second=1))
         assert facts(history).problem == ""
         assert facts(history, "b").problem.endswith('and pod "a" has it')
-        assert told(history.pods(pod("a", second=1, node="n", phase="Succeeded"))) == {"a", "b"}
+        assert streamed(history.pods(pod("a", second=1, node="n", phase="Succeeded"))) == {"a", "b"}
         assert facts(history, "b").problem == ""
 
     def test_others_may_be_shared(self) -> None:

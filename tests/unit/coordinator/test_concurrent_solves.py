@@ -375,8 +375,8 @@ def test_i3_conflicts_the_ledger_cannot_find_are_never_solved_concurrently(what:
 @pytest.mark.parametrize("what", ["anti-affinity", "affinity", "spread"])
 def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str) -> None:
     scenario = pools()
-    told = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
-    scenario.tell(Delta(Batch(pod_classes=told)))
+    reported = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
+    scenario.tell(Delta(Batch(pod_classes=reported)))
     node_sets = scenario.leader.node_sets
     assert node_sets.disjoint(["in-x"], ["minding-y"])
     assert not node_sets.disjoint(["minding-x"], ["minding-y"])

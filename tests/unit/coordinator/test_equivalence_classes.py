@@ -83,9 +83,9 @@ def test_members_of_a_class_start_in_queue_order() -> None:
 def test_the_whole_class_reports_the_explanation_of_its_representative() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(100)
-    said = iter(f"so it is for the {number}th time" for number in range(1000))
+    message = iter(f"so it is for the {number}th time" for number in range(1000))
     scenario.solver = lambda solve: tuple(
-        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(next(said))) for group in solve.groups
+        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(next(message))) for group in solve.groups
     )
     waiting(scenario, gangs)
     scenario.change(nodes=[node("m", 1)])

@@ -105,8 +105,8 @@ def test_a_gang_of_equal_pods_waits_while_one_asks_something_else() -> None:
     scenario.add(gang("a").of(3, cpu=1).and_of(1, cpu=2).of_equal_pods())
     scenario.pass_time(1)
     assert scenario.bound("a") == 0
-    told = "its pods must be equal, but a-3 differs from a-0 in cpu: 2, not 1"
-    assert any(told in note for note in scenario.notes())
+    reported = "its pods must be equal, but a-3 differs from a-0 in cpu: 2, not 1"
+    assert any(reported in note for note in scenario.notes())
     odd = scenario.cluster.pods["default/a-3@1"]
     scenario.change(pods=[replace(odd, class_id=pod_class(1).id)])
     scenario.run()
@@ -235,7 +235,7 @@ def test_a_gang_that_has_started_does_not_wait_for_it_again() -> None:
 # -- every other level
 
 
-def asked(scenario: Scenario) -> tuple[LevelConstraint, ...]:
+def solved_constraints(scenario: Scenario) -> tuple[LevelConstraint, ...]:
     return scenario.solves[-1].groups[0].gangs[0].constraints
 
 
@@ -244,7 +244,7 @@ def test_a_constraint_on_all_other_levels_applies_to_each() -> None:
     scenario.change(trees=[racks(ra="a1", rb="b1")])
     scenario.add(gang("a").of(2).with_topology("node: spread; *: hard pack"))
     scenario.run()
-    assert asked(scenario) == (
+    assert solved_constraints(scenario) == (
         LevelConstraint("node", LevelPolicy.SPREAD),
         LevelConstraint("rack", LevelPolicy.PACK, hard=True),
     )
@@ -255,7 +255,7 @@ def test_without_a_tree_all_levels_are_those_of_nodes() -> None:
     scenario = Scenario(nodes={"n": 2})
     scenario.add(gang("a").of(2).with_topology("*: pack"))
     scenario.run()
-    assert asked(scenario) == (LevelConstraint("node", LevelPolicy.PACK),)
+    assert solved_constraints(scenario) == (LevelConstraint("node", LevelPolicy.PACK),)
 
 
 def test_a_tree_created_later_uses_its_own_levels() -> None:

@@ -31,10 +31,10 @@ def test_stages_come_in_their_order() -> None:
     scenario.change(pods=built.pods())
     scenario.run()
     assert scenario.stages["a"] == [G, R, A, P, B]
-    told = scenario.progress("a")
-    assert (told.began, told.ended) == (scenario.unix, scenario.unix)
-    assert [each.bound for each in told.members] == [True] * 4
-    assert {each.attempts for each in told.members} == {1}
+    progress = scenario.progress("a")
+    assert (progress.began, progress.ended) == (scenario.unix, scenario.unix)
+    assert [each.bound for each in progress.members] == [True] * 4
+    assert {each.attempts for each in progress.members} == {1}
 
 
 def test_an_unschedulable_gang_is_ready_since_its_members_exist() -> None:
@@ -42,14 +42,14 @@ def test_an_unschedulable_gang_is_ready_since_its_members_exist() -> None:
     scenario.add(gang("a").of(4))
     began = scenario.unix
     scenario.pass_time(30)
-    told = scenario.progress("a")
-    assert (told.stage, told.began, told.ended) == (R, began, 0)
-    assert "cannot start" in told.reason
+    progress = scenario.progress("a")
+    assert (progress.stage, progress.began, progress.ended) == (R, began, 0)
+    assert "cannot start" in progress.reason
     scenario.delete(gang("b").of(4))
     scenario.pass_time(30)
-    told = scenario.progress("a")
-    assert (told.stage, told.began, told.reason) == (B, began, "")
-    assert told.members[0].attempts > 1
+    progress = scenario.progress("a")
+    assert (progress.stage, progress.began, progress.reason) == (B, began, "")
+    assert progress.members[0].attempts > 1
 
 
 def test_members_have_their_places_ranks_and_domains_once_they_are_assigned() -> None:
@@ -57,16 +57,16 @@ def test_members_have_their_places_ranks_and_domains_once_they_are_assigned() ->
     scenario.change(trees=[racks(ra="a1 a2", rb="b1")])
     scenario.add(gang("a").of(4))
     until(scenario, Persist)
-    told = scenario.progress("a")
-    assert (told.stage, told.root, told.levels) == (A, "racks", ("rack", "node"))
-    assert sorted((each.domains, each.node) for each in told.members) == [
+    progress = scenario.progress("a")
+    assert (progress.stage, progress.root, progress.levels) == (A, "racks", ("rack", "node"))
+    assert sorted((each.domains, each.node) for each in progress.members) == [
         (("ra",), "a1"),
         (("ra",), "a2"),
         (("rb",), "b1"),
         (("rb",), "b1"),
     ]
-    assert sorted(each.rank for each in told.members if each.rank is not None) == [0, 1, 2, 3]
-    assert not any(each.bound for each in told.members)
+    assert sorted(each.rank for each in progress.members if each.rank is not None) == [0, 1, 2, 3]
+    assert not any(each.bound for each in progress.members)
 
 
 def test_a_gang_revoked_before_its_permit_has_no_nodes() -> None:
@@ -75,9 +75,9 @@ def test_a_gang_revoked_before_its_permit_has_no_nodes() -> None:
     until(scenario, Persist)
     scenario.change(remove_nodes=["n"])
     scenario.run()
-    told = scenario.progress("a")
-    assert told.stage is R
-    assert {(each.node, each.rank) for each in told.members} == {("", None)}
+    progress = scenario.progress("a")
+    assert progress.stage is R
+    assert {(each.node, each.rank) for each in progress.members} == {("", None)}
 
 
 def test_the_time_that_placement_took_is_summed_over_tries() -> None:
@@ -91,9 +91,9 @@ def test_the_time_that_placement_took_is_summed_over_tries() -> None:
     scenario.change(nodes=[replace(scenario.cluster.nodes["n"], allocatable=(("cpu", 8000), ("pods", 110)))])
     scenario.now += 3
     scenario.pass_time(10)
-    told = scenario.progress("a")
-    assert told.stage is B
-    assert told.solver_seconds >= 2
+    progress = scenario.progress("a")
+    assert progress.stage is B
+    assert progress.solver_seconds >= 2
 
 
 def preempted(*, graceful: bool = False) -> Scenario:
@@ -109,14 +109,14 @@ def test_a_preempted_gang_reports_its_preemptor_until_its_pods_are_recreated() -
     scenario = preempted()
     end(scenario)
     assert scenario.bound("p") == 4
-    told = scenario.progress("v")
-    assert (told.stage, told.preemptor, told.members) == (Stage.PREEMPTED, "test/default/p", ())
-    assert (told.began, told.ended) == (0, 0)
+    progress = scenario.progress("v")
+    assert (progress.stage, progress.preemptor, progress.members) == (Stage.PREEMPTED, "test/default/p", ())
+    assert (progress.began, progress.ended) == (0, 0)
     scenario.add_pods(*anew(gang("v").of(4).pods()))
     scenario.run()
-    told = scenario.progress("v")
-    assert (told.stage, told.preemptor) == (R, "")
-    assert told.began == scenario.unix
+    progress = scenario.progress("v")
+    assert (progress.stage, progress.preemptor) == (R, "")
+    assert progress.began == scenario.unix
     scenario.delete(gang("p").of(4))
     scenario.pass_time(30)
     assert scenario.bound("v") == 4, "it starts when there is room"
@@ -178,9 +178,9 @@ def test_after_a_crash_a_running_gang_is_reported_once_without_times() -> None:
     scenario.start()
     scenario.run()
     assert scenario.stages["a"] == [B]
-    told = scenario.progress("a")
-    assert (told.began, told.ended) == (0, 0)
-    assert {each.attempts for each in told.members} == {1}, "tries are in the record"
+    progress = scenario.progress("a")
+    assert (progress.began, progress.ended) == (0, 0)
+    assert {each.attempts for each in progress.members} == {1}, "tries are in the record"
 
 
 def test_after_a_crash_a_gang_that_waits_began_with_its_youngest_member() -> None:
@@ -264,9 +264,9 @@ def test_i1_pods_that_come_when_none_is_left_are_a_new_start() -> None:
     scenario.add_pods(*pods[2:])
     began = scenario.unix
     scenario.run()
-    told = scenario.progress("a")
-    assert (scenario.bound("a"), told.stage, told.began, told.ended) == (4, B, began, began)
-    assert {each.attempts for each in told.members} == {1}
+    progress = scenario.progress("a")
+    assert (scenario.bound("a"), progress.stage, progress.began, progress.ended) == (4, B, began, began)
+    assert {each.attempts for each in progress.members} == {1}
 
 
 @pytest.mark.parametrize("when", ["before its pods are there", "when half of them are there", "between"])

@@ -71,8 +71,8 @@ def test_i3_a_wrong_answer_is_rejected_counted_and_reported(what: str) -> None:
     scenario.run_effects()
     assert not scenario.leader.cache.ledger.reserved
     assert not scenario.etcd
-    (told,) = scenario.rejected
-    assert (told.gang, told.reason, told.count) == ("test/default/g", why, 1)
+    (reported,) = scenario.rejected
+    assert (reported.gang, reported.reason, reported.count) == ("test/default/g", why, 1)
     assert scenario.gang("g").attempts.rejections == {why: 1}
     assert scenario.leader.rejections.counts == {why: 1}
     assert "could not be used" in reason(scenario.gang("g"))

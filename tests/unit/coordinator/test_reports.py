@@ -22,7 +22,7 @@ NAMES = ("default/a", "default/b")
 
 def conditions_of(scenario: Scenario, uid: str) -> list[str]:
     """What was written on the pod, in order."""
-    return [said.message for report in scenario.reports for said in report.conditions if said.uid == uid]
+    return [condition.message for report in scenario.reports for condition in report.conditions if condition.uid == uid]
 
 
 def test_a_returning_warning_is_reported_again() -> None:
@@ -179,8 +179,8 @@ def test_the_head_of_the_queue_is_reported_more_often() -> None:
     for round_ in range(40):
         scenario.change(nodes=[node("n4", 2 + round_ % 4)])
         scenario.pass_time(0.5)
-    told = Counter(report.gang for report in scenario.reports)
-    assert told[gangs[0].id] > 2 * median(told[each.id] for each in gangs)
+    reported = Counter(report.gang for report in scenario.reports)
+    assert reported[gangs[0].id] > 2 * median(reported[each.id] for each in gangs)
 
 
 def test_i10_new_reasons_do_not_wait_for_changed_numbers() -> None:
@@ -271,8 +271,10 @@ def test_a_started_gang_without_pods_is_not_reported_as_running() -> None:
     assert "gang default/a runs; 2 more of its pods cannot start" in reason(scenario.gang("a"))
     scenario.change(remove_pods=[pod.uid for pod in scenario.cluster.pods.values() if pod.node], remove_nodes=["n"])
     scenario.pass_time(5)
-    told = reason(scenario.gang("a"))
-    assert told.startswith("gang default/a started earlier and has no running pods; 2 more of its pods cannot start")
+    reported = reason(scenario.gang("a"))
+    assert reported.startswith(
+        "gang default/a started earlier and has no running pods; 2 more of its pods cannot start"
+    )
 
 
 @pytest.mark.parametrize(

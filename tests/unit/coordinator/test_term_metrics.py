@@ -50,13 +50,13 @@ class Figured(Scenario):
 
     def told_phases(self) -> Mapping[str, float]:
         """As they are told, without those of which there is none."""
-        told = {phase.name: Figures.here()("muster_gangs", phase=phase.name.lower()) for phase in Phase}
-        return {phase: count for phase, count in told.items() if count}
+        reported = {phase.name: Figures.here()("muster_gangs", phase=phase.name.lower()) for phase in Phase}
+        return {phase: count for phase, count in reported.items() if count}
 
     def pending(self) -> Mapping[str, float]:
         queues = ("active", "backoff", "unschedulable", "gated")
-        told = {queue: Figures.here()("scheduler_pending_pods", queue=queue) for queue in queues}
-        return {queue: count for queue, count in told.items() if count}
+        reported = {queue: Figures.here()("scheduler_pending_pods", queue=queue) for queue in queues}
+        return {queue: count for queue, count in reported.items() if count}
 
     def true_phases(self) -> Mapping[str, float]:
         return Counter(gang.phase.name for gang in self.leader.cache.gangs.values())

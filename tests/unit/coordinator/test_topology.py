@@ -28,7 +28,7 @@ def in_racks(nodes: dict[str, int], **of_rack: str) -> Scenario:
     return scenario
 
 
-def asked(solve: Solve) -> SolveGang:
+def solved_gang(solve: Solve) -> SolveGang:
     """The one gang that it is about."""
     ((one,),) = (group.gangs for group in solve.groups)
     return one
@@ -45,7 +45,7 @@ def test_the_solve_request_contains_tree_constraints_and_placed_members() -> Non
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
     scenario.run()
     scenario.add_pods(a.pods()[2])
-    question = asked(scenario.only(Solve))
+    question = solved_gang(scenario.only(Solve))
     assert question.tree == "racks"
     assert question.constraints == a.gang_facts().constraints
     (there,) = runs_on(scenario, "a")
@@ -60,7 +60,7 @@ def test_without_constraints_the_request_omits_placed_members() -> None:
     scenario.change(gangs=[a.gang_facts()], pods=a.pods()[:2])
     scenario.run()
     scenario.add_pods(a.pods()[2])
-    assert asked(scenario.only(Solve)).placed == ()
+    assert solved_gang(scenario.only(Solve)).placed == ()
 
 
 def test_gangs_that_differ_in_constraints_only_do_not_speak_for_each_other() -> None:
@@ -247,7 +247,7 @@ def test_explain_tells_which_gang_of_a_group_the_remedy_is_for() -> None:
 def test_plain_pods_ask_for_no_tree() -> None:
     scenario = in_racks({"a": 2}, r0="a")
     scenario.add_pods(plain_pod("p"))
-    assert (asked(scenario.only(Solve)).tree, asked(scenario.only(Solve)).constraints) == ("", ())
+    assert (solved_gang(scenario.only(Solve)).tree, solved_gang(scenario.only(Solve)).constraints) == ("", ())
 
 
 def test_i9_nothing_is_evicted_for_capacity_that_a_changed_tree_excludes() -> None:
@@ -370,9 +370,9 @@ def test_an_optional_constraint_is_asked_only_of_a_tree_that_has_its_level() -> 
     wish = (LevelConstraint("rack", LevelPolicy.PACK, optional=True),)
     first, second = (replace(gang(name).of(2).gang_facts(), constraints=wish) for name in ("first", "second"))
     scenario.change(gangs=[first], pods=gang("first").of(2).pods())
-    assert asked(scenario.only(Solve)).constraints == ()
+    assert solved_gang(scenario.only(Solve)).constraints == ()
     scenario.run()
     assert scenario.bound("first") == 2
     scenario.change(trees=[racks(r0="a", r1="b")])
     scenario.change(gangs=[second], pods=gang("second").of(2).pods())
-    assert asked(scenario.only(Solve)).constraints == wish
+    assert solved_gang(scenario.only(Solve)).constraints == wish

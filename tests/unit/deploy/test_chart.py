@@ -35,8 +35,8 @@ def container_of(values: str, name: str) -> JSON:
 @pytest.mark.parametrize("values", SETS)
 def test_lint_finds_nothing(values: str) -> None:
     given = [] if values == "default" else ["--values", str(VALUES / f"{values}.yaml")]
-    said = helm("lint", str(CHART), "--strict", *given)
-    assert said.returncode == 0, said.stdout
+    result = helm("lint", str(CHART), "--strict", *given)
+    assert result.returncode == 0, result.stdout
 
 
 @pytest.mark.parametrize("values", SETS)
@@ -213,18 +213,18 @@ def test_prometheus_scrapes_every_service_by_component() -> None:
 
 
 def test_traces_are_configured_by_opentelemetry_variables() -> None:
-    told = {each["name"]: each.get("value") for each in container_of("everything", "binding")["env"]}
-    assert told["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://otel-collector.tracing:4318"
-    assert told["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
-    assert (told["OTEL_TRACES_SAMPLER"], told["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.1")
-    assert "k8s.pod.name=$(POD_NAME)" in told["OTEL_RESOURCE_ATTRIBUTES"]
+    reported = {each["name"]: each.get("value") for each in container_of("everything", "binding")["env"]}
+    assert reported["OTEL_EXPORTER_OTLP_ENDPOINT"] == "https://otel-collector.tracing:4318"
+    assert reported["OTEL_EXPORTER_OTLP_PROTOCOL"] == "http/protobuf"
+    assert (reported["OTEL_TRACES_SAMPLER"], reported["OTEL_TRACES_SAMPLER_ARG"]) == ("parentbased_traceidratio", "0.1")
+    assert "k8s.pod.name=$(POD_NAME)" in reported["OTEL_RESOURCE_ATTRIBUTES"]
     names = [each["name"] for each in container_of("everything", "binding")["env"]]
     assert names.index("POD_UID") < names.index("OTEL_RESOURCE_ATTRIBUTES"), "variables know only those before them"
 
 
 def test_the_trace_collector_is_authenticated_by_certificates() -> None:
     binding = container_of("everything", "binding")
-    told = {each["name"]: each.get("value") for each in binding["env"]}
+    reported = {each["name"]: each.get("value") for each in binding["env"]}
     [spec] = [spec for name, spec in pod_specs(objects("everything")) if component(name) == "binding"]
     secrets = {each["name"]: each["secret"] for each in spec["volumes"] if "secret" in each}
     files = {
@@ -232,9 +232,9 @@ def test_the_trace_collector_is_authenticated_by_certificates() -> None:
         for mount in binding["volumeMounts"]
         for item in secrets.get(mount["name"], {}).get("items") or ()
     }
-    assert files[told["OTEL_EXPORTER_OTLP_CERTIFICATE"]] == "otlp-ca"
-    assert files[told["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"]] == "otlp-client"
-    assert files[told["OTEL_EXPORTER_OTLP_CLIENT_KEY"]] == "otlp-client"
+    assert files[reported["OTEL_EXPORTER_OTLP_CERTIFICATE"]] == "otlp-ca"
+    assert files[reported["OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE"]] == "otlp-client"
+    assert files[reported["OTEL_EXPORTER_OTLP_CLIENT_KEY"]] == "otlp-client"
     assert not any("otlp" in mount["name"] for mount in container_of("default", "binding")["volumeMounts"])
 
 
@@ -247,8 +247,8 @@ def test_crds_are_kept_and_optional() -> None:
 
 def test_the_page_of_values_is_up_to_date() -> None:
     tool = CHART.parents[2] / "tools" / "chart-readme"
-    said = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
-    assert said.returncode == 0, said.stderr
+    result = subprocess.run([sys.executable, str(tool), "--check"], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
 
 
 WRONG: dict[str, tuple[str, str]] = {
@@ -287,9 +287,9 @@ WRONG: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("values", "where"), WRONG.values(), ids=WRONG)
 def test_invalid_values_are_rejected(values: str, where: str) -> None:
-    said = template(values=values)
-    assert said.returncode != 0
-    assert where in said.stderr
+    result = template(values=values)
+    assert result.returncode != 0
+    assert where in result.stderr
 
 
 def test_every_value_is_in_the_schema() -> None:
@@ -306,8 +306,8 @@ def test_every_value_is_in_the_schema() -> None:
 
 
 def test_the_chart_is_packaged_completely(tmp_path: Path) -> None:
-    said = helm("package", str(CHART), "--destination", str(tmp_path))
-    assert said.returncode == 0, said.stderr
+    result = helm("package", str(CHART), "--destination", str(tmp_path))
+    assert result.returncode == 0, result.stderr
     [archive] = tmp_path.glob("*.tgz")
     packed = helm("template", "muster", str(archive), "--kube-version", "1.33.0", "--namespace", NAMESPACE)
     kinds = [each["kind"] for each in yaml.safe_load_all(packed.stdout) if each]

@@ -58,9 +58,9 @@ def named(within: Any) -> Iterator[Any]:
 
 
 def test_numeric_names_stay_strings() -> None:
-    said = template("--namespace", "2026", values=LIKE_NUMBERS, release="007")
-    assert said.returncode == 0, said.stderr
-    made = [each for each in yaml.safe_load_all(said.stdout) if each and each["kind"] != "CustomResourceDefinition"]
+    result = template("--namespace", "2026", values=LIKE_NUMBERS, release="007")
+    assert result.returncode == 0, result.stderr
+    made = [each for each in yaml.safe_load_all(result.stdout) if each and each["kind"] != "CustomResourceDefinition"]
     found = list(named(made))
     assert [name for name in found if not isinstance(name, str)] == []
     assert {"007", "2026", "on", "10", "12", "1e3", "0x1", "7", "5", "77", "1", "true"} <= set(found)

@@ -20,5 +20,5 @@ def test_the_fixture_renders_objects() -> None:
 
 @pytest.mark.parametrize("values", dict(settings()).values(), ids=dict(settings()))
 def test_helm_accepts_the_documented_values(values: str) -> None:
-    said = template(values=values)
-    assert said.returncode == 0, said.stderr
+    result = template(values=values)
+    assert result.returncode == 0, result.stderr

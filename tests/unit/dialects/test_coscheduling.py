@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.gangs.declarations import coscheduling_group, marked, said
+from builders.gangs.declarations import coscheduling_group, marked, problems_of
 from muster.dialects.definitions import Definition
 from muster.dialects.registry import membership_of, read_gang
 from muster.gangs.facts import GangFacts, ObjectReference, Severity
@@ -71,7 +71,7 @@ def test_min_resources_are_read_as_amounts() -> None:
 )
 def test_malformed_min_resources_are_reported_and_ignored(least: object, words: str) -> None:
     gang = gang_of(coscheduling_group({"minMember": 3, "minResources": least}))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (severity, gang.resources, gang.minimum) == (Severity.WARNING, (), 3)
     assert words in message
     assert message.endswith("only the requests of the pods are used")
@@ -79,7 +79,7 @@ def test_malformed_min_resources_are_reported_and_ignored(least: object, words: 
 
 def test_g23_without_its_pod_group_it_waits() -> None:
     gang = gang_of(None)
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
     assert message.startswith('PodGroup "a/A" (scheduling.x-k8s.io/v1alpha1) does not exist yet')
     assert (gang.minimum, gang.incarnation, gang.created_seconds) == (0, "uid-of-w-0", 100)
@@ -97,7 +97,7 @@ def test_g23_without_its_pod_group_it_waits() -> None:
     ],
 )
 def test_g26_a_malformed_minimum_blocks_and_is_quoted(minimum: object, words: str) -> None:
-    ((severity, message),) = said(gang_of(coscheduling_group({"minMember": minimum})))
+    ((severity, message),) = problems_of(gang_of(coscheduling_group({"minMember": minimum})))
     assert severity is Severity.BLOCKING
     assert words in message
     assert len(message) < 250
@@ -112,7 +112,7 @@ def test_no_timeout_is_the_default(timeout: int | None) -> None:
 @pytest.mark.parametrize("timeout", [-1, "1m", 2.5])
 def test_a_malformed_timeout_is_the_default_with_a_warning(timeout: object) -> None:
     gang = gang_of(coscheduling_group({"minMember": 2, "scheduleTimeoutSeconds": timeout}))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.WARNING
     assert message.endswith("60s is used instead")
     assert gang.waiting_time_seconds == 60.0

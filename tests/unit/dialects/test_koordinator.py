@@ -7,7 +7,7 @@ from builders.gangs.declarations import (
     koordinator_group,
     koordinator_pod,
     marked,
-    said,
+    problems_of,
 )
 from builders.gangs.gang import KOORDINATOR
 from muster.dialects.definitions import Definition
@@ -20,7 +20,7 @@ LABEL = "pod-group.scheduling.sigs.k8s.io"
 
 
 def only_problem(gang: GangFacts) -> tuple[Severity, str]:
-    (problem,) = said(gang)
+    (problem,) = problems_of(gang)
     return problem
 
 
@@ -256,9 +256,9 @@ def test_g15_all_problems_are_reported_in_a_fixed_order() -> None:
     gang = koordinator_gang(
         koordinator_pod(min_available="x", total_number="y", mode="z", waiting_time="q", groups="p")
     )
-    assert [severity for severity, _ in said(gang)] == [BLOCKING, WARNING, WARNING, WARNING, BLOCKING]
+    assert [severity for severity, _ in problems_of(gang)] == [BLOCKING, WARNING, WARNING, WARNING, BLOCKING]
     for (_, message), mark in zip(
-        said(gang), ["min-available", "total-number", "mode", "waiting-time", "groups"], strict=True
+        problems_of(gang), ["min-available", "total-number", "mode", "waiting-time", "groups"], strict=True
     ):
         assert f"{KOORDINATOR}{mark}" in message
 
@@ -322,7 +322,7 @@ def test_empty_optional_annotations_count_as_absent() -> None:
     empty = {"total_number": "", "mode": "", "waiting_time": "", "groups": ""}
     gang = koordinator_gang(koordinator_pod(min_available="3", **empty), definition=koordinator_group({}, **empty))
     assert (gang.total, gang.mode, gang.group, gang.waiting_time_seconds) == (3, GangMode.STRICT, (), 600.0)
-    assert [severity for severity, _ in said(gang)] == [WARNING]  # spec.minMember is missing
+    assert [severity for severity, _ in problems_of(gang)] == [WARNING]  # spec.minMember is missing
 
 
 # -- groups

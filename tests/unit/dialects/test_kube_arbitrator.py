@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from builders.gangs.declarations import said
+from builders.gangs.declarations import problems_of
 from muster.dialects.definitions import ControllerGang, Definition, Owner
 from muster.dialects.marks import GangMarks, MarkSet, PodAge
 from muster.dialects.registry import controller_gang, defined_gang, gang_marks, membership_of, read_gang
@@ -51,7 +51,7 @@ def test_a_pods_own_marks_take_precedence() -> None:
         None,
         [MarkSet(marks(labels={"scheduling.x-k8s.io/pod-group": "g"}), PodAge(1, "w-0", "u"))],
     )
-    assert any("marks of the dialect kube-arbitrator" in message for _, message in said(gang))
+    assert any("marks of the dialect kube-arbitrator" in message for _, message in problems_of(gang))
 
 
 def test_a_job() -> None:
@@ -88,7 +88,7 @@ def test_a_job() -> None:
 
 
 def test_without_its_spec_it_waits() -> None:
-    ((severity, message),) = said(gang_of(None))
+    ((severity, message),) = problems_of(gang_of(None))
     assert severity is Severity.BLOCKING
     assert 'has CrdJob "train" as its controller yet: create one' in message
 
@@ -97,7 +97,7 @@ def test_a_spec_without_controller_is_reported_and_has_no_members() -> None:
     definition = spec_of(None, minAvailable=2)
     assert controller_gang(definition) is None
     assert defined_gang(definition) == "kube-arbitrator/a/train-spec"
-    ((severity, message),) = said(read_gang("kube-arbitrator/a/train-spec", definition, []))
+    ((severity, message),) = problems_of(read_gang("kube-arbitrator/a/train-spec", definition, []))
     assert severity is Severity.BLOCKING
     assert message.startswith('SchedulingSpec "a/train-spec" has no ownerReference with controller: true')
 
@@ -124,7 +124,7 @@ def test_without_a_minimum_each_pod_may_start_by_itself(minimum: int | None) -> 
 )
 def test_a_malformed_required_field_blocks_the_gang(spec: dict[str, Any], words: str) -> None:
     gang = gang_of(spec_of(**{"minAvailable": 2, **spec}))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
     assert words in message
     assert (job := controller_gang(spec_of(**spec))) is not None
@@ -152,4 +152,6 @@ def test_its_priority(spec: dict[str, Any], priority: int | None, words: str) ->
     gang = gang_of(spec_of(minAvailable=2, **spec), {"high": 100})
     assert gang.priority == priority
     assert not gang.blocked
-    assert [severity for severity, message in said(gang) if words in message] == ([Severity.WARNING] if words else [])
+    assert [severity for severity, message in problems_of(gang) if words in message] == (
+        [Severity.WARNING] if words else []
+    )

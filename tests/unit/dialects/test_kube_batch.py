@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders.gangs.declarations import marked, pod_group, said
+from builders.gangs.declarations import marked, pod_group, problems_of
 from muster.dialects import kube_batch
 from muster.dialects.definitions import Definition
 from muster.dialects.kube_batch import restart_after_seconds
@@ -66,7 +66,7 @@ def test_a_gang() -> None:
 
 def test_without_its_pod_group_it_is_blocked_with_a_remedy() -> None:
     gang = gang_of(None)
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
     assert message.startswith('PodGroup "a/A" (scheduling.incubator.k8s.io/v1alpha1) does not exist yet: create it')
     assert NUMBER in message
@@ -82,14 +82,14 @@ def test_the_proposals_spelling_of_the_minimum_is_read_too() -> None:
 def test_resources_that_must_be_free_are_read_and_quoted_if_they_cannot_be() -> None:
     assert gang_of(group({"minMember": 1, "minResources": {"cpu": "1500m"}})).resources == (("cpu", 1500),)
     gang = gang_of(group({"minMember": 1, "minResources": {"cpu": "lots"}}))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.resources, severity) == ((), Severity.WARNING)
     assert "lots" in message
 
 
 def test_of_two_different_minimums_the_first_is_used_with_a_warning() -> None:
     gang = gang_of(group({"minMember": 3, "minMembers": 4}))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.minimum, severity) == (3, Severity.WARNING)
     assert 'spec.minMembers of PodGroup "a/A" is "4"' in message
     assert 'spec.minMember of PodGroup "a/A" is "3", which is used' in message
@@ -108,7 +108,7 @@ def test_of_two_different_minimums_the_first_is_used_with_a_warning() -> None:
 )
 def test_an_invalid_minimum_blocks_and_is_quoted(spec: dict[str, Any], words: str) -> None:
     gang = gang_of(group(spec))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.minimum, severity) == (0, Severity.BLOCKING)
     assert words in message
 
@@ -116,7 +116,7 @@ def test_an_invalid_minimum_blocks_and_is_quoted(spec: dict[str, Any], words: st
 @pytest.mark.parametrize("name", ["nobody", 5, ["x"]])
 def test_an_unknown_priority_class_is_reported_and_the_pods_priority_used(name: Any) -> None:
     gang = gang_of(group({"minMember": 1, "priorityClassName": name}), {"high": 1000})
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.priority, severity) == (None, Severity.WARNING)
     assert "priorityClassName" in message
 
@@ -137,7 +137,7 @@ def test_it_waits_while_its_quota_is_not_reserved(conditions: Any, blocked: bool
     gang = gang_of(replace(group({"minMember": 1}), status={"conditions": conditions}))
     assert gang.blocked is blocked
     if blocked:
-        assert said(gang) == [(Severity.BLOCKING, "quota is not reserved for it yet: cpu: 8 asked, 4 left")]
+        assert problems_of(gang) == [(Severity.BLOCKING, "quota is not reserved for it yet: cpu: 8 asked, 4 left")]
 
 
 @pytest.mark.parametrize(
@@ -174,7 +174,7 @@ def test_an_invalid_policy_is_quoted_and_restarts_nothing(policy: Any, words: st
     with pytest.raises(BadValue, match=re.escape(words)):
         restart_after_seconds(policy)
     gang = gang_of(group({"minMember": 1, "policy": policy}))
-    assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+    assert [severity for severity, _ in problems_of(gang)] == [Severity.WARNING]
 
 
 def test_both_annotations_are_a_task_of_the_dialect_batch() -> None:
@@ -191,7 +191,7 @@ def test_both_annotations_are_a_task_of_the_dialect_batch() -> None:
 @pytest.mark.parametrize("number", ["", "five", "0", "-3", "3.5", "99999999999"])
 def test_an_invalid_number_of_pods_blocks_and_is_quoted(number: str) -> None:
     gang = read_gang("batch/a/A", None, [marked(annotations={NAME: "A", NUMBER: number})])
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.minimum, severity) == (0, Severity.BLOCKING)
     assert message.startswith(f'annotation {NUMBER} of pod "w-0" is "{number}"')
     assert message.endswith("set it to the number of pods of the task")
@@ -203,7 +203,7 @@ def test_of_different_numbers_the_oldest_pods_is_used() -> None:
         marked("w-0", annotations={NAME: "A", NUMBER: "3"}),
     ]
     gang = read_gang("batch/a/A", None, pods)
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (gang.minimum, severity) == (3, Severity.WARNING)
     assert 'of pod "w-1" is "4", but "3" is used' in message
 

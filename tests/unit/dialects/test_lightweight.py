@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.gangs.declarations import marked, said
+from builders.gangs.declarations import marked, problems_of
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import membership_of, read_gang
 from muster.gangs.facts import GangFacts, GangMode, Severity
@@ -52,14 +52,14 @@ def test_a_gang() -> None:
 @pytest.mark.parametrize("value", ["five", "0", "-1", "", "99999999999"])
 def test_g26_a_malformed_minimum_blocks_and_is_quoted(value: str) -> None:
     gang = gang_of(member(min_available=value))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
     assert message.startswith(f'label {PREFIX}min-available of pod "w-0" is "{value}"')
     assert gang.minimum == 0
 
 
 def test_a_missing_minimum_blocks() -> None:
-    ((severity, message),) = said(gang_of(member()))
+    ((severity, message),) = problems_of(gang_of(member()))
     assert severity is Severity.BLOCKING
     assert message == (
         f"no pod of the gang has the label {PREFIX}min-available: set it to the number of pods that must start together"
@@ -71,6 +71,6 @@ def test_the_oldest_pod_decides_and_the_other_is_named() -> None:
         member("w-1", created_seconds=5, min_available="4"), member("w-0", created_seconds=6, min_available="3")
     )
     assert gang.minimum == 4
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.WARNING
     assert 'pod "w-0" is "3", but "4" is used' in message

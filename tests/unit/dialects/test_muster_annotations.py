@@ -9,7 +9,7 @@ from builders.gangs.declarations import (
     koordinator_pod,
     marked,
     pod_group,
-    said,
+    problems_of,
 )
 from builders.gangs.gang import KOORDINATOR
 from muster.dialects import coscheduling, koordinator
@@ -73,7 +73,7 @@ def test_pods_take_precedence_over_the_pod_group() -> None:
     definition = pod_group(koordinator.DEFINITION, {"minMember": 2}, {REPAIR: "Wait"})
     gang = repairing([repair_pod("w-0", 1, "Evict")], definition)
     assert gang.repair_policy is RepairPolicy.EVICT
-    assert said(gang) == [
+    assert problems_of(gang) == [
         (
             Severity.WARNING,
             f'annotation {REPAIR} of PodGroup "a/A" is "Wait", but annotation {REPAIR} of pod "w-0" is "Evict", which '
@@ -85,14 +85,14 @@ def test_pods_take_precedence_over_the_pod_group() -> None:
 def test_of_pods_that_differ_the_oldest_decides() -> None:
     gang = repairing([repair_pod("w-0", 2, "Wait"), repair_pod("w-1", 1, "Evict")])
     assert gang.repair_policy is RepairPolicy.EVICT
-    assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+    assert [severity for severity, _ in problems_of(gang)] == [Severity.WARNING]
 
 
 @pytest.mark.parametrize("text", ["evict", "Never", "x" * 1000])
 def test_a_malformed_policy_is_quoted_and_the_gang_waits(text: str) -> None:
     for gang in gangs_of({REPAIR: text}):
         assert gang.repair_policy is RepairPolicy.WAIT
-        ((severity, message),) = said(gang)
+        ((severity, message),) = problems_of(gang)
         assert severity is Severity.WARNING
         assert text[:60] in message
         assert message.endswith("which is neither Wait nor Evict: Wait is used instead")
@@ -101,7 +101,7 @@ def test_a_malformed_policy_is_quoted_and_the_gang_waits(text: str) -> None:
 @pytest.mark.parametrize("text", ["soon", "5 m", "0", "-90s", "1d", "x" * 1000, "9" * 1000])
 def test_a_malformed_duration_is_quoted(text: str) -> None:
     for gang in gangs_of({DURATION: text}):
-        ((severity, message),) = said(gang)
+        ((severity, message),) = problems_of(gang)
         assert severity is Severity.WARNING
         assert f'annotation {DURATION} of pod "w-0" is "{text[:60]}' in message
         assert len(message) < 400
@@ -111,7 +111,7 @@ def test_of_many_malformed_durations_the_oldest_pods_is_reported() -> None:
     pods = [
         marked(f"w-{i}", annotations=KOORDINATOR_GANG | {DURATION: f"bad-{i}"}, created_seconds=9 - i) for i in range(3)
     ]
-    ((_, message),) = said(repairing(pods))
+    ((_, message),) = problems_of(repairing(pods))
     assert '"bad-2"' in message
 
 
@@ -159,7 +159,7 @@ def test_a_definition_sets_it_for_all_pods_but_pods_take_precedence() -> None:
     pod = marked(labels=COSCHEDULING_GANG, annotations={TOPOLOGY: "rack: spread"})
     gang = read_gang("coscheduling/a/A", group, [pod])
     assert gang.constraints == (LevelConstraint("rack", LevelPolicy.SPREAD),)
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert severity is Severity.WARNING
     assert f'annotation {TOPOLOGY} of PodGroup "a/A" is "rack: pack", but' in message
 
@@ -173,7 +173,7 @@ def test_a_definition_sets_it_for_all_pods_but_pods_take_precedence() -> None:
 )
 def test_a_malformed_topology_blocks_the_gang(annotations: dict[str, str], message: str) -> None:
     for gang in gangs_of(annotations):
-        ((severity, said_of_it),) = said(gang)
+        ((severity, said_of_it),) = problems_of(gang)
         assert severity is Severity.BLOCKING
         assert said_of_it.startswith(message)
         assert (gang.tree, gang.constraints) == ("", ())
@@ -181,7 +181,7 @@ def test_a_malformed_topology_blocks_the_gang(annotations: dict[str, str], messa
 
 def test_p14_a_contradictory_topology_blocks_the_gang() -> None:
     for gang in gangs_of({TOPOLOGY: "node: range(3,4), factor(5)"}):
-        assert said(gang) == [
+        assert problems_of(gang) == [
             (
                 Severity.BLOCKING,
                 f'annotation {TOPOLOGY} of pod "w-0": constraints "node: range(3,4)" and "node: factor(5)" contradict '

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.gangs.declarations import pod_group, said
+from builders.gangs.declarations import pod_group, problems_of
 from muster.dialects import native
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import GangMarks, MarkSet, PodAge
@@ -38,7 +38,7 @@ class TestMembership:
         membership = membership_of(marks)
         assert membership is not None and membership.gang_id == "coscheduling/a/C"
         gang = read_gang("coscheduling/a/C", None, [MarkSet(marks, PodAge(1, "w-0", "u"))])
-        assert any("dialect native (spec.schedulingGroup)" in message for _, message in said(gang))
+        assert any("dialect native (spec.schedulingGroup)" in message for _, message in problems_of(gang))
 
     def test_a_name_that_no_object_can_have_is_the_pods_problem(self) -> None:
         membership = membership_of(GangMarks("a", pod_group="A/B"))
@@ -67,7 +67,7 @@ class TestPolicy:
         assert (gang.minimum, gang.total, gang.problems) == (1, 1, ())
 
     def test_without_its_pod_group_it_waits(self) -> None:
-        ((severity, message),) = said(gang_of(None))
+        ((severity, message),) = problems_of(gang_of(None))
         assert severity is Severity.BLOCKING
         assert message.startswith('PodGroup "a/A" (scheduling.k8s.io) does not exist yet: create it')
 
@@ -87,11 +87,11 @@ class TestPolicy:
     def test_an_invalid_policy_blocks_the_gang(self, policy: Any, words: str) -> None:
         gang = gang_of(group(schedulingPolicy=policy))
         assert gang.blocked
-        assert words in said(gang)[0][1]
+        assert words in problems_of(gang)[0][1]
 
     def test_a_group_of_a_hierarchy_waits(self) -> None:
         gang = gang_of(group(**GANG, parentCompositePodGroupName="root"))
-        ((severity, message),) = said(gang)
+        ((severity, message),) = problems_of(gang)
         assert severity is Severity.BLOCKING
         assert '"root", but composite pod groups are not supported' in message
 
@@ -117,7 +117,7 @@ class TestTopology:
     )
     def test_an_invalid_key_blocks_the_gang(self, topology: Any) -> None:
         gang = gang_of(group(**GANG, schedulingConstraints={"topology": topology}))
-        ((severity, message),) = said(gang)
+        ((severity, message),) = problems_of(gang)
         assert severity is Severity.BLOCKING
         assert message.startswith('spec.schedulingConstraints.topology of PodGroup "a/A" is ')
         assert (gang.tree, gang.constraints) == ("", ())
@@ -127,7 +127,7 @@ class TestTopology:
         own = pod_group(native.DEFINITION, definition.spec, {"muster.dev/topology": "rack: spread"})
         gang = gang_of(own)
         assert (gang.tree, gang.constraints) == ("", (LevelConstraint("rack", LevelPolicy.SPREAD),))
-        assert "muster.dev/topology" in said(gang)[0][1]
+        assert "muster.dev/topology" in problems_of(gang)[0][1]
 
 
 class TestPriorityAndDisruption:
@@ -160,7 +160,7 @@ class TestPriorityAndDisruption:
     )
     def test_an_invalid_priority_leaves_that_of_the_pods(self, spec: dict[str, Any], words: str) -> None:
         gang = gang_of(group(**GANG, **spec), {"high": 1000})
-        ((severity, message),) = said(gang)
+        ((severity, message),) = problems_of(gang)
         assert (severity, gang.priority) == (Severity.WARNING, None)
         assert words in message
 
@@ -179,13 +179,13 @@ class TestPriorityAndDisruption:
     def test_an_unknown_disruption_mode_is_the_careful_one(self, mode: Any) -> None:
         gang = gang_of(group(**GANG, disruptionMode=mode))
         assert gang.evicted_whole
-        assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+        assert [severity for severity, _ in problems_of(gang)] == [Severity.WARNING]
 
     def test_it_may_never_preempt(self) -> None:
         assert gang_of(group(**GANG, preemptionPolicy="Never")).never_preempts
         assert not gang_of(group(**GANG, preemptionPolicy="PreemptLowerPriority")).never_preempts
         gang = gang_of(group(**GANG, preemptionPolicy="Sometimes"))
-        assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+        assert [severity for severity, _ in problems_of(gang)] == [Severity.WARNING]
 
 
 def conditions(stage: Stage, version: str = "v1beta1", **more: Any) -> list[ObjectCondition]:
@@ -218,8 +218,8 @@ class TestConditions:
 
     @pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY])
     def test_a_wait_is_reported_unless_the_gang_was_scheduled_once(self, stage: Stage) -> None:
-        told = conditions(stage, reason="3 of 4 members")[0]
-        assert told == ObjectCondition(
+        reported = conditions(stage, reason="3 of 4 members")[0]
+        assert reported == ObjectCondition(
             "PodGroupInitiallyScheduled", "False", "Unschedulable", "3 of 4 members", WriteRule.UNLESS_TRUE
         )
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.gangs.declarations import koordinator_gang, koordinator_group, koordinator_pod, said
+from builders.gangs.declarations import koordinator_gang, koordinator_group, koordinator_pod, problems_of
 from muster.gangs.facts import LevelConstraint, LevelPolicy, Severity
 
 ANNOTATION = "annotation gang.scheduling.koordinator.sh/network-topology-spec"
@@ -47,7 +47,7 @@ def test_musters_annotation_takes_precedence() -> None:
     group.annotations["muster.dev/topology"] = "rack: spread"  # type: ignore[index]
     gang = koordinator_gang(koordinator_pod(), definition=group)
     assert gang.constraints == (LevelConstraint("rack", LevelPolicy.SPREAD),)
-    assert [severity for severity, _ in said(gang)] == [Severity.WARNING]
+    assert [severity for severity, _ in problems_of(gang)] == [Severity.WARNING]
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_musters_annotation_takes_precedence() -> None:
 )
 def test_one_that_cannot_be_read_keeps_the_gang_waiting(text: Any, words: str) -> None:
     gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=text))
-    ((severity, message),) = said(gang)
+    ((severity, message),) = problems_of(gang)
     assert (severity, gang.constraints) == (Severity.BLOCKING, ())
     assert message.startswith(ANNOTATION)
     assert words in message

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.gangs.declarations import koordinator_group, koordinator_pod, marked, said
+from builders.gangs.declarations import koordinator_group, koordinator_pod, marked, problems_of
 from builders.gangs.gang import KOORDINATOR
 from builders.kube.objects import pod
 from muster.dialects.definitions import Definition, DefinitionKind
@@ -71,7 +71,7 @@ def test_one_value_is_all_that_a_dialect_needs() -> None:
     assert incomplete == Membership(problem="fake/minimum without the gang's name: add it (label fake/gang)")
     both = registry.gang_marks("a", {COSCHEDULING: "c", "fake/gang": "A"}, None)
     assert registry.membership_of(both) == Membership("coscheduling/a/c")
-    warnings = said(registry.read_gang("coscheduling/a/c", None, [MarkSet(both, PodAge(1, "w-0", "u"))]))
+    warnings = problems_of(registry.read_gang("coscheduling/a/c", None, [MarkSet(both, PodAge(1, "w-0", "u"))]))
     assert any("also has marks of the dialect fake (fake/gang)" in message for _, message in warnings)
 
 
@@ -145,7 +145,7 @@ def test_marks_of_two_dialects_are_reported_once_per_dialect() -> None:
         )
         for i in range(3)
     ]
-    assert said(read_gang("koordinator/a/A", None, pods)) == [
+    assert problems_of(read_gang("koordinator/a/A", None, pods)) == [
         (
             Severity.WARNING,
             'pod "w-0" also has marks of the dialect lightweight (pod-group.scheduling.sigs.k8s.io/name); only those '

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.gangs.declarations import marked, said
+from builders.gangs.declarations import marked, problems_of
 from builders.gangs.sakkara import LABEL, config_map, group, member
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import defined_gang, gang_marks, membership_of, read_gang
@@ -29,7 +29,7 @@ PACK_OTHERS = LevelConstraint(OTHER_LEVELS, LevelPolicy.PACK)
 
 
 def only_problem(gang: GangFacts) -> tuple[Severity, str]:
-    (problem,) = said(gang)
+    (problem,) = problems_of(gang)
     return problem
 
 
@@ -52,9 +52,9 @@ def test_labels_without_the_groups_name_are_the_pods_problem() -> None:
 
 
 def test_labels_written_on_pods_are_not_marks() -> None:
-    told = {"sakkara.member.rank": "3", "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
+    reported = {"sakkara.member.rank": "3", "sakkara.member.status": "Bound", "sakkara.member.retries": "1"}
     labels = {LABEL + "name": "A", LABEL + "constraint.min.node": "2"}
-    assert gang_marks("a", labels, None) == gang_marks("a", {**labels, **told}, None)
+    assert gang_marks("a", labels, None) == gang_marks("a", {**labels, **reported}, None)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_the_config_map_takes_precedence_over_labels_with_a_warning() -> None:
     gang = group(member(size="3", priority="7", constraint__type__node="spread"), size="8", priority="5")
     assert (gang.minimum, gang.priority) == (8, 5)
     assert gang.constraints == (LevelConstraint("node", LevelPolicy.SPREAD), PACK_OTHERS)
-    assert said(gang) == [
+    assert problems_of(gang) == [
         (
             WARNING,
             'label sakkara.group.size of pod "w-0" is "3", but size of ConfigMap "a/A" is "8", which is used',
@@ -280,7 +280,7 @@ def test_musters_topology_annotation_replaces_constraints_with_a_warning() -> No
 def test_constraint_labels_on_pods_of_another_dialect_are_reported() -> None:
     labels = {"scheduling.x-k8s.io/pod-group": "c", LABEL + "constraint.type.rack": "pack"}
     pods = [marked("w-0", labels=labels)]
-    problems = said(read_gang("coscheduling/a/c", None, pods))
+    problems = problems_of(read_gang("coscheduling/a/c", None, pods))
     assert (
         WARNING,
         'pod "w-0" also has marks of the dialect sakkara (sakkara.group.constraint.type.rack); only those of '

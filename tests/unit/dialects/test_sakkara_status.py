@@ -30,9 +30,9 @@ PLACED = (
 )
 
 
-def written(told: Progress) -> dict[str, Any]:
+def written(reported: Progress) -> dict[str, Any]:
     """Returns the ConfigMap's keys to set or, with None, to remove."""
-    [write] = progress_writes(told).objects
+    [write] = progress_writes(reported).objects
     assert write.object == ObjectReference("v1", "ConfigMap", "a", "A", "uid-of-A")
     assert (write.plural, write.subresource, write.conditions) == ("configmaps", "", ())
     assert write.patch.keys() == {"data"}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.gangs.declarations import koordinator_gang, koordinator_pod, marked, said
+from builders.gangs.declarations import koordinator_gang, koordinator_pod, marked, problems_of
 from builders.gangs.gang import KOORDINATOR
 from muster.dialects.registry import gang_marks, membership_of, read_gang, timeout_annotations
 from muster.gangs.facts import Severity
@@ -30,7 +30,7 @@ def test_any_other_value_is_no_mark(text: str) -> None:
 @pytest.mark.parametrize("text", ["True", "1", "yes", "x" * 1000])
 def test_an_odd_value_is_quoted_in_a_warning(text: str) -> None:
     pods = [koordinator_pod("w-0", 5, min_available="2", timeout=text), koordinator_pod("w-1", 9, min_available="2")]
-    ((severity, message),) = said(koordinator_gang(*pods))
+    ((severity, message),) = problems_of(koordinator_gang(*pods))
     assert severity is Severity.WARNING
     assert f'annotation {TIMEOUT} of pod "w-0" is "{text[:60]}' in message
     assert message.endswith("which is neither true nor false: the pod is treated as not timed out")
@@ -64,4 +64,4 @@ def test_on_a_pod_of_another_dialect_it_is_reported_and_ignored() -> None:
     membership = membership_of(pod.marks)
     assert membership is not None
     assert (membership.gang_id, membership.timed_out) == ("coscheduling/a/A", False)
-    assert any(TIMEOUT in message for _, message in said(read_gang("coscheduling/a/A", None, [pod])))
+    assert any(TIMEOUT in message for _, message in problems_of(read_gang("coscheduling/a/A", None, [pod])))

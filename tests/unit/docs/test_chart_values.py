@@ -43,9 +43,9 @@ def has(path: str) -> bool:
 
 @pytest.mark.parametrize(("where", "values"), shown(), ids=[where for where, _ in shown()])
 def test_documented_example_values_render(where: str, values: str) -> None:
-    said = template(values=values)
+    result = template(values=values)
 
-    assert said.returncode == 0, said.stderr
+    assert result.returncode == 0, result.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])

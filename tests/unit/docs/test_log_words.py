@@ -31,7 +31,7 @@ def log_events(page: str) -> list[str]:
 
 
 @cache
-def said() -> tuple[str, ...]:
+def string_literals() -> tuple[str, ...]:
     """All string literals in the sources, with a line break for each interpolated value."""
     sources = chain((ROOT / "libs").rglob("*.py"), (ROOT / "services").rglob("*.py"))
     return tuple(text for source in sources for text in _texts(ast.parse(source.read_text())))
@@ -46,9 +46,9 @@ def _texts(tree: ast.AST) -> Iterator[str]:
 
 
 def is_said(words: str) -> bool:
-    if any(words in text for text in said()):
+    if any(words in text for text in string_literals()):
         return True
-    given = (re.escape(text).replace("\\\n", r"\S+") for text in said() if text.startswith("\n "))
+    given = (re.escape(text).replace("\\\n", r"\S+") for text in string_literals() if text.startswith("\n "))
     return any(re.fullmatch(pattern, words) for pattern in given)
 
 
@@ -56,7 +56,7 @@ def is_said(words: str) -> bool:
 def test_documented_log_events_exist(page: str) -> None:
     assert log_events(page)
     assert [words for words in quoted(page) if not is_said(words)] == []
-    assert [name for name in log_events(page) if name not in said()] == []
+    assert [name for name in log_events(page) if name not in string_literals()] == []
 
 
 def test_an_unknown_log_event_is_detected() -> None:

@@ -151,8 +151,8 @@ class TestSpread:
         )
 
     def test_policies_may_say_the_default(self) -> None:
-        said = spread(DB, minDomains=1, nodeAffinityPolicy="Honor", nodeTaintsPolicy="Ignore")
-        assert read(None, [said]).pod_class == read(None, [spread(DB)]).pod_class
+        message = spread(DB, minDomains=1, nodeAffinityPolicy="Honor", nodeTaintsPolicy="Ignore")
+        assert read(None, [message]).pod_class == read(None, [spread(DB)]).pod_class
 
     def test_pods_of_other_namespaces_do_not_count(self) -> None:
         known = read(None, [spread(DB)])

@@ -8,13 +8,13 @@ from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain.explainer import in_words
 
 
-def why(nodes: list[NodeFacts], classes: list[PodClass], asked: SolveGroup) -> Explanation:
-    [answer] = answers(cluster(nodes, classes), asked)
+def explanation_of(nodes: list[NodeFacts], classes: list[PodClass], request: SolveGroup) -> Explanation:
+    [answer] = answers(cluster(nodes, classes), request)
     return refusal(answer).explanation
 
 
 def test_g01_one_cpu_short() -> None:
-    explanation = why([node("n", 4)], [pod_class("x")], alone("g", ("x", 5)))
+    explanation = explanation_of([node("n", 4)], [pod_class("x")], alone("g", ("x", 5)))
     assert explanation.summary == (
         "4 of 5 members fit; short of 1 cpu for the next; 0/1 nodes are available: 1 Insufficient cpu"
     )
@@ -25,7 +25,7 @@ def test_g01_one_cpu_short() -> None:
 def test_explanation_of_a_plain_pod_in_kube_schedulers_words() -> None:
     taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
     nodes = [node("a", 1), node("b", 1.5), node("c", taints=[taint]), node("d", unschedulable=True)]
-    explanation = why(nodes, [pod_class("x", 2)], alone("p", ("x", 1)))
+    explanation = explanation_of(nodes, [pod_class("x", 2)], alone("p", ("x", 1)))
     assert explanation.summary == (
         "0/4 nodes are available: 2 Insufficient cpu, 1 node(s) had untolerated taint {gpu: true}, "
         "1 node(s) were unschedulable; short of 0.5 cpu"
@@ -46,57 +46,59 @@ def test_a_node_counts_once_under_the_first_filter() -> None:
 
 
 def test_shortage_includes_remainders_on_each_node() -> None:
-    explanation = why([node("a", 1.5), node("b", 1.25), node("c", 0.75)], [pod_class("x")], alone("g", ("x", 4)))
+    explanation = explanation_of(
+        [node("a", 1.5), node("b", 1.25), node("c", 0.75)], [pod_class("x")], alone("g", ("x", 4))
+    )
     assert (explanation.fit, explanation.short_by) == (2, (("cpu", 250 + 500),))
 
 
 def test_shortage_of_one_resource_omits_others() -> None:
-    explanation = why([node("a", 4, memory=64)], [pod_class("x", 1, memory=8)], alone("g", ("x", 6)))
+    explanation = explanation_of([node("a", 4, memory=64)], [pod_class("x", 1, memory=8)], alone("g", ("x", 6)))
     assert explanation.short_by == (("cpu", 2000),)
     assert "for the others" in explanation.summary
 
 
 def test_fragmented_capacity_is_explained_by_the_closest_node() -> None:
-    explanation = why(
+    explanation = explanation_of(
         [node("a", 4, memory=1), node("b", 1, memory=4)], [pod_class("x", 2, memory=4)], alone("g", ("x", 1))
     )
     assert explanation.short_by == (("cpu", 1000),)
 
 
 def test_filtered_nodes_do_not_count_as_shortage() -> None:
-    explanation = why([node("a", 4, ready=False)], [pod_class("x")], alone("g", ("x", 1)))
+    explanation = explanation_of([node("a", 4, ready=False)], [pod_class("x")], alone("g", ("x", 1)))
     assert explanation.short_by == ()
     assert explanation.summary == "0/1 nodes are available: 1 node(s) were not ready"
 
 
 def test_many_reasons_are_counted_but_not_all_named() -> None:
     nodes = [node(f"n{i:02}", taints=[Taint("owner", str(i), TaintEffect.NO_EXECUTE)]) for i in range(20)]
-    explanation = why(nodes, [pod_class("x")], alone("g", ("x", 1)))
+    explanation = explanation_of(nodes, [pod_class("x")], alone("g", ("x", 1)))
     assert len(explanation.filtered_nodes) == 20
     assert explanation.summary.endswith("12 for other reasons")
 
 
 def test_the_explanation_names_the_gang_that_lacks_members() -> None:
     classes = [pod_class("x"), pod_class("y", 2)]
-    explanation = why([node("a", 4)], classes, group(gang("a", ("x", 2)), gang("b", ("y", 2))))
+    explanation = explanation_of([node("a", 4)], classes, group(gang("a", ("x", 2)), gang("b", ("y", 2))))
     assert explanation.gang in ("a", "b")
     assert explanation.fit < explanation.needed
 
 
 def test_equal_failed_groups_have_equal_explanations() -> None:
     classes = [pod_class("x"), pod_class("y", 2)]
-    asked = [alone(f"g{i}", ("x", 3), ("y", 3)) for i in range(3)]
-    explanation = [refusal(answer).explanation for answer in answers(cluster([node("a", 4)], classes), *asked)]
+    request = [alone(f"g{i}", ("x", 3), ("y", 3)) for i in range(3)]
+    explanation = [refusal(answer).explanation for answer in answers(cluster([node("a", 4)], classes), *request)]
     assert [each.gang for each in explanation] == ["g0", "g1", "g2"]
     assert len({each.summary for each in explanation}) == 1
 
 
 def test_absurdly_large_requests_are_explained() -> None:
     monster = PodClass("m", (("cpu", 2**63 - 1), ("memory", 2**63 - 1), ("pods", 1)))
-    explanation = why([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**32 - 1)))
+    explanation = explanation_of([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**32 - 1)))
     assert explanation.fit == 0
     assert dict(explanation.short_by)["memory"] == 2**63 - 1
-    assert why([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**31), ("x", 2**31))).fit == 4
+    assert explanation_of([node("a", 4)], [monster, pod_class("x")], alone("g", ("m", 2**31), ("x", 2**31))).fit == 4
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ constraints = st.sampled_from(
 )
 
 
-def kept(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]) -> bool:
+def satisfies(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeFacts]) -> bool:
     """Members at these places satisfy a hard constraint."""
     zone = {node.name: node.labels.get("zone") for node in nodes}
     sizes: dict[str, int] = {}
@@ -64,7 +64,7 @@ def test_both_are_satisfied_or_proved_infeasible(
     wanted = [(classes[role.class_id], role.wanted) for role in asked.gangs[0].roles]
     everybody = tuple(count for _, count in wanted)
     feasible = any(
-        counts == everybody and (not constraint.hard or kept(constraint, places, nodes))
+        counts == everybody and (not constraint.hard or satisfies(constraint, places, nodes))
         for counts, places in all_placings(nodes, there, wanted)
     )
     event(f"{type(answer).__name__} {getattr(answer, 'proved', '')}, {feasible=}")
@@ -77,7 +77,7 @@ def test_both_are_satisfied_or_proved_infeasible(
         assert len(members) == sum(everybody)
         assert admits_one_by_one(nodes, there, members)
         if constraint.hard:
-            assert kept(constraint, tuple(((each.pod.id, each.node), 1) for each in members), nodes)
+            assert satisfies(constraint, tuple(((each.pod.id, each.node), 1) for each in members), nodes)
     else:
         assert isinstance(answer, NotPlaced)
         assert not feasible

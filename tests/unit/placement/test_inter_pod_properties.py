@@ -22,7 +22,7 @@ def build(drawn: RandomCluster) -> Cluster:
     return cluster
 
 
-def there(drawn: RandomCluster) -> list[Seated]:
+def bound_pods(drawn: RandomCluster) -> list[Seated]:
     by_id = {each.id: each for each in drawn.classes}
     return [Seated(by_id[of], on, gone) for _, of, on, gone in drawn.bound]
 
@@ -75,7 +75,7 @@ def test_gangs_with_members_of_one_class_interact(drawn: RandomCluster, minimum:
 
 
 def check(drawn: RandomCluster, asked: SolveGroup) -> None:
-    cluster, present = build(drawn), there(drawn)
+    cluster, present = build(drawn), bound_pods(drawn)
     [answer] = answers(cluster, asked)
     by_id = {each.id: each for each in drawn.classes}
     wanted = [(by_id[role.class_id], role.wanted) for each in asked.gangs for role in each.roles]
@@ -112,7 +112,7 @@ def test_members_are_bindable_once_the_victims_are_evicted(drawn: RandomCluster,
     [answer] = answers(build(drawn), asked, removing=removing)
     if isinstance(answer, Placed):
         gone = {each.id for each in answer.victims}
-        present = [seated for seated, (uid, *_) in zip(there(drawn), drawn.bound, strict=True) if uid not in gone]
+        present = [seated for seated, (uid, *_) in zip(bound_pods(drawn), drawn.bound, strict=True) if uid not in gone]
         assert admits_one_by_one(drawn.nodes, present, members(asked, answer, drawn.classes))
         event(f"placed, {len(gone)} gone")
         if gone:  # no unneeded victims
@@ -120,7 +120,7 @@ def test_members_are_bindable_once_the_victims_are_evicted(drawn: RandomCluster,
             assert isinstance(before[0], NotPlaced)
     else:
         first = drawn.classes[0]
-        others = [seated for seated, each in zip(there(drawn), drawn.bound, strict=True) if each not in here]
+        others = [seated for seated, each in zip(bound_pods(drawn), drawn.bound, strict=True) if each not in here]
         possible = (wanted,) in most_placed(drawn.nodes, others, [(first, wanted)])
         assert not (possible and isinstance(answer, NotPlaced) and answer.proved)
         event(f"not placed, {possible=}")

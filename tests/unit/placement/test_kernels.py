@@ -110,8 +110,8 @@ def is_said_in(name: str, function: Any) -> bool:
     if f"\n{name}: Final = " in text or f"\nclass {name}(NamedTuple)" in text:
         return True
     imports = [line for line in ast.walk(ast.parse(text)) if isinstance(line, ast.ImportFrom)]
-    said = [line.module for line in imports if name in {alias.name for alias in line.names}]
-    return bool(said) and all(f"{module}".startswith("muster.placement.kernels.") for module in said)
+    modules = [line.module for line in imports if name in {alias.name for alias in line.names}]
+    return bool(modules) and all(f"{module}".startswith("muster.placement.kernels.") for module in modules)
 
 
 def test_cache_keys_depend_on_all_kernel_modules(tmp_path: Path) -> None:

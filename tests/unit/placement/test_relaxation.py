@@ -17,12 +17,12 @@ from muster.topology.constraints import contradictions, parse_constraints
 LEVELS = ("rack", "node")
 
 
-def why(notation: str, constraints: str, members: int, placed: dict[str, int] | None = None) -> Explanation:
+def explanation_of(notation: str, constraints: str, members: int, placed: dict[str, int] | None = None) -> Explanation:
     return refusal(answer_to(notation, constraints, members, placed=placed)).explanation
 
 
 def test_the_best_domain_holds_at_most_the_wanted_members() -> None:
-    explanation = why("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
+    explanation = explanation_of("r0(a:4,b:4) r1(c:4)", "node: hard pack", 6)
     assert explanation.summary == (
         "4 of 6 members fit under the hard constraints; 6 of them fit in r0; "
         'it would fit if the constraint "node: hard pack" were soft'
@@ -43,23 +43,23 @@ def test_nodes_outside_of_the_tree_are_not_the_best_domain() -> None:
 
 
 def test_the_explanation_names_the_rack_of_placed_members() -> None:
-    explanation = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
+    explanation = explanation_of("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1})
     assert (explanation.best_domain, explanation.best_domain_fit) == ("r0", 1)
     assert "; members are placed in r0 already, where 1 more would fit; " in explanation.summary
-    explanation = why("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
+    explanation = explanation_of("r0(a:0) r1(b:2)", "rack: hard pack; node: pack", 2, placed={"a": 1})
     assert "; members are placed in r0 already, where 0 more would fit; " in explanation.summary
-    explanation = why("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
+    explanation = explanation_of("r0(a:1) r1(b:2)", "rack: hard pack", 2, placed={"a": 1, "b": 1})
     assert "; members are placed in 2 domains already, among them r0 and r1; " in explanation.summary
 
 
 def test_more_nodes_help_a_packed_gang_in_its_best_domain() -> None:
-    explanation = why("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
+    explanation = explanation_of("r0(a:4,b:2) r1(c:4)", "rack: hard pack", 11)
     assert explanation.remedy == 'it would fit with 2 more nodes like "a", empty, in r0'
     assert explanation.summary == (
         "6 of 11 members fit under the hard constraints; without them 10 of 11 members fit; "
         "short of 1 cpu for the next; 0/3 nodes are available: 3 Insufficient cpu"
     )
-    assert why("r0(a:1) r1(b:1)", "rack: hard pack; node: hard factor(2)", 4).remedy == (
+    assert explanation_of("r0(a:1) r1(b:1)", "rack: hard pack; node: hard factor(2)", 4).remedy == (
         '2 more of its members would fit with 2 more nodes like "a", empty'
     )
 
@@ -75,7 +75,7 @@ def test_filtered_nodes_are_proposed_if_there_are_no_others() -> None:
 
 
 def test_all_hard_constraints_relaxed_if_no_single_one_helps() -> None:
-    explanation = why("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
+    explanation = explanation_of("r0(a:4,b:3) r1(c:4)", "rack: hard pack; node: hard pack", 9)
     assert explanation.remedy == "it would fit if none of its constraints were hard"
 
 

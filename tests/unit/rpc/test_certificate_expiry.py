@@ -12,8 +12,8 @@ from muster.rpc.credentials import UnreadableCertificate, expiry
 
 def by_openssl(certificate: Path) -> datetime:
     command = ("openssl", "x509", "-in", str(certificate), "-noout", "-enddate")
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().partition("=")[2]
-    return datetime.strptime(said, "%b %d %H:%M:%S %Y %Z").replace(tzinfo=UTC)
+    expiry = subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip().partition("=")[2]
+    return datetime.strptime(expiry, "%b %d %H:%M:%S %Y %Z").replace(tzinfo=UTC)
 
 
 @pytest.mark.parametrize("days", [-1, 1, 400, 36_500], ids=["past", "tomorrow", "next year", "after 2050"])

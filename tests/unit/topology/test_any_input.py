@@ -82,9 +82,9 @@ def test_formatted_constraints_parse_to_the_same(given: list[LevelConstraint]) -
 @settings(max_examples=300, deadline=None)
 @given(st.lists(constraints, max_size=8), st.integers(-1, 300), st.integers(-1, 300))
 def test_contradictions_are_at_most_three_sentences(given: list[LevelConstraint], minimum: int, wanted: int) -> None:
-    said = contradictions(given, ("zone", "rack", "node"), minimum, wanted)
-    assert len(said) <= MAX_PROBLEMS
-    assert all(sentence and len(sentence) < LONGEST_MESSAGE for sentence in said)
+    problems = contradictions(given, ("zone", "rack", "node"), minimum, wanted)
+    assert len(problems) <= MAX_PROBLEMS
+    assert all(sentence and len(sentence) < LONGEST_MESSAGE for sentence in problems)
 
 
 @settings(max_examples=500, deadline=None)

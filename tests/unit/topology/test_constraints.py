@@ -110,7 +110,7 @@ class TestClashes:
         assert clashes(parse_constraints(text)) == []
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             ("rack: pack, hard spread", '"rack: pack" and "rack: hard spread" contradict each other'),
             ("rack: pack, partition(2)", '"rack: pack" and "rack: partition(2)" contradict each other'),
@@ -123,9 +123,9 @@ class TestClashes:
             ("node: factor(0), range(2,3)", '"node: factor(0)" has the number 0'),
         ],
     )
-    def test_clashing_constraints_are_reported(self, text: str, said: str) -> None:
+    def test_clashing_constraints_are_reported(self, text: str, message: str) -> None:
         (problem,) = clashes(parse_constraints(text))
-        assert said in problem
+        assert message in problem
 
     def test_p14_a_range_without_a_multiple_of_the_factor(self) -> None:
         (problem,) = problems("node: range(3,4), factor(5)", 6, 6)
@@ -149,7 +149,7 @@ class TestContradictionsOfAGang:
         )
 
     @pytest.mark.parametrize(
-        ("text", "minimum", "wanted", "said"),
+        ("text", "minimum", "wanted", "message"),
         [
             ("node: hard factor(3)", 4, 5, '"node: hard factor(3)" cannot be met by any number of members from 4 to 5'),
             ("node: hard factor(3)", 5, 5, '"node: hard factor(3)" cannot be met by 5 members'),
@@ -160,10 +160,10 @@ class TestContradictionsOfAGang:
         ],
     )
     def test_hard_constraints_that_no_number_of_members_satisfies(
-        self, text: str, minimum: int, wanted: int, said: str
+        self, text: str, minimum: int, wanted: int, message: str
     ) -> None:
         (problem,) = problems(text, minimum, wanted)
-        assert said in problem
+        assert message in problem
 
     @pytest.mark.parametrize(
         ("text", "minimum", "wanted"),

@@ -48,9 +48,9 @@ def test_members_of_one_distant_domain_are_consecutive() -> None:
     members = [("w-0", "n00")]
     members += [(f"w-{number}", f"n{1 + number % 3}{number % 2}") for number in range(1, 13)]
     nodes = dict(members)
-    told = [nodes[name] for name in by_rank(members, paths)]
-    racks = [node[:2] for node in told]
-    for sequence in (told, racks):
+    ranked = [nodes[name] for name in by_rank(members, paths)]
+    racks = [node[:2] for node in ranked]
+    for sequence in (ranked, racks):
         runs = [each for at, each in enumerate(sequence) if not at or sequence[at - 1] != each]
         assert len(runs) == len(set(runs))
 
@@ -80,9 +80,9 @@ def test_no_members_have_no_ranks() -> None:
 def test_p39_the_order_in_which_members_are_given_does_not_matter(seed: int) -> None:
     random = Random(seed)
     members = [(f"w-{number}", random.choice("abcdx")) for number in range(40)]
-    told = by_rank(members)
+    ranked = by_rank(members)
     random.shuffle(members)
-    assert by_rank(members) == told
+    assert by_rank(members) == ranked
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -85,7 +85,7 @@ class TestRefused:
         assert f'"{long}/b"' in message and f'"{long}y/b"' in message
 
     @pytest.mark.parametrize(
-        ("domains", "said"),
+        ("domains", "expected_message"),
         [
             ('{"r0": {"a": {}}, "r0": {"b": {}}}', 'tree has "r0" twice'),
             ('{"r0": {"a": {}, "a": {}}}', 'node "a" is in the tree twice, as "r0/a" and as "r0/a"'),
@@ -104,14 +104,14 @@ class TestRefused:
         ],
         ids=lambda value: value[:40] if isinstance(value, str) else None,
     )
-    def test_an_invalid_tree_is_quoted(self, domains: Any, said: str) -> None:
+    def test_an_invalid_tree_is_quoted(self, domains: Any, expected_message: str) -> None:
         message = refused(domains)
-        assert said in message
+        assert expected_message in message
         message.encode()  # as in events
         assert len(message) < 1000
 
     @pytest.mark.parametrize(
-        ("names", "said"),
+        ("names", "expected_message"),
         [
             ("rack", "level-names is not a JSON list of strings"),
             ('"rack"', 'level-names is ""rack"", which is not a JSON list of strings'),
@@ -125,8 +125,8 @@ class TestRefused:
             ('["a\\ud800", "node"]', 'has "a\\ud800"'),
         ],
     )
-    def test_bad_names_of_levels_are_quoted(self, names: str, said: str) -> None:
-        assert said in refused(level_names=names)
+    def test_bad_names_of_levels_are_quoted(self, names: str, expected_message: str) -> None:
+        assert expected_message in refused(level_names=names)
 
     def test_an_invalid_name_is_quoted(self) -> None:
         assert 'name is ""' in refused(name="  ")
