@@ -7,7 +7,8 @@ saves. A long batch yields between groups so that health checks and other calls 
 import asyncio
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -15,7 +16,8 @@ import grpc
 import structlog
 from grpc import aio
 
-from muster.gangs.solve import SolveRequest
+from muster.gangs.facts import LevelConstraint
+from muster.gangs.solve import SolveGroup, SolveRequest
 from muster.placement import metrics
 from muster.placement.kernels.precompile import KERNELS
 from muster.placement.settings import Settings
@@ -23,17 +25,18 @@ from muster.placement.solve.instance import result_of
 from muster.placement.solve.solve import solve
 from muster.placement.state.mirror import Cluster, Mirror, NoCluster, RevisionNotReached
 from muster.placement.state.nominated import withhold
+from muster.placement.state.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
-from muster.placement.validation import check_classes, check_constraints, class_ids
 from muster.rpc.channel import open_channel
 from muster.rpc.errors import RpcError
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
-from muster.rpc.solve_codec import decode_solve_request, encode_solve_result
+from muster.rpc.solve_codec import decode_solve_request, encode_solve_result, invalid_argument
 from muster.rpc.subscription import Step, subscribe
 from muster.rpc.watch_codec import encode_revision
 from muster.telemetry.tracing import current_traceparent, record_span, tracer
+from muster.topology.constraints import contradictions
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
 IMPLEMENTATION: Final = "best-fit"
@@ -99,7 +102,7 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
         decoded = decode_solve_request(request)
         wanted = decoded.min_revision
-        named = class_ids(decoded)
+        named = _class_ids(decoded)
         while True:
             with tracer().start_as_current_span("wait for revision"):
                 await self._wait_for_revision(wanted, context)
@@ -107,8 +110,8 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 cluster = self._mirror.cluster
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost or replaced while other solves ran
-                check_classes(named, cluster.pod_classes)
-                check_constraints(decoded.groups, cluster.state.trees)
+                _check_classes(named, cluster.pod_classes)
+                _check_constraints(decoded.groups, cluster.state.trees)
                 started = time.monotonic()
                 try:
                     response = await _answer(cluster, request, decoded, named)
@@ -195,3 +198,49 @@ def _report(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float
         nodes=len(cluster.nodes),
         revision=cluster.revision.get("pods", 0),
     )
+
+
+def _class_ids(request: SolveRequest) -> set[str]:
+    """Ids of all pod classes that the request names."""
+    named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
+    named.update(reservation.class_id for reservation in request.reservations)
+    named.update(pods.class_id for gang in request.potential_victims for pods in gang.pods)
+    return named
+
+
+def _check_classes(class_ids: Collection[str], known: Collection[str]) -> None:
+    """All pod classes must be known. Raises RpcError FAILED_PRECONDITION."""
+    unknown = [class_id for class_id in class_ids if class_id not in known]
+    if unknown:
+        raise RpcError(
+            grpc.StatusCode.FAILED_PRECONDITION,
+            f"pod class {min(unknown)!r} is unknown at this revision; request the revision of its first pod",
+        )
+
+
+def _check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
+    """Trees must be known, and the constraints on them satisfiable. Raises RpcError INVALID_ARGUMENT."""
+    for gang in (gang for group in groups for gang in group.gangs if gang.constraints):
+        tree = trees.get(gang.tree)
+        if tree is None:
+            known = _known(trees.names)
+            raise invalid_argument(f"gang {gang.id!r}: tree {gang.tree!r} is unknown at this revision; {known}")
+        placed = sum(pods.count for pods in gang.placed)
+        wanted = sum(role.wanted for role in gang.roles) + placed
+        problem = _first_contradiction(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
+        if problem:
+            raise invalid_argument(f"gang {gang.id!r}: {problem}")
+
+
+@lru_cache(maxsize=4096)
+def _first_contradiction(
+    constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int
+) -> str:
+    """Cached, because a queue often holds many gangs with the same constraints."""
+    return next(iter(contradictions(constraints, levels, minimum, wanted)), "")
+
+
+def _known(names: Sequence[str]) -> str:
+    if not names:
+        return "no tree is known; leave the tree empty to place on nodes alone"
+    return f"known trees: {', '.join(map(repr, names))}"

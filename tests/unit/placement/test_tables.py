@@ -8,8 +8,7 @@ import pytest
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import OutOfBudget
-from muster.placement.solve.costs import IMPOSSIBLE
-from muster.placement.solve.tables import Axis, join, read_back
+from muster.placement.solve.tables import IMPOSSIBLE, Axis, join, read_back
 
 PARTS = (Axis(3), Axis(2))
 MATCHING = Axis(2, adds=False)

@@ -8,9 +8,8 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.domains import AllowedRows, ranked
-from muster.placement.solve.costs import cost_of, holds
 from muster.placement.solve.instance import Part, Solution
-from muster.placement.solve.level_rules import Rule, Shape, rules_of
+from muster.placement.solve.level_rules import Rule, Shape, cost_of, holds, rules_of
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.trees import Tree
 

@@ -56,7 +56,7 @@ def cheapest(
 
 @inner
 def _cost(declared: Int64, relaxation: Int64, shapes: Int64, of: Int64, nodes: Int64, counts: Int64) -> Int64:
-    """As `cost_of` in solve.costs, by the declared rules, in four numbers per rule, int64[rules, 4].
+    """As `cost_of` in solve.level_rules, by the declared rules, in four numbers per rule, int64[rules, 4].
 
     `shapes` is the cost that the search returned. Only ranges and factors that were relaxed can be missed.
     """

@@ -1,14 +1,18 @@
-"""Upper bounds that prove infeasibility by counting; cheap, and inconclusive where only a search could decide."""
+"""Bounds on placements: lower bounds on costs that prove optimality, upper bounds by counting that prove infeasibility.
+
+They are cheap, and inconclusive where only a search could decide.
+"""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import numpy as np
 
+from muster.gangs.capacity import Int64
 from muster.placement.solve.division import Divider, GrowthDivider
-from muster.placement.solve.instance import Part, TreeInstance
-from muster.placement.solve.level_rules import Shape, packed_levels, relaxed
+from muster.placement.solve.instance import ConstrainedGang, Part, Solution, TreeInstance
+from muster.placement.solve.level_rules import Cost, Rule, Shape, cost_of, packed_levels, relaxed
 from muster.placement.state.capacity import CapacityState
 
 _ROUNDING: Final = 1 + 1e-12
@@ -115,3 +119,73 @@ def _too_little_free(state: CapacityState, parts: Sequence[Part], required: Sequ
         if requested > free * _ROUNDING:
             return True
     return False
+
+
+def solution_cost(instance: TreeInstance, solution: Solution) -> Cost:
+    """Smaller is better: members left out, members outside of the tree, then the cost of each gang's rules."""
+    added = _added(instance, solution)
+    cost = [sum(part.wanted for part in instance.parts) - solution.total, _outside(instance, added)]
+    for one, sizes in zip(instance.gangs, added + instance.placed, strict=True):
+        used = np.flatnonzero(sizes)
+        cost += cost_of(one.rules, instance.tree, used, sizes[used])
+    return tuple(cost)
+
+
+def is_optimal(instance: TreeInstance, solution: Solution) -> bool:
+    """Lower bounds prove that no solution is better; False is inconclusive."""
+    added = _added(instance, solution)
+    if solution.total < sum(part.wanted for part in instance.parts) or _outside(instance, added):
+        return False
+    return all(reaches_bounds(instance, gang, sizes) for gang, sizes in enumerate(added + instance.placed))
+
+
+def reaches_bounds(instance: TreeInstance, gang: int, sizes: Int64) -> bool:
+    """Every level reaches its lower bound. Top level first: the bound of a level depends on the domains used above."""
+    usable = np.flatnonzero(instance.fits.any(axis=0) | (instance.placed[gang] > 0))
+    used = np.flatnonzero(sizes)
+    if not len(used):
+        return True
+    above = np.zeros(len(sizes), np.int64)
+    for rule, of in _levels(instance, instance.gangs[gang]):
+        distinct = usable[np.flatnonzero(np.diff(of[usable], prepend=-1))]
+        most_within = int(np.bincount(above[distinct]).max(initial=0))
+        first = np.flatnonzero(np.diff(of[used], prepend=-1))
+        within = np.unique(above[used[first]], return_counts=True)[1]
+        if not _reaches_bound(rule, np.add.reduceat(sizes[used], first), within, most_within):
+            return False
+        above = of
+    return True
+
+
+def _reaches_bound(rule: Rule, sizes: Int64, within: Int64, most_within: int) -> bool:
+    """`within`: domains used within each used domain above; `most_within`: the largest number usable there."""
+    if ((sizes < rule.least) | (sizes > rule.most) | (sizes % rule.step != 0)).any():
+        return False
+    if rule.shape is Shape.PACK:
+        return bool(np.all(within == 1))
+    even, members = int(sizes.max()) - int(sizes.min()) <= 1, int(sizes.sum())
+    if rule.shape is Shape.SPREAD:
+        return even and len(sizes) == min(members, len(within) * most_within)
+    return even and (len(sizes) == min(members, rule.parts) if len(within) == 1 else bool((within == rule.parts).all()))
+
+
+def _levels(instance: TreeInstance, one: ConstrainedGang) -> Iterator[tuple[Rule, Int64]]:
+    """Declared rules with the domain of each tree node."""
+    levels = instance.tree.levels
+    for rule in one.rules:
+        if rule.counts:
+            yield rule, levels[rule.level].of if rule.level < len(levels) else np.arange(len(instance.tree.rows))
+
+
+def _outside(instance: TreeInstance, added: Int64) -> int:
+    """New members of constrained gangs outside of the tree."""
+    constrained = [one.is_constrained for one in instance.gangs]
+    return int(added[constrained, instance.tree.inside :].sum())
+
+
+def _added(instance: TreeInstance, solution: Solution) -> Int64:
+    """Members of each gang that the solution places on each tree node: int64[gangs, nodes]."""
+    added = np.zeros_like(instance.placed)
+    for index, (rows, counts) in solution.seats:
+        np.add.at(added[instance.parts[index].gang], instance.tree.position[rows], counts)
+    return added

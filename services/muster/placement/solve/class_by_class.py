@@ -10,11 +10,11 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
+from muster.placement.solve.bounds import is_optimal, reaches_bounds, solution_cost
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import Cost, cost_of, holds, is_optimal, may_hold, reaches_bounds, solution_cost
 from muster.placement.solve.division import TreeSlice
 from muster.placement.solve.instance import Solution, TreeInstance, reserve_again
-from muster.placement.solve.level_rules import Rule, Shape
+from muster.placement.solve.level_rules import Cost, Rule, Shape, cost_of, holds, may_hold
 from muster.placement.solve.packing import Seats
 from muster.placement.state.nodes import Bool
 

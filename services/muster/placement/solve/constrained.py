@@ -16,10 +16,9 @@ from muster.gangs.capacity import Int64
 from muster.gangs.solve import SolveGroup
 from muster.placement.explain.constraints import explain_constraints
 from muster.placement.explain.explainer import Explainer
-from muster.placement.solve.bounds import infeasible, infeasible_on_tree
+from muster.placement.solve.bounds import infeasible, infeasible_on_tree, is_optimal, solution_cost
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
 from muster.placement.solve.class_by_class import any_by_class, most_by_class, place_by_class
-from muster.placement.solve.costs import is_optimal, solution_cost
 from muster.placement.solve.dynamic_programme import MAX_SHARES, DynamicProgramme, shares_of, steps_for
 from muster.placement.solve.instance import (
     ConstrainedGang,

@@ -13,9 +13,8 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.placement.kernels.bounds import capacities
 from muster.placement.kernels.search import search
-from muster.placement.solve.costs import Cost, cost_of
 from muster.placement.solve.instance import TreeInstance
-from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape, relaxed, table_of
+from muster.placement.solve.level_rules import UNBOUNDED, Cost, Rule, Shape, cost_of, relaxed, table_of
 from muster.placement.solve.packing import Seats
 from muster.placement.state.capacity import ClassCapacity
 from muster.placement.state.trees import Tiers

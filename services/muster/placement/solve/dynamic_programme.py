@@ -13,10 +13,21 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import IMPOSSIBLE, MAX_PENALTY, CostEncoding, GangShares
 from muster.placement.solve.instance import Part, Solution, TreeInstance
 from muster.placement.solve.level_rules import Rule, Shape
-from muster.placement.solve.tables import Axis, Cell, Closed, Opened, Step, join, read_back
+from muster.placement.solve.tables import (
+    IMPOSSIBLE,
+    MAX_PENALTY,
+    Axis,
+    Cell,
+    Closed,
+    CostEncoding,
+    GangShares,
+    Opened,
+    Step,
+    join,
+    read_back,
+)
 from muster.placement.state.nodes import Bool
 
 MAX_SHARES: Final = 4_096

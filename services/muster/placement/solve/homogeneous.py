@@ -14,7 +14,6 @@ from muster.placement.explain.explainer import Explainer
 from muster.placement.kernels.bounds import node_caps
 from muster.placement.kernels.costs import cheapest
 from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
-from muster.placement.solve.costs import Cost, cost_of, holds
 from muster.placement.solve.division import Division, GrowthDivider
 from muster.placement.solve.dynamic_programme import DynamicProgramme
 from muster.placement.solve.instance import (
@@ -27,7 +26,7 @@ from muster.placement.solve.instance import (
     reserve_part,
     tree_instance,
 )
-from muster.placement.solve.level_rules import Rule, inside_only, relaxed, rules_of, table_of
+from muster.placement.solve.level_rules import Cost, Rule, cost_of, holds, inside_only, relaxed, rules_of, table_of
 from muster.placement.solve.packing import Seats, fewest_nodes
 from muster.placement.solve.tables import best_cell
 from muster.placement.state.capacity import CapacityState, ClassCapacity

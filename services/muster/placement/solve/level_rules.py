@@ -1,6 +1,9 @@
-"""Level rules: a gang's constraints in the solver's form, one rule per constrained level and one for the nodes."""
+"""Level rules: a gang's constraints in the solver's form, whether a placement satisfies them, and at what cost.
 
-from collections.abc import Sequence
+There is one rule per constrained level and one for the nodes.
+"""
+
+from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
 from functools import cached_property, lru_cache
@@ -14,7 +17,8 @@ from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGroup
 from muster.placement.kernels.bounds import COUNTS, FIELDS, HARD, LEAST, LEVEL, MOST, PARTS, SHAPE, STEP
-from muster.placement.kernels.costs import OF_NODES
+from muster.placement.kernels.costs import OF_NODES, measure
+from muster.placement.state.trees import Tree
 
 UNBOUNDED: Final = 2**31 - 1
 _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
@@ -165,3 +169,72 @@ def _hard_constraints(constraints: Sequence[LevelConstraint]) -> tuple[LevelCons
     levels = dict.fromkeys(each.level for each in constraints)
     shaped = {each.level for each in remaining}
     return *remaining, *(LevelConstraint(level, LevelPolicy.PACK) for level in levels if level not in shaped)
+
+
+Cost = tuple[int, ...]
+"""Smaller is better. Per level, top first: members above or below the range, domains that miss the factor, and the
+shape: domains used, sum of squared sizes, or surplus or missing parts and the sum of squared sizes.
+"""
+
+
+def holds(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
+    """`counts` members on `nodes` satisfy all hard rules; `nodes` are ascending indexes into the tree's rows."""
+    return all(_holds(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
+
+
+def may_hold(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> bool:
+    """Hard rules that `counts` members on `nodes` violate can still be satisfied by placing more members."""
+    return not any(_is_unsatisfiable(rule, *measured) for rule, measured in _measured(rules, tree, nodes, counts))
+
+
+def cost_of(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Cost:
+    """The cost of `counts` members on `nodes`, ascending indexes into the tree's rows."""
+    cost: list[int] = []
+    for rule, (few, many, odd, used, off, squares, _, _) in _measured(rules, tree, nodes, counts):
+        cost += few + many, odd
+        if rule.shape is Shape.PACK:
+            cost.append(used)
+        elif rule.shape is Shape.PARTITION:
+            cost += off, squares
+        else:
+            cost.append(squares)
+    return tuple(cost)
+
+
+def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) -> Iterator[tuple[Rule, list[int]]]:
+    """The result of `measure` for each declared rule."""
+    counting, declared = _asked(tuple(rules), len(tree.levels))
+    found = measure(declared, tree.of, np.ascontiguousarray(nodes), np.ascontiguousarray(counts))
+    return zip(counting, found.tolist(), strict=True)
+
+
+@lru_cache(maxsize=4096)
+def _asked(rules: tuple[Rule, ...], levels: int) -> tuple[tuple[Rule, ...], Int64]:
+    """The declared rules, as they are and in the format of `measure`."""
+    counting = tuple(rule for rule in rules if rule.counts)
+    declared = np.zeros((len(counting), 5), np.int64)
+    for at, rule in enumerate(counting):
+        level = rule.level if rule.level < levels else OF_NODES
+        declared[at] = level, rule.least, rule.most, rule.step, rule.parts
+    return counting, declared
+
+
+def _holds(
+    rule: Rule, few: int, many: int, odd: int, used: int, off: int, squares: int, difference: int, most_parts: int
+) -> bool:
+    if (rule.range_is_hard and few + many) or (rule.step_is_hard and odd):
+        return False
+    if not rule.shape_is_hard:
+        return True
+    if rule.shape is Shape.PACK:
+        return most_parts <= 1
+    return difference <= 1 and (rule.shape is Shape.SPREAD or not off)
+
+
+def _is_unsatisfiable(
+    rule: Rule, few: int, many: int, odd: int, used: int, off: int, squares: int, difference: int, most_parts: int
+) -> bool:
+    if rule.range_is_hard and many:
+        return True
+    limited = rule.shape_is_hard and rule.shape is not Shape.SPREAD
+    return limited and most_parts > (1 if rule.shape is Shape.PACK else rule.parts)

@@ -1,4 +1,4 @@
-"""Tables of the dynamic programme: for many domains at once, the least cost of each share of members.
+"""Tables of the dynamic programme: for many domains at once, the least cost of each share of members, as an integer.
 
 A table is int64[domains, axes]. The first axes are the members of each part that a domain gets. Further axes belong to
 a gang and stay open up to the next level with a rule of that gang: the number of domains it uses, or the size that all
@@ -7,13 +7,134 @@ its domains have (or one more). Steps keep the table they started from, to trace
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from enum import IntEnum
+from typing import Final, Protocol
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.solve.costs import IMPOSSIBLE
 from muster.placement.solve.instance import Part
+from muster.placement.solve.level_rules import UNBOUNDED, Rule, Shape
+
+IMPOSSIBLE: Final = 2**61
+"""The cost of infeasible table cells; the sum of two still fits."""
+_BITS: Final = 60
+_FIT_BITS: Final = 6
+"""Bits of the term for free capacity of domains."""
+
+
+class Term(IntEnum):
+    """Terms of the cost, in the order of their weight on one level."""
+
+    RANGE = 0
+    FACTOR = 1
+    PARTS = 2
+    SHAPE = 3
+    PENALTIES = 4
+    FIT = 5
+
+
+_Key = tuple[int, int, Term]
+"""Gang, level and term."""
+_PENALTIES: Final = (-1, -1, Term.PENALTIES)
+MAX_PENALTY: Final = 15
+"""Largest penalty of a member for its node, from 0."""
+
+
+@dataclass(frozen=True)
+class GangShares:
+    """One gang: its largest number of members, including those placed earlier, and its rules, top level first."""
+
+    most: int
+    rules: Sequence[Rule]
+
+
+class CostEncoding:
+    """Packs the terms of a cost into one integer, the weightiest in the highest bits; if bits run out, the least are
+    dropped.
+
+    `unfinished`: more members will follow, so hard rules only exclude what those could not repair.
+    """
+
+    def __init__(self, gangs: Sequence[GangShares], *, unfinished: bool = False) -> None:
+        self._gangs = gangs
+        self._unfinished = unfinished
+        self._shift: dict[_Key, int] = {}
+        members = sum(gang.most for gang in gangs)
+        left = _BITS - members.bit_length()
+        self.outside = left
+        """Shift of the number of members outside of trees."""
+        self.penalties: int | None = None
+        """Shift of the node penalties of members; None if they were dropped."""
+        for key, bound in self._terms():
+            bits = bound.bit_length()
+            if bits > left:
+                continue
+            left -= bits
+            self._shift[key] = left
+        self.penalties = self._shift.get(_PENALTIES)
+        self.ties = left if self.penalties is None else self.penalties + (members * MAX_PENALTY).bit_length()
+        """Number of low bits that hold undeclared terms."""
+
+    def of_sizes(self, gang: int, rule: Rule) -> Int64:
+        """The cost of a domain by its number of members: int64[most + 1]."""
+        sizes = np.arange(self._gangs[gang].most + 1)
+        missed = np.maximum(rule.least - sizes, 0) + np.maximum(sizes - rule.most, 0)
+        uneven = (sizes % rule.step != 0).astype(np.int64)
+        costs: Int64 = self._shifted(gang, rule, Term.RANGE, missed) + self._shifted(gang, rule, Term.FACTOR, uneven)
+        shape = np.ones_like(sizes) if rule.shape is Shape.PACK else sizes * sizes
+        costs += self._shifted(gang, rule, Term.SHAPE, shape)
+        if rule.range_is_hard:
+            costs[sizes > rule.most if self._unfinished else missed > 0] = IMPOSSIBLE
+        if rule.step_is_hard and not self._unfinished:
+            costs[uneven > 0] = IMPOSSIBLE
+        costs[0] = 0
+        return costs
+
+    def of_parts(self, gang: int, rule: Rule, most: int) -> Int64:
+        """The cost of the number of domains used within one domain above: int64[most + 1]."""
+        parts = np.arange(most + 1)
+        if rule.shape is not Shape.PARTITION:
+            return np.zeros(most + 1, np.int64)
+        costs = self._shifted(gang, rule, Term.PARTS, np.abs(parts - rule.parts))
+        if rule.shape_is_hard:
+            costs[parts > rule.parts if self._unfinished else parts != rule.parts] = IMPOSSIBLE
+        costs[0] = 0
+        return costs
+
+    def of_fit(self, gang: int, rule: Rule, size: Int64) -> Int64:
+        """The cost of using each domain, increasing with its capacity, `size`: int64[domains]."""
+        if rule.shape is Shape.SPREAD or not len(size):
+            return np.zeros(len(size), np.int64)
+        _, ranks = np.unique(size, return_inverse=True)
+        return self._shifted(gang, rule, Term.FIT, (ranks.astype(np.int64) << _FIT_BITS) // (int(ranks.max()) + 1))
+
+    def _shifted(self, gang: int, rule: Rule, term: Term, counts: Int64) -> Int64:
+        shift = self._shift.get((gang, rule.level, term))
+        return np.zeros_like(counts) if shift is None else counts << shift
+
+    def _terms(self) -> list[tuple[_Key, int]]:
+        """Keys and upper bounds of terms by weight: declared rules, node penalties, best fit, undeclared rules."""
+        declared: list[tuple[_Key, int]] = []
+        fit: list[tuple[_Key, int]] = []
+        undeclared: list[tuple[_Key, int]] = []
+        for index, gang in enumerate(self._gangs):
+            most = gang.most
+            for rule in gang.rules:
+                if rule.has_range and not rule.range_is_hard:
+                    short = min(rule.least, UNBOUNDED) - 1
+                    declared.append(((index, rule.level, Term.RANGE), most * max(short, 1)))
+                if rule.has_step and not rule.step_is_hard:
+                    declared.append(((index, rule.level, Term.FACTOR), most))
+                if rule.shape is Shape.PARTITION and not rule.shape_is_hard:
+                    declared.append(((index, rule.level, Term.PARTS), most * max(rule.parts, 1)))
+                shape = most if rule.shape is Shape.PACK else most * most
+                (declared if rule.counts else undeclared).append(((index, rule.level, Term.SHAPE), shape))
+                if rule.shape is not Shape.SPREAD:
+                    (fit if rule.counts else undeclared).append(((index, rule.level, Term.FIT), most << _FIT_BITS))
+        members = sum(gang.most for gang in self._gangs)
+        return [*declared, (_PENALTIES, members * MAX_PENALTY), *fit, *undeclared]
+
 
 Cell = tuple[int, ...]
 """Index into a table along its axes."""

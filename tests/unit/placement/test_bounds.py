@@ -5,8 +5,8 @@ import pytest
 
 from builders.placement.trees import tree_cluster
 from muster.gangs.solve import Role, SolveGang, SolveGroup
+from muster.placement.solve.bounds import is_optimal, solution_cost
 from muster.placement.solve.constrained import restricted
-from muster.placement.solve.costs import is_optimal, solution_cost
 from muster.placement.solve.instance import ConstrainedGang, Solution, TreeInstance, parts_of, tree_instance
 from muster.placement.solve.level_rules import rules_of
 from muster.topology.constraints import parse_constraints
