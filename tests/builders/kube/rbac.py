@@ -10,11 +10,11 @@ JSON = dict[str, Any]
 
 
 class As:
-    """Requests with one user's token and impersonation headers."""
+    """Requests with one user's token."""
 
-    def __init__(self, api: ApiClient, token: str = "", **headers: str) -> None:
+    def __init__(self, api: ApiClient, token: str) -> None:
         self._api = api
-        self._headers = {**({"Authorization": f"Bearer {token}"} if token else {}), **headers}
+        self._headers = {"Authorization": f"Bearer {token}"}
 
     async def call(self, method: str, path: str, body: Any = None, content_type: str = "application/json") -> Reply:
         return await self._api.call(method, path, body, content_type, **self._headers)

@@ -22,17 +22,6 @@ async def test_binding_sets_the_node_and_merges_annotations_and_labels(api: ApiC
     assert (condition["type"], condition["status"]) == ("PodScheduled", "True")
 
 
-async def test_binding_by_the_bindings_resource(api: ApiClient) -> None:
-    await api.created(PODS, pod("a"))
-
-    reply = await api.post(
-        "/api/v1/namespaces/default/bindings", {"metadata": {"name": "a"}, "target": {"kind": "Node", "name": "n"}}
-    )
-
-    assert reply.status == 201
-    assert (await api.get(f"{PODS}/a")).body["spec"]["nodeName"] == "n"
-
-
 async def test_i4_of_concurrent_binds_one_succeeds(api: ApiClient) -> None:
     await api.created(PODS, pod("a"))
 

@@ -85,31 +85,6 @@ async def test_a_dependent_stays_while_it_has_an_owner(api: ApiClient) -> None:
     assert left.body["metadata"]["ownerReferences"][0]["name"] == "second"
 
 
-async def test_dependents_are_orphaned(api: ApiClient) -> None:
-    owner = await api.created(MAPS, config_map("owner"))
-    await api.created(MAPS, config_map("child", ownerReferences=_owned_by(owner)))
-
-    await api.delete(f"{MAPS}/owner", {"propagationPolicy": "Orphan"})
-
-    await api.until_gone(f"{MAPS}/owner")
-    child = await api.get(f"{MAPS}/child")
-    assert child.status == 200 and "ownerReferences" not in child.body["metadata"]
-
-
-async def test_foreground_deletion_removes_the_owner_last(api: ApiClient) -> None:
-    owner = await api.created(MAPS, config_map("owner"))
-    references = _owned_by(owner)
-    await api.created(MAPS, config_map("child", ownerReferences=references, finalizers=["example.com/hold"]))
-
-    await api.delete(f"{MAPS}/owner", {"propagationPolicy": "Foreground"})
-    await api.until(f"{MAPS}/child", lambda reply: "deletionTimestamp" in reply.body["metadata"])
-    waiting = await api.get(f"{MAPS}/owner")
-    await api.patch(f"{MAPS}/child", {"metadata": {"finalizers": None}})
-
-    assert waiting.body["metadata"]["finalizers"] == ["foregroundDeletion"]
-    await api.until_gone(f"{MAPS}/owner")
-
-
 async def test_an_object_with_an_unknown_owner_is_collected(api: ApiClient) -> None:
     reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner", "uid": "0-0"}
     await api.created(MAPS, config_map("child", ownerReferences=[reference]))

@@ -44,10 +44,8 @@ async def test_a_continue_token_expires_with_the_history(api: ApiClient) -> None
     await api.call("POST", "/muster-faults/compact")
 
     expired = await api.get(f"{MAPS}?limit=1&continue={token}")
-    rest = await api.get(f"{MAPS}?continue={expired.body['metadata']['continue']}")
 
     assert (expired.status, expired.reason) == (410, "Expired")
-    assert [item["metadata"]["name"] for item in rest.body["items"]] == ["b", "c"]
 
 
 async def test_items_of_built_in_kinds_do_not_repeat_their_kind(api: ApiClient) -> None:
@@ -109,8 +107,6 @@ async def test_field_selectors_of_pods(api: ApiClient, selector: str, names: lis
         ("labelSelector=a%20in%20", 400, "unable to parse requirement"),
         ("resourceVersion=abc", 400, "invalid resource version"),
         ("resourceVersion=99999999", 504, "Too large resource version: 99999999, current: "),
-        ("resourceVersion=1&resourceVersionMatch=Exact", 410, "too old"),
-        ("resourceVersionMatch=Exact", 422, "resourceVersionMatch is forbidden unless resourceVersion is provided"),
         ("limit=many", 400, "invalid syntax"),
         ("continue=nonsense", 400, "invalid continue token"),
     ],

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from builders.kube.client import MERGE, NODES, PODS, ApiClient, pod
-from builders.kube.rbac import GROUP, RBAC, As, account, grant, group, rule, user
+from builders.kube.rbac import RBAC, As, account, grant, group, rule, user
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, User
 
@@ -59,9 +59,7 @@ class TestTokens:
         await grant(api, "robot", rule("list", "pods"), to=account("default", "robot"), namespace="default")
         token_reply = await api.created(f"{ACCOUNTS}/robot/token", {"spec": {}})
         robot = As(api, token_reply["status"]["token"])
-        whoami = await robot.call("POST", "/apis/authentication.k8s.io/v1/selfsubjectreviews", {})
 
-        assert whoami.body["status"]["userInfo"]["username"] == "system:serviceaccount:default:robot"
         assert (await robot.get(PODS)).status == 200
         assert (await robot.get(OTHER_PODS)).status == 403
         await api.delete(f"{ACCOUNTS}/robot")
@@ -84,7 +82,8 @@ class TestRoles:
         assert (await bob.get(NODES)).status == 403
 
     async def test_a_cluster_role_for_one_namespace(self, api: ApiClient, ann: As) -> None:
-        await grant(api, "views", to=user("ann"), namespace="default", role="view")
+        await api.created(f"{RBAC}/clusterroles", {"metadata": {"name": "reads"}, "rules": [rule("list", "pods")]})
+        await grant(api, "views", to=user("ann"), namespace="default", role="reads")
         assert (await ann.get(PODS)).status == 200
         assert (await ann.get(OTHER_PODS)).status == 403
         assert (await ann.get("/api/v1/namespaces/default/secrets")).status == 403
@@ -116,16 +115,6 @@ class TestRoles:
         assert (await ann.get(NODES)).status == 200
         await api.delete(f"{RBAC}/clusterrolebindings/reads")
         assert (await ann.get(NODES)).status == 403
-
-    async def test_an_aggregated_role(self, api: ApiClient, ann: As) -> None:
-        wanted = {"clusterRoleSelectors": [{"matchLabels": {"adds": "up"}}]}
-        sum_of_them = {"metadata": {"name": "sum"}, "aggregationRule": wanted, "rules": []}
-        await api.created(f"{RBAC}/clusterroles", sum_of_them)
-        await grant(api, "sums", to=user("ann"), namespace="default", role="sum")
-        assert (await ann.get(PODS)).status == 403
-        part = {"metadata": {"name": "part", "labels": {"adds": "up"}}, "rules": [rule("list", "pods")]}
-        await api.created(f"{RBAC}/clusterroles", part)
-        assert (await ann.get(PODS)).status == 200
 
     async def test_unserved_paths_are_forbidden_first(self, ann: As, api: ApiClient) -> None:
         path = "/apis/example.com/v1/namespaces/default/things"
@@ -163,29 +152,7 @@ async def test_a_denial_names_the_missing_right(bob: As, path: str, message: str
     assert reply.body.get("details", {}) == details
 
 
-class TestEscalation:
-    async def test_a_role_beyond_the_writers_rights(self, api: ApiClient, ann: As) -> None:
-        everything = rule("create update patch", "roles rolebindings", GROUP)
-        await grant(api, "roles", everything, rule("list", "pods"), to=user("ann"), namespace="default")
-        roles = f"{RBAC}/namespaces/default/roles"
-        own = {"metadata": {"name": "own"}, "rules": [rule("list", "pods")]}
-        assert (await ann.call("POST", roles, own)).status == 201
-        more = await ann.call("POST", roles, {"metadata": {"name": "more"}, "rules": [rule("list", "pods secrets")]})
-        assert more.status == 403
-        assert 'Resources:["pods" "secrets"]' in more.message
-        wider = await ann.call("PATCH", f"{roles}/own", {"rules": [rule("*", "pods")]}, MERGE)
-        assert wider.status == 403
-
-    async def test_a_binding_beyond_the_writers_rights(self, api: ApiClient, ann: As) -> None:
-        await grant(api, "binds", rule("create", "rolebindings", GROUP), to=user("ann"), namespace="default")
-        path = f"{RBAC}/namespaces/default/rolebindings"
-        reference = {"apiGroup": GROUP, "kind": "ClusterRole", "name": "admin"}
-        binding = {"metadata": {"name": "me"}, "roleRef": reference, "subjects": [user("ann")]}
-        assert (await ann.call("POST", path, binding)).status == 403
-        may_bind = rule("bind", "clusterroles", GROUP, names=("admin",))
-        await grant(api, "may-bind", may_bind, to=user("ann"), namespace="default")
-        assert (await ann.call("POST", path, binding)).status == 201
-
+class TestOwnerReferences:
     async def test_blocking_the_deletion_of_an_owner(self, api: ApiClient, ann: As) -> None:
         await grant(api, "makes", rule("create patch", "pods"), to=user("ann"))
         owner = await api.created(PODS, pod("owner"))
@@ -200,34 +167,6 @@ class TestEscalation:
         await grant(api, "ends", rule("update", "pods/finalizers"), to=user("ann"))
         held = {"metadata": {"ownerReferences": blocking["metadata"]["ownerReferences"]}}
         assert (await ann.call("PATCH", f"{PODS}/child", held, MERGE)).status == 200
-
-    async def test_creating_by_apply(self, api: ApiClient, ann: As) -> None:
-        await grant(api, "patches", rule("patch", "configmaps"), to=user("ann"))
-        path = "/api/v1/namespaces/default/configmaps/a"
-        applied = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
-        apply = "application/apply-patch+yaml"
-        assert (await ann.call("PATCH", f"{path}?fieldManager=x", applied, apply)).status == 403
-        await grant(api, "creates", rule("create", "configmaps"), to=user("ann"))
-        assert (await ann.call("PATCH", f"{path}?fieldManager=x", applied, apply)).status == 201
-
-
-class TestImpersonation:
-    async def test_needs_a_right(self, api: ApiClient) -> None:
-        as_bob = As(api, "ann-token", **{"Impersonate-User": "bob"})
-        refused = await as_bob.get(PODS)
-        assert refused.status == 403
-        assert 'users "bob" is forbidden: User "ann" cannot impersonate resource "users"' in refused.message
-        await grant(api, "as-bob", rule("impersonate", "users", names=("bob",)), to=user("ann"))
-        await grant(api, "bobs", rule("list", "pods"), to=user("bob"))
-        assert (await as_bob.get(PODS)).status == 200
-        assert (await As(api, "ann-token", **{"Impersonate-User": "carl"}).get(PODS)).status == 403
-
-    async def test_the_administrator_may_impersonate(self, api: ApiClient) -> None:
-        name = "system:serviceaccount:kube-system:robot"
-        robot = As(api, **{"Impersonate-User": name})
-        assert (await robot.get(PODS)).status == 403
-        await grant(api, "robots", rule("list", "pods"), to=group("system:serviceaccounts:kube-system"))
-        assert (await robot.get(PODS)).status == 200
 
 
 class TestMalformed:
@@ -266,16 +205,3 @@ async def test_requests_are_audited(api: ApiClient, ann: As) -> None:
     assert (await ann.get("/muster-access")).status == 403
     await api.delete("/muster-access")
     assert (await api.get("/muster-access")).body == []
-
-
-async def test_users_may_review_their_own_access(ann: As, api: ApiClient) -> None:
-    rules = await ann.call(
-        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}
-    )
-    paths = [url for each in rules.body["status"]["nonResourceRules"] for url in each["nonResourceURLs"]]
-    assert "/version" in paths
-    await grant(api, "reads", rule("list", "pods"), to=user("ann"), namespace="default")
-    rules = await ann.call(
-        "POST", "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews", {"spec": {"namespace": "default"}}
-    )
-    assert {"verbs": ["list"], "apiGroups": [""], "resources": ["pods"]} in rules.body["status"]["resourceRules"]

@@ -140,17 +140,6 @@ async def test_invalid_patches(api: ApiClient, patch: Any, content_type: str, st
     assert (await api.get(f"{MAPS}/c")).body == created
 
 
-async def test_apply_creates_and_merges(api: ApiClient) -> None:
-    applied = b"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {a: b}\n"
-    path, kind = f"{MAPS}/c?fieldManager=test", "application/apply-patch+yaml"
-
-    created = await api.patch(path, applied, kind)
-    merged = await api.patch(path, applied.replace(b"a: b", b"c: d"), kind)
-
-    assert (created.status, merged.status) == (201, 200)
-    assert merged.body["data"] == {"a": "b", "c": "d"}
-
-
 async def test_a_node_is_created_with_status_and_taints(api: ApiClient) -> None:
     created = await api.created(NODES, node("n"))
     await api.patch(f"{NODES}/n", {"spec": {"unschedulable": True}})
@@ -189,14 +178,6 @@ async def test_config_map_data_must_be_strings(api: ApiClient) -> None:
     await api.created(MAPS, config_map("c"))
     assert (await api.patch(f"{MAPS}/c", {"data": {"size": 3}})).status == 400
     assert (await api.patch(f"{MAPS}/c", {"data": {"size": "3"}})).status == 200
-
-
-async def test_an_immutable_config_map_keeps_its_data(api: ApiClient) -> None:
-    await api.created(MAPS, config_map("c") | {"immutable": True})
-    for change in ({"data": {"a": "c"}}, {"data": {"more": "d"}}, {"immutable": None}):
-        reply = await api.patch(f"{MAPS}/c", change)
-        assert (reply.status, "field is immutable when `immutable` is set" in reply.message) == (422, True)
-    assert (await api.patch(f"{MAPS}/c", {"metadata": {"labels": {"a": "b"}}})).status == 200
 
 
 async def test_an_object_has_at_most_one_controller(api: ApiClient) -> None:

@@ -22,9 +22,9 @@ async def api(tmp_path: Any) -> AsyncIterator[ApiClient]:
     await server.stop()
 
 
-def job(*, exit_code: str = "0", run_seconds: str = "0", policy: str = "Never", **spec: Any) -> dict[str, Any]:
+def job(*, run_seconds: str = "0", policy: str = "Never", **spec: Any) -> dict[str, Any]:
     template = {
-        "metadata": {"annotations": {"muster.dev/run-seconds": run_seconds, "muster.dev/exit-code": exit_code}},
+        "metadata": {"annotations": {"muster.dev/run-seconds": run_seconds}},
         # On the node from the start: no scheduler takes part.
         "spec": {"restartPolicy": policy, "nodeName": "node-00", "containers": [{"name": "main", "image": "i:1"}]},
     }
@@ -60,15 +60,6 @@ async def test_every_index_succeeds_once(api: ApiClient) -> None:
     assert environment["JOB_COMPLETION_INDEX"] == pods[0]["metadata"]["annotations"][index]
 
 
-async def test_a_job_fails_after_too_many_failures(api: ApiClient) -> None:
-    await api.created(JOBS, job(exit_code="1", backoffLimit=2))
-
-    ended = (await api.until(f"{JOBS}/j", _condition("Failed"))).body["status"]
-
-    assert ended["failed"] == 3
-    assert ended["conditions"][-1]["reason"] == "BackoffLimitExceeded"
-
-
 async def test_a_deleted_pod_of_a_job_is_replaced(api: ApiClient) -> None:
     await api.created(JOBS, job(run_seconds="3600"))
     [first] = (await api.until(PODS, lambda reply: len(reply.body["items"]) == 1)).body["items"]
@@ -80,19 +71,6 @@ async def test_a_deleted_pod_of_a_job_is_replaced(api: ApiClient) -> None:
         return len(names) == 1 and names != [first["metadata"]["name"]]
 
     await api.until(PODS, replaced)
-
-
-async def test_a_suspended_job_has_no_pods(api: ApiClient) -> None:
-    await api.created(JOBS, job(run_seconds="3600", parallelism=3, completions=3))
-    await api.until(f"{JOBS}/j", lambda reply: reply.body.get("status", {}).get("ready") == 3)
-
-    await api.patch(f"{JOBS}/j", {"spec": {"suspend": True}})
-    await api.until(PODS, lambda reply: reply.body["items"] == [])
-    suspended = (await api.until(f"{JOBS}/j", _condition("Suspended"))).body["status"]
-    await api.patch(f"{JOBS}/j", {"spec": {"suspend": False}})
-
-    assert "active" not in suspended
-    await api.until(f"{JOBS}/j", lambda reply: reply.body["status"].get("ready") == 3)
 
 
 async def test_deleting_a_job_deletes_its_pods(api: ApiClient) -> None:

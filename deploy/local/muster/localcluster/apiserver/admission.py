@@ -11,7 +11,7 @@ from typing import Final
 from muster.localcluster.apiserver.api import Answer, Api
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.delete import Deleter
-from muster.localcluster.apiserver.routing import NOWHERE, Call
+from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import conflict
 from muster.localcluster.apiserver.store import Object, Record, key_of
 from muster.localcluster.apiserver.watch import Watch
@@ -64,9 +64,7 @@ class Admission:
         operation = _OPERATIONS.get(call.method)
         if operation is None or target.subresource not in ("", "status"):
             return False
-        return may_concern(self._cluster, operation, target.kind, target.subresource) or (
-            call.method == "PATCH" and may_concern(self._cluster, "CREATE", target.kind, target.subresource)
-        )
+        return may_concern(self._cluster, operation, target.kind, target.subresource)
 
     async def _ask_about_write(self, call: Call) -> None:
         target, trial = call.target, replace(call, trial=True, warnings=[], at_revision=0)
@@ -74,12 +72,9 @@ class Admission:
             await self._ask(call, "CREATE", self._writer.create(trial), None)
             return
         before = self._cluster.store.get(target.kind.collection, key_of(target.namespace, target.name or ""))
-        if call.method == "PUT":
-            record, created = self._writer.update(trial), False
-        else:
-            record, created = self._writer.patch(trial)
-        call.at_revision = before.revision if before is not None else NOWHERE
-        await self._ask(call, "CREATE" if created else "UPDATE", record, None if created else before)
+        record = self._writer.update(trial) if call.method == "PUT" else self._writer.patch(trial)
+        call.at_revision = before.revision if before is not None else 0
+        await self._ask(call, "UPDATE", record, before)
 
     async def _ask_about_deletion(self, call: Call, record: Record) -> None:
         await self._ask(call, "DELETE", None, record)

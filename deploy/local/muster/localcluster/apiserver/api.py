@@ -60,9 +60,6 @@ class Api:
             return self.watches.start(call)
         if verb not in target.kind.verbs:
             raise method_not_allowed()
-        if verb == "create" and target.kind.collection == "bindings":
-            bind(self.cluster, target.namespace or "", None, call.body, dry_run=call.dry_run)
-            return Answer(201, success(201))
         if verb == "create" and target.kind.namespaced and target.namespace is None:
             raise method_not_allowed()
         return self._verbs[verb](call)
@@ -71,13 +68,11 @@ class Api:
         target = call.target
         match target.subresource, call.method:
             case "binding", "POST":
-                bind(self.cluster, target.namespace or "", target.name, call.body, dry_run=call.dry_run)
+                bind(self.cluster, target.namespace or "", target.name or "", call.body, dry_run=call.dry_run)
                 return Answer(201, success(201))
             case "eviction", "POST":
                 evict(self.cluster, self.deleter, call)
                 return Answer(201, success(201))
-            case "finalize", "PUT":
-                return self._update(call)
             case "log", "GET":
                 self.cluster.record(target.kind, target.namespace, target.name or "")
                 raise StatusError(
@@ -92,8 +87,7 @@ class Api:
         return self._shown(call, 200, self.writer.update(call))
 
     def _patch(self, call: Call) -> Answer:
-        record, created = self.writer.patch(call)
-        return self._shown(call, 201 if created else 200, record)
+        return self._shown(call, 200, self.writer.patch(call))
 
     def _delete(self, call: Call) -> Answer:
         record, gone = self.deleter.delete(call)

@@ -36,8 +36,8 @@ class _Binding(Struct):
 _decode: Final = msgspec.json.Decoder(_Binding).decode
 
 
-def bind(cluster: Cluster, namespace: str, name: str | None, body: bytes, *, dry_run: bool) -> None:
-    """Bind the pod to the node, with the binding's labels and annotations. `name` None: take it from the binding.
+def bind(cluster: Cluster, namespace: str, name: str, body: bytes, *, dry_run: bool) -> None:
+    """Bind the pod to the node, with the binding's labels and annotations.
 
     Raises StatusError 400, 404, 409, 422, 500 with the texts and reasons of kube-apiserver.
     """
@@ -46,9 +46,7 @@ def bind(cluster: Cluster, namespace: str, name: str | None, body: bytes, *, dry
     except msgspec.DecodeError as error:
         raise bad_request(f'Binding in version "v1" cannot be handled as a Binding: {error}') from error
     wanted = binding.metadata
-    if name is None:
-        name = wanted.name or ""
-    elif wanted.name and wanted.name != name:
+    if wanted.name and wanted.name != name:
         raise bad_request("name in URL does not match name in Binding object")
     if wanted.namespace and wanted.namespace != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")

@@ -13,7 +13,7 @@ from muster.localcluster.apiserver.pod_defaults import default_pod_spec
 from muster.localcluster.apiserver.pod_table import PODS as POD_TABLE
 from muster.localcluster.apiserver.pods import PodRules, PriorityClassRules
 from muster.localcluster.apiserver.resource_quotas import QuotaRules
-from muster.localcluster.apiserver.status import Cause, forbidden_value, not_supported, required, too_long
+from muster.localcluster.apiserver.status import Cause, not_supported, required, too_long
 from muster.localcluster.apiserver.storage_kinds import ClaimRules, StorageClassRules, VolumeRules
 from muster.localcluster.apiserver.store import Object
 from muster.localcluster.apiserver.tables import TABLES
@@ -27,7 +27,7 @@ class _Stored(Rules):
 
 
 class _Data(Rules):
-    """ConfigMaps and Secrets: string data of limited size, unchangeable if `immutable`."""
+    """ConfigMaps and Secrets: string data of limited size."""
 
     def default(self, obj: Object) -> None:
         for value in (obj.get("data") or {}).values():
@@ -38,13 +38,6 @@ class _Data(Rules):
         values = [*(obj.get("data") or {}).values(), *(obj.get("binaryData") or {}).values()]
         if sum(len(str(value)) for value in values) > _MAX_DATA_BYTES:
             yield too_long("[]", _MAX_DATA_BYTES)
-
-    def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
-        if not old.get("immutable"):
-            return
-        for field in ("immutable", "data", "binaryData"):
-            if (new.get(field) or {}) != (old.get(field) or {}):
-                yield forbidden_value(field, "field is immutable when `immutable` is set")
 
 
 class _NamespaceRules(Rules):
@@ -109,7 +102,6 @@ class _JobRules(_TemplateRules):
             spec["completions"] = 1
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("backoffLimit", 6)
-        spec.setdefault("suspend", False)
         if not spec.get("manualSelector") and metadata.get("uid"):
             ours = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
             spec.setdefault("selector", {"matchLabels": ours})
@@ -157,7 +149,6 @@ def _kind(group: str, version: str, name: str, plural: str, rules: Rules, *more:
 def _core() -> list[Kind]:
     only_status = (STATUS,)
     return [
-        _kind("", "v1", "Binding", "bindings", _Stored(), verbs=("create",)),
         _kind("", "v1", "ConfigMap", "configmaps", _Data(), "cm"),
         events.core_kind(),
         _kind(
@@ -168,7 +159,7 @@ def _core() -> list[Kind]:
             _NamespaceRules(),
             "ns",
             namespaced=False,
-            subresources=(STATUS, Subresource("finalize", ("update",))),
+            subresources=only_status,
             selectable=("status.phase",),
         ),
         _kind(

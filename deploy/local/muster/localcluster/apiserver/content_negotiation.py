@@ -1,8 +1,8 @@
-"""Content negotiation: responses as objects, as tables, or as metadata only."""
+"""Content negotiation: responses as objects or as tables."""
 
 import time
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -12,7 +12,7 @@ from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Object, Record
 
 _encode: Final = msgspec.json.Encoder().encode
-_JSON_LIKE: Final = ("", "*/*", "application/json", "application/*", "application/yaml")
+_JSON_LIKE: Final = ("", "*/*", "application/json", "application/*")
 
 
 class Representation(Protocol):
@@ -37,8 +37,6 @@ def representation(kind: Kind, accept: str, include_object: str) -> Representati
                 return ObjectForm(kind)
             case "Table":
                 return TableOutput(kind, f"meta.k8s.io/{wanted.get('v', 'v1')}", include_object or "Metadata")
-            case "PartialObjectMetadata" | "PartialObjectMetadataList":
-                return MetadataOutput(f"meta.k8s.io/{wanted.get('v', 'v1')}")
     only = "only the following media types are accepted: application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
     raise StatusError(406, only)
 
@@ -105,23 +103,6 @@ class TableOutput:
             case "Metadata":
                 row["object"] = _metadata_alone(obj, self._version)
         return row
-
-
-class MetadataOutput:
-    """Objects without spec and status."""
-
-    def __init__(self, version: str) -> None:
-        self._version = version
-
-    def one(self, record: Record) -> bytes:
-        return _encode(_metadata_alone(record.object, self._version))
-
-    event = one
-
-    def many(self, records: Iterable[Record], metadata: Object) -> bytes:
-        items = [_metadata_alone(record.object, self._version) for record in records]
-        listed: dict[str, Any] = {"kind": "PartialObjectMetadataList", "apiVersion": self._version}
-        return _encode(listed | {"metadata": metadata, "items": items})
 
 
 def _metadata_alone(obj: Object, version: str) -> Object:

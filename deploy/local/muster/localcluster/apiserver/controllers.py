@@ -5,7 +5,7 @@ from typing import Protocol
 
 from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.cluster import Cluster
-from muster.localcluster.apiserver.definition_controller import Definitions
+from muster.localcluster.apiserver.custom_kinds import Definitions
 from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.disruption_budgets import DisruptionController
 from muster.localcluster.apiserver.ephemeral_volumes import EphemeralVolumes

@@ -1,9 +1,11 @@
-"""CustomResourceDefinitions, and the kinds that they define."""
+"""CustomResourceDefinitions, the kinds that they define, and the controller that serves them."""
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any, Final
 
 from muster.localcluster.apiserver.clock import age, now_text
+from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import (
     ALL_VERBS,
     NAME_COLUMN,
@@ -17,7 +19,7 @@ from muster.localcluster.apiserver.kubectl_jsonpath import find_all
 from muster.localcluster.apiserver.metadata import subdomain_problems
 from muster.localcluster.apiserver.schema import fill_defaults, prune, schema_causes
 from muster.localcluster.apiserver.status import Cause, invalid_value, not_supported, required
-from muster.localcluster.apiserver.store import Object
+from muster.localcluster.apiserver.store import Change, Collection, Object
 
 DEFINITIONS: Final = "customresourcedefinitions.apiextensions.k8s.io"
 
@@ -82,6 +84,36 @@ class CustomRules(Rules):
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         return schema_causes(self._schema, obj)
+
+
+class Definitions:
+    """Reconciles the served kinds with the stored definitions."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def note(self, collection: Collection, change: Change) -> None:
+        if collection.name != DEFINITIONS:
+            return
+        kinds = self._cluster.kinds
+        if change.before is not None:
+            for kind in kinds_of(change.before.object):
+                kinds.remove(kind)
+        if change.type == "DELETED":
+            asyncio.get_running_loop().call_soon(self._clean, change.record.key)
+            return
+        for kind in kinds_of(change.record.object):
+            kinds.add(kind)
+
+    def _clean(self, resource: str) -> None:
+        """Delete all objects of a resource whose definition was deleted, then end its watches."""
+        store = self._cluster.store
+        if resource in store.collection(DEFINITIONS).records:
+            return  # defined again in the meantime
+        if (collection := store.collections.get(resource)) is not None:
+            for key in list(collection.records):
+                store.remove(resource, key)
+        store.drop_collection(resource)
 
 
 def kinds_of(definition: Object) -> list[Kind]:

@@ -1,9 +1,8 @@
-"""Decodes request bodies in JSON, YAML or protobuf, and checks that their kind matches the path."""
+"""Decodes request bodies in JSON or protobuf, and checks that their kind matches the path."""
 
 from typing import Any, Final
 
 import msgspec
-import yaml
 
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import check_metadata_types
@@ -13,17 +12,11 @@ from muster.localcluster.apiserver.store import Object
 
 _decode: Final = msgspec.json.Decoder().decode
 _JSON: Final = ("", "application/json", "application/x-www-form-urlencoded")  # curl -d says the latter
-_YAML: Final = "application/yaml"
 
 
 def decode_body(body: bytes, content_type: str) -> Any:
     """Decode a body. Raises StatusError 400, 415."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type == _YAML:
-        try:
-            return yaml.safe_load(body)
-        except yaml.YAMLError as error:
-            raise bad_request(f"yaml: {error}") from error
     if media_type == MEDIA_TYPE:
         try:
             return decode_protobuf(body)
@@ -32,7 +25,7 @@ def decode_body(body: bytes, content_type: str) -> Any:
         except ValueError as error:
             raise bad_request(f"provided data does not appear to be a protobuf message: {error}") from error
     if media_type not in _JSON:
-        only = f"application/json, application/yaml, {MEDIA_TYPE}"
+        only = f"application/json, {MEDIA_TYPE}"
         message = f"the body of the request was in an unknown format - accepted media types include: {only}"
         raise StatusError(415, message)
     try:

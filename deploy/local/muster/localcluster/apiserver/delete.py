@@ -1,4 +1,7 @@
-"""The verbs delete and deletecollection, with grace periods and finalizers."""
+"""The verbs delete and deletecollection, with grace periods and finalizers.
+
+Dependents are deleted in the background; the other propagation policies are rejected.
+"""
 
 from typing import Final
 
@@ -11,11 +14,8 @@ from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import conflict, forbidden, invalid, not_supported
 from muster.localcluster.apiserver.store import Object, Record, Store
 
-FOREGROUND: Final = "foregroundDeletion"
-ORPHAN: Final = "orphan"
-
-_POLICIES: Final = ("Foreground", "Background", "Orphan")
-_KEPT_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
+_BACKGROUND: Final = "Background"
+_PERMANENT_NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _DEFAULT_GRACE_SECONDS: Final = 30
 
 
@@ -52,30 +52,27 @@ class Deleter:
         options = options or {}
         metadata = record.metadata
         check_preconditions(kind, record, options.get("preconditions") or {})
-        if kind.collection == "namespaces" and metadata["name"] in _KEPT_NAMESPACES:
+        if kind.collection == "namespaces" and metadata["name"] in _PERMANENT_NAMESPACES:
             raise forbidden("namespaces", "", metadata["name"], "this namespace may not be deleted")
-        finalizers = _finalizers(metadata.get("finalizers") or [], options)
         if kind.collection == "namespaces":
-            return self._mark(kind, record, finalizers, None, dry_run)
+            return self._mark(kind, record, None, dry_run)
         grace = _grace_seconds(kind, record.object, options)
-        if not finalizers and not grace:
-            last = _marked(record.object, [], 0) if kind.collection == "pods" else None
+        if not metadata.get("finalizers") and not grace:
+            last = _marked(record.object, 0) if kind.collection == "pods" else None
             if dry_run:
                 return record, True
             return self._cluster.store.remove(kind.collection, record.key, last), True
-        return self._mark(kind, record, finalizers, grace, dry_run)
+        return self._mark(kind, record, grace, dry_run)
 
-    def _mark(
-        self, kind: Kind, record: Record, finalizers: list[str], grace: int | None, dry_run: bool
-    ) -> tuple[Record, bool]:
+    def _mark(self, kind: Kind, record: Record, grace: int | None, dry_run: bool) -> tuple[Record, bool]:
         metadata = record.metadata
-        if "deletionTimestamp" in metadata and finalizers == (metadata.get("finalizers") or []):
+        if "deletionTimestamp" in metadata:
             former = metadata.get("deletionGracePeriodSeconds")
             if grace is None or former is None or grace >= former:
                 return record, False
         if dry_run:
             return record, False
-        marked = _marked(record.object, finalizers, grace)
+        marked = _marked(record.object, grace)
         if kind.collection == "namespaces":
             marked["status"] = {**(marked.get("status") or {}), "phase": "Terminating"}
         return self._cluster.store.put(kind.collection, record.key, marked), False
@@ -94,7 +91,7 @@ def drop_finalizer(store: Store, collection: str, record: Record, finalizer: str
         store.remove(collection, record.key, changed)
 
 
-def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:
+def _marked(obj: Object, grace: int | None) -> Object:
     """Copy with a deletionTimestamp."""
     metadata = dict(obj["metadata"])
     first = "deletionTimestamp" not in metadata
@@ -102,8 +99,6 @@ def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:
         metadata["deletionTimestamp"] = later_text(grace) if grace else now_text()
     if grace is not None:
         metadata["deletionGracePeriodSeconds"] = grace
-    if finalizers:
-        metadata["finalizers"] = finalizers
     if first and "generation" in metadata:
         metadata["generation"] += 1
     return {**obj, "metadata": metadata}
@@ -111,12 +106,12 @@ def _marked(obj: Object, finalizers: list[str], grace: int | None) -> Object:
 
 def _options(call: Call) -> Object:
     options = decode_options(call.body, call.content_type)
-    for name in ("gracePeriodSeconds", "propagationPolicy", "orphanDependents"):
+    for name in ("gracePeriodSeconds", "propagationPolicy"):
         if name in call.query:
             options.setdefault(name, call.number(name) if name == "gracePeriodSeconds" else call.query[name])
     policy = options.get("propagationPolicy")
-    if policy is not None and policy not in _POLICIES:
-        problem = not_supported("propagationPolicy", policy, (*_POLICIES, "nil"))
+    if policy not in (None, _BACKGROUND):
+        problem = not_supported("propagationPolicy", policy, (_BACKGROUND,))
         raise invalid("DeleteOptions", "meta.k8s.io", "", [problem])
     if options.get("dryRun"):
         call.query["dryRun"] = "All"
@@ -139,17 +134,6 @@ def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> No
             f"({record.revision}). The object might have been modified"
         )
         raise conflict(kind.name, kind.group, record.metadata["name"], message)
-
-
-def _finalizers(present: list[str], options: Object) -> list[str]:
-    """Finalizers for the client's propagation policy."""
-    policy = options.get("propagationPolicy")
-    if options.get("orphanDependents") in (True, "true"):
-        policy = "Orphan"
-    if policy is None:
-        return present
-    kept = [each for each in present if each not in (FOREGROUND, ORPHAN)]
-    return kept + {"Foreground": [FOREGROUND], "Orphan": [ORPHAN]}.get(policy, [])
 
 
 def _grace_seconds(kind: Kind, obj: Object, options: Object) -> int:

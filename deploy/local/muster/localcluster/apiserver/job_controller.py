@@ -2,7 +2,7 @@
 
 Failed pods are replaced without backoff, and deleted pods do not count as failures, unlike in kube-controller-manager.
 A pod that a quota or a webhook rejects is retried with backoff, and the job gets an event. Not implemented:
-activeDeadlineSeconds, podFailurePolicy, successPolicy, ttlSecondsAfterFinished, limits per index.
+activeDeadlineSeconds, podFailurePolicy, successPolicy, suspend, ttlSecondsAfterFinished, limits per index.
 """
 
 import asyncio
@@ -83,14 +83,8 @@ class JobController:
             return
         pods = self._cluster.store.collection("pods").records
         active = [pods[each] for each in progress.pods if each in pods and _is_active(pods[each])]
-        if job["spec"].get("suspend"):
-            self._delete(active)
-            active = []
-            status["conditions"] = _with_condition(status, "Suspended", "JobSuspended", "Job suspended")
-        else:
-            status.setdefault("startTime", now_text())
-            status.pop("conditions", None)
-            active = self._proceed(job, status, progress, active)
+        status.setdefault("startTime", now_text())
+        active = self._proceed(job, status, progress, active)
         self._update_status(record, status, progress, active)
 
     def _proceed(self, job: Object, status: Object, progress: _Progress, active: list[Record]) -> list[Record]:

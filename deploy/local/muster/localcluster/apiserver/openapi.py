@@ -18,7 +18,7 @@ PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 
 _TITLE, _VERSION = "Kubernetes", "v1.33.0"
 _PARAMETERS: Final = ("dryRun", "fieldManager", "fieldValidation")
-_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json", "application/apply-patch+yaml")
+_PATCHES: Final = ("application/json-patch+json", "application/merge-patch+json")
 
 
 def document_v2(kinds: Kinds) -> bytes:
@@ -26,23 +26,6 @@ def document_v2(kinds: Kinds) -> bytes:
     paths = b"".join(_field(2, _field(1, _path(kind).encode()) + _field(2, _item_v2(kind))) for kind in _all(kinds))
     information = _field(1, _TITLE.encode()) + _field(2, _VERSION.encode())
     return _field(1, b"2.0") + _field(2, information) + _field(8, paths) + _field(9, b"")
-
-
-def document_v2_json(kinds: Kinds) -> bytes:
-    """OpenAPI v2 document in JSON."""
-    paths = {
-        _path(kind): {
-            "patch": {
-                "consumes": list(_PATCHES),
-                "parameters": [{"name": name, "in": "query", "type": "string"} for name in _PARAMETERS],
-                "responses": {"200": {"description": "OK"}},
-                **_named(kind),
-            }
-        }
-        for kind in _all(kinds)
-    }
-    information = {"title": _TITLE, "version": _VERSION}
-    return msgspec.json.encode({"swagger": "2.0", "info": information, "paths": paths, "definitions": {}})
 
 
 def index_v3(kinds: Kinds) -> bytes:

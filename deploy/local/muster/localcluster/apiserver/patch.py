@@ -1,4 +1,4 @@
-"""Patches of all four kinds, by content type."""
+"""JSON, merge and strategic merge patches, by content type."""
 
 from typing import Any, Final
 
@@ -6,7 +6,6 @@ import msgspec
 from jsonpath import JSONPatch
 from jsonpath.exceptions import JSONPatchError
 
-from muster.localcluster.apiserver.decoding import decode_body
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.status import StatusError, bad_request
 from muster.localcluster.apiserver.store import Object
@@ -15,10 +14,8 @@ from muster.localcluster.apiserver.strategic_merge import apply_strategic_merge
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE: Final = "application/merge-patch+json"
 STRATEGIC: Final = "application/strategic-merge-patch+json"
-APPLY: Final = "application/apply-patch"
-"""Server-side apply, as JSON or YAML, implemented as a merge: field ownership is not tracked."""
 
-_ACCEPTED: Final = (JSON_PATCH, MERGE, f"{APPLY}+yaml")
+_ACCEPTED: Final = (JSON_PATCH, MERGE)
 
 
 class BadPatch(ValueError):
@@ -28,10 +25,6 @@ class BadPatch(ValueError):
 def patched(kind: Kind, current: Object, content_type: str, body: bytes) -> Any:
     """`current` with the patch applied; may modify `current`. Raises StatusError 400, 415, 422."""
     media_type = content_type.partition(";")[0].strip()
-    if media_type.startswith(APPLY):
-        patch = _object(decode_body(body, "application/yaml" if media_type.endswith("yaml") else "application/json"))
-        (patch.get("metadata") or {}).pop("managedFields", None)
-        return apply_merge_patch(current, patch) if kind.custom else apply_strategic_merge(current, patch)
     if media_type == MERGE:
         return apply_merge_patch(current, _object(_decoded(body)))
     if media_type == STRATEGIC and not kind.custom:

@@ -10,18 +10,10 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.content_negotiation import representation
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.selectors import Selection, parse_fields, parse_labels
-from muster.localcluster.apiserver.status import Cause, StatusError, bad_request, expired, forbidden_value, invalid
+from muster.localcluster.apiserver.status import StatusError, bad_request, expired
 from muster.localcluster.apiserver.store import Object, Record, in_namespace
 
 _PAGED_LISTS_KEPT: Final = 64
-_TOO_OLD: Final = (
-    "The provided continue parameter is too old to display a consistent list result. You can start a new list "
-    "without the continue parameter, or use the continue token in this response to retrieve the remainder of the "
-    "results. Continuing with the provided token results in an inconsistent list - objects that were created, "
-    "modified, or deleted between the time the first chunk was returned and now may show up in the list."
-)
-
-
 _PageKey = tuple[str, int, Selection]  # collection, revision, what was selected
 
 
@@ -69,8 +61,8 @@ class Reader:
         if token := call.query.get("continue"):
             revision, records = self._resumed(kind.collection, selection, token)
         else:
-            self._check_version(call)
             revision = self._cluster.store.revision
+            _check_version(call, revision)
             collection = self._cluster.store.collection(kind.collection)
             records = tuple(sorted(in_namespace(collection.records.values(), selection.namespace), key=_key_of))
         metadata: Object = {"resourceVersion": str(revision)}
@@ -92,29 +84,18 @@ class Reader:
 
     def _resumed(self, collection: str, selection: Selection, token: str) -> tuple[int, tuple[Record, ...]]:
         position = _position(token)
-        revision = self._cluster.store.revision
-        if position.rv < 0:  # the client accepted an inconsistent rest
-            records = sorted(self._cluster.store.collection(collection).records.values(), key=_key_of)
-        else:
-            kept = self._paged.get((collection, position.rv, selection))
-            if kept is None:
-                raise expired(_TOO_OLD, continue_token=_token(-1, position.start.rstrip("\0")))
-            revision, records = position.rv, list(kept)
+        records = self._paged.get((collection, position.rv, selection))
+        if records is None:
+            raise expired("The provided continue parameter is too old to display a consistent list result.")
         after = position.start.rstrip("\0")
-        return revision, tuple(record for record in records if record.key > after)
+        return position.rv, tuple(record for record in records if record.key > after)
 
-    def _check_version(self, call: Call) -> None:
-        text, match = call.query.get("resourceVersion", ""), call.query.get("resourceVersionMatch", "")
-        if match and not text:
-            raise _bad_options("resourceVersionMatch is forbidden unless resourceVersion is provided")
-        if match == "Exact" and text == "0":
-            raise _bad_options('resourceVersionMatch "Exact" is forbidden for resourceVersion "0"')
-        wanted = parse_revision(text)
-        current = self._cluster.store.revision
-        if wanted > current:
-            raise too_large(wanted, current)
-        if match == "Exact" and wanted != current:
-            raise expired("The resourceVersion for the provided list is too old.")
+
+def _check_version(call: Call, current: int) -> None:
+    """Reject a resource version of the future; any other list is at the current one."""
+    revision = parse_revision(call.query.get("resourceVersion", ""))
+    if revision > current:
+        raise too_large(revision, current)
 
 
 def parse_revision(text: str) -> int:
@@ -132,11 +113,6 @@ def too_large(wanted: int, current: int) -> StatusError:
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
     message = f"Timeout: Too large resource version: {wanted}, current: {current}"
     return StatusError(504, message, details={"causes": [cause]}, retry_after_seconds=1)
-
-
-def _bad_options(why: str) -> StatusError:
-    cause: Cause = forbidden_value("resourceVersionMatch", why)
-    return invalid("ListOptions", "meta.k8s.io", "", [cause])
 
 
 def _token(revision: int, last_key: str) -> str:

@@ -8,10 +8,7 @@ from muster.localcluster.apiserver.access.users import OWNER, User
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import bad_request, no_such_resource
 
-NOWHERE: Final = -1
-"""In place of a revision: the object does not exist."""
-
-_OF_NAMESPACES = ("status", "finalize")
+_STATUS: Final = "status"
 
 
 class NoSuchPath(Exception):
@@ -47,7 +44,7 @@ class Call:
     """Uid of a new object from its dry run; empty: generate one. The same holds for `name` if the client gave none."""
     name: str = ""
     at_revision: int = 0
-    """Change the object only at this revision; 0: at any; NOWHERE: only if it does not exist."""
+    """Change the object only at this revision; 0: at any."""
 
     @property
     def dry_run(self) -> bool:
@@ -89,7 +86,7 @@ def find_target(kinds: Kinds, path: str) -> Target:
     else:
         raise NoSuchPath
     namespace: str | None = None
-    if rest[0] == "namespaces" and len(rest) > 2 and not (rest[2] in _OF_NAMESPACES and len(rest) == 3):
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2:] != [_STATUS]:
         namespace, rest = rest[1], rest[2:]
     kind = kinds.find(group, version, rest[0])
     if kind is None:

@@ -24,7 +24,7 @@ from muster.localcluster.apiserver.discovery import discover
 from muster.localcluster.apiserver.faults import PATH as FAULTS_PATH
 from muster.localcluster.apiserver.faults import Fault, Faults, ServerFaults
 from muster.localcluster.apiserver.kinds import Kinds
-from muster.localcluster.apiserver.kubeconfigs import Certificates, write_kubeconfig
+from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
 from muster.localcluster.apiserver.routing import Call, NoSuchPath, find_target, split_target
 from muster.localcluster.apiserver.status import StatusError, no_such_resource
 from muster.localcluster.apiserver.watch import Watch
@@ -42,7 +42,7 @@ class ApiServer:
     """Kubernetes API server in this process, with all state in memory.
 
     `history`: number of changes per resource that a watch can resume from. `allow_faults`: serve /muster-faults.
-    `tokens`: users by token, besides the administrator's. Without `certificates` it serves plain HTTP.
+    `tokens`: users by token, besides the administrator's.
     """
 
     def __init__(
@@ -53,13 +53,11 @@ class ApiServer:
         history: int = 16_384,
         timing: Timing | None = None,
         tokens: Mapping[str, User] | None = None,
-        certificates: Certificates | None = None,
     ) -> None:
         self._host, _, port = listen.rpartition(":")
         self._port = int(port)
         self._cluster = Cluster(Kinds(builtin_kinds()), history=history, timing=timing or Timing())
-        self._certificates = certificates
-        self.access = Access(self._cluster, tokens or {}, secure=certificates is not None)
+        self.access = Access(self._cluster, tokens or {})
         self._api = Api(self._cluster)
         self._admission = Admission(self._cluster, self._api.writer, self._api.deleter)
         self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter, self._admission)
@@ -69,8 +67,7 @@ class ApiServer:
         """URL, after the start."""
 
     async def start(self) -> str:
-        """Listen; returns the URL. Raises BadCertificates."""
-        tls = None if self._certificates is None else self._certificates.context()
+        """Listen; returns the URL."""
         bootstrap(self._cluster)
         self._controllers.start()
         server = web.Server(
@@ -83,10 +80,10 @@ class ApiServer:
         )
         self._runner = web.ServerRunner(server, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024, ssl_context=tls)
+        site = web.TCPSite(self._runner, self._host, self._port, backlog=1024)
         await site.start()
         host, port = self._runner.addresses[0][:2]
-        self.url = f"{'http' if tls is None else 'https'}://{host}:{port}"
+        self.url = f"http://{host}:{port}"
         return self.url
 
     async def stop(self) -> None:
@@ -100,8 +97,7 @@ class ApiServer:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write the administrator's kubeconfig."""
-        authority = None if self._certificates is None else self._certificates.authority_file
-        write_kubeconfig(path, self.url, self.access.authenticator.owners_token, authority)
+        write_kubeconfig(path, self.url, self.access.authenticator.owners_token)
 
     def _levers(self) -> ServerFaults:
         def compact() -> None:
@@ -149,8 +145,8 @@ class ApiServer:
             call = Call(request.method, target, query, accept=headers.get("Accept", ""), user=user)
             if request.can_read_body:
                 call.body, call.content_type = await _body(request), headers.get("Content-Type", "")
-            if self.access.reviews.concerns(call):
-                return web.Response(body=self.access.reviews.answer(call), status=201, headers=_JSON)
+            if self.access.reviews.handles(call):
+                return web.Response(body=self.access.reviews.respond(call), status=201, headers=_JSON)
             answer = await self._admission.answer(self._api, call)
             return await self._watch(request, answer) if isinstance(answer, Watch) else _whole(answer)
         return self._of_server(request, path)
@@ -165,9 +161,7 @@ class ApiServer:
         if path.startswith(_HEALTH_PATHS):
             return web.Response(body=b"ok", headers=_TEXT)
         if path == "/openapi/v2":
-            if "protobuf" in request.headers.get("Accept", ""):
-                return web.Response(body=openapi.document_v2(kinds), headers={"Content-Type": openapi.PROTOBUF})
-            return web.Response(body=openapi.document_v2_json(kinds), headers=_JSON)
+            return web.Response(body=openapi.document_v2(kinds), headers={"Content-Type": openapi.PROTOBUF})
         if path == "/openapi/v3":
             return web.Response(body=openapi.index_v3(kinds), headers=_JSON)
         if path.startswith("/openapi/v3/"):

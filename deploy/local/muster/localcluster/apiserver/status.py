@@ -43,13 +43,12 @@ class StatusError(Exception):
         *,
         reason: str | None = None,
         details: Mapping[str, Any] | None = None,
-        metadata: Mapping[str, Any] | None = None,
         retry_after_seconds: int | None = None,
     ) -> None:
         super().__init__(message)
         self.code, self.message = code, message
         self.reason = _REASONS.get(code, "") if reason is None else reason
-        self.details, self.metadata = details, metadata
+        self.details = details
         self.retry_after_seconds = retry_after_seconds
 
     def as_object(self) -> dict[str, Any]:
@@ -57,7 +56,7 @@ class StatusError(Exception):
         status: dict[str, Any] = {
             "kind": "Status",
             "apiVersion": "v1",
-            "metadata": self.metadata or {},
+            "metadata": {},
             "status": "Failure",
             "message": self.message,
         }
@@ -129,9 +128,8 @@ def invalid(kind: str, group: str, name: str, causes: Sequence[Cause]) -> Status
     return StatusError(422, f'{_qualified(kind, group)} "{name}" is invalid: {listed}', details=details)
 
 
-def expired(message: str, *, continue_token: str | None = None) -> StatusError:
-    metadata = {"continue": continue_token} if continue_token else None
-    return StatusError(410, message, metadata=metadata)
+def expired(message: str) -> StatusError:
+    return StatusError(410, message)
 
 
 def required(field: str, detail: str = "") -> Cause:

@@ -12,7 +12,7 @@ from muster.localcluster.apiserver.decoding import as_object, decode_object
 from muster.localcluster.apiserver.field_validation import validate_fields
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.metadata import label_problems, metadata_causes, subdomain_problems
-from muster.localcluster.apiserver.patch import APPLY, patched
+from muster.localcluster.apiserver.patch import patched
 from muster.localcluster.apiserver.resource_quotas import charge
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import (
@@ -93,20 +93,15 @@ class Writer:
         record = self._current(call)
         return self._replace(call, new, record)
 
-    def patch(self, call: Call) -> tuple[Record, bool]:
-        """The object, and whether an apply created it. Raises StatusError 400, 404, 409, 415, 422."""
-        kind, target = call.target.kind, call.target
-        record = self._cluster.store.get(kind.collection, key_of(target.namespace, target.name or ""))
-        if record is None and call.content_type.startswith(APPLY) and not target.subresource:
-            applied = as_object(kind, patched(kind, {}, call.content_type, call.body))
-            applied["metadata"].setdefault("name", target.name)
-            return self.create_object(call, applied), True
+    def patch(self, call: Call) -> Record:
+        """Raises StatusError 400, 404, 409, 415, 422."""
+        kind = call.target.kind
         record = self._current(call)
         current = msgspec.json.decode(record.encoded)  # a copy, since stored objects are immutable
         if kind.from_stored is not None:
             current = kind.from_stored(current)
         new = as_object(kind, patched(kind, current, call.content_type, call.body))
-        return self._replace(call, new, record), False
+        return self._replace(call, new, record)
 
     def _current(self, call: Call) -> Record:
         assert call.target.name is not None

@@ -5,9 +5,8 @@ with `Kubelets(session, simulated_nodes(20, racks=4))`. All nodes share one proc
 
 A bound pod passes the admission of a real kubelet (`admission`): a pod that does not fit fails with OutOfcpu and the
 like, which reveals a scheduler that oversubscribes. An admitted pod runs for the seconds of the annotation
-muster.dev/run-seconds, by default forever, then ends with the exit code of muster.dev/exit-code and is restarted by its
-restartPolicy. A deleted pod stops at once. When a Node object is deleted, its kubelet stops; the API server's
-controllers delete its pods.
+muster.dev/run-seconds, by default forever, and then succeeds, whatever its restartPolicy. A deleted pod stops at once.
+When a Node object is deleted, its kubelet stops; the API server's controllers delete its pods.
 """
 
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets

@@ -4,11 +4,9 @@ import argparse
 import asyncio
 import contextlib
 import signal
-import tempfile
 from pathlib import Path
 
 import uvloop
-import yaml
 
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
@@ -18,17 +16,12 @@ from muster.telemetry.logs import configure_logs
 
 def main() -> None:
     options = _arguments()
-    configure_logs("kubelets", options.log_level, options.log_format)
+    configure_logs("kubelets", options.log_level)
     uvloop.run(_run(options))
 
 
 async def _run(options: argparse.Namespace) -> None:
-    with tempfile.TemporaryDirectory() as directory:
-        kubeconfig = options.kubeconfig
-        if options.server:
-            kubeconfig = Path(directory) / "kubeconfig"
-            kubeconfig.write_text(_kubeconfig_of(options.server))
-        session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
+    session = await KubeSession.connect(KubeSettings(kubeconfig=options.kubeconfig))
     nodes = simulated_nodes(
         options.nodes,
         racks=options.racks,
@@ -48,23 +41,9 @@ async def _run(options: argparse.Namespace) -> None:
         await session.close()
 
 
-def _kubeconfig_of(server: str) -> str:
-    config = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "local", "cluster": {"server": server}}],
-        "users": [{"name": "local", "user": {}}],
-        "contexts": [{"name": "local", "context": {"cluster": "local", "user": "local"}}],
-        "current-context": "local",
-    }
-    return yaml.safe_dump(config)
-
-
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m muster.localcluster.kubelets", description=__doc__)
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("--server", help="URL of an API server that needs no credentials")
-    where.add_argument("--kubeconfig", type=Path)
+    parser.add_argument("--kubeconfig", type=Path, required=True)
     parser.add_argument("--nodes", type=int, default=20)
     parser.add_argument("--racks", type=int, default=1, help="nodes are spread over racks by the label rack")
     parser.add_argument("--cpu", default="8", help="per node")
@@ -73,7 +52,6 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--gpu", type=int, default=0, help="GPUs (nvidia.com/gpu) per node")
     parser.add_argument("--renew-seconds", type=float, default=10.0, help="how often a node renews its lease")
     parser.add_argument("--log-level", default="info")
-    parser.add_argument("--log-format", choices=("json", "console"), default="json")
     return parser.parse_args()
 
 

@@ -3,14 +3,15 @@
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
 
 from muster.kube.session import KubeSession
+from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode, node_object, node_status
-from muster.localcluster.kubelets.times import micro_text, now_text
 
 _NODES: Final = "/api/v1/nodes"
 _LEASES: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
@@ -81,7 +82,7 @@ class Heartbeats:
             await self._calls.make("PATCH", f"{_NODES}/{name}", body, STRATEGIC_MERGE)
 
     async def _renew(self, name: str) -> None:
-        spec: dict[str, Any] = {"renewTime": micro_text()}
+        spec: dict[str, Any] = {"renewTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")}
         body = msgspec.json.encode({"spec": spec})
         answer = await self._calls.make("PATCH", f"{_LEASES}/{name}", body, "application/merge-patch+json")
         if answer.status == 404:

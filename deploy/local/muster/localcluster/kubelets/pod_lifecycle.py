@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -15,17 +16,15 @@ from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Node
 from muster.kube.pod_class import read_class
 from muster.kube.session import KubeSession
+from muster.localcluster.apiserver.clock import now_text, parse_time
 from muster.localcluster.kubelets import pod_status
 from muster.localcluster.kubelets.admission import NodeCapacity
 from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
 from muster.localcluster.kubelets.heartbeats import Heartbeats
 from muster.localcluster.kubelets.pod_types import PODS, DeleteOptions, RunPod
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
-from muster.localcluster.kubelets.times import now_text, seconds_since
 
 _JSON: Final = "application/json"
-_FIRST_BACKOFF_SECONDS: Final = 10.0
-_LONGEST_BACKOFF_SECONDS: Final = 300.0
 _KILLED: Final = 137
 """Exit code of killed containers (SIGKILL)."""
 
@@ -35,11 +34,10 @@ _log: Final = structlog.get_logger(__name__)
 class _RunningPod:
     """Running pod."""
 
-    __slots__ = ("address", "pod", "restarts", "started", "timer")
+    __slots__ = ("address", "pod", "started", "timer")
 
     def __init__(self, pod: RunPod, address: str) -> None:
         self.pod, self.address = pod, address
-        self.restarts = 0
         self.started = now_text()
         self.timer: asyncio.TimerHandle | None = None
 
@@ -173,13 +171,14 @@ class Kubelets:
         capacity.take(pod.metadata.uid, read_class(pod).pod_class)
         running_pod = self._running[pod.metadata.uid] = _RunningPod(pod, self._new_address())
         running_pod.started = pod.status.start_time or running_pod.started
-        self._schedule_end(running_pod, seconds_since(pod.status.start_time))
+        started = parse_time(pod.status.start_time)
+        self._schedule_end(running_pod, 0.0 if started is None else max(0.0, time.time() - started))
 
     def _start_containers(self, running_pod: _RunningPod) -> None:
         running_pod.started = now_text()
         node = self._nodes_by_name[running_pod.pod.spec.node_name or ""]
         address = node.address if running_pod.pod.spec.host_network else running_pod.address
-        body = pod_status.running(running_pod.pod, address, node.address, running_pod.started, running_pod.restarts)
+        body = pod_status.running(running_pod.pod, address, node.address, running_pod.started)
         self._write(running_pod.pod, body, lambda: self._schedule_end(running_pod, 0.0))
 
     def _schedule_end(self, running_pod: _RunningPod, already_seconds: float) -> None:
@@ -189,18 +188,11 @@ class Kubelets:
             running_pod.timer = loop.call_later(max(0.0, seconds - already_seconds), self._end, running_pod)
 
     def _end(self, running_pod: _RunningPod) -> None:
-        """End the containers; restart them with backoff if the restartPolicy demands it."""
-        pod, code = running_pod.pod, running_pod.pod.exit_code
-        policy = pod.spec.restart_policy
-        if policy == "Always" or (policy == "OnFailure" and code):
-            pause = min(_FIRST_BACKOFF_SECONDS * 2.0 ** min(running_pod.restarts, 16), _LONGEST_BACKOFF_SECONDS)
-            running_pod.restarts += 1
-            self._write(pod, pod_status.backing_off(pod, code, running_pod.started, now_text(), running_pod.restarts))
-            running_pod.timer = asyncio.get_running_loop().call_later(pause, self._start_containers, running_pod)
-            return
+        """End the containers with success."""
+        pod = running_pod.pod
         self._finished.add(pod.metadata.uid)
         self._release(pod.metadata.uid)
-        self._write(pod, pod_status.ended(pod, code, running_pod.started, now_text(), running_pod.restarts))
+        self._write(pod, pod_status.ended(pod, 0, running_pod.started, now_text()))
 
     def _remove(self, pod: RunPod, capacity: NodeCapacity) -> None:
         """Stop a deleted pod at once, regardless of its grace period.
@@ -218,7 +210,7 @@ class Kubelets:
         if running_pod is None:
             self._delete_finally(pod)
         else:
-            killed = pod_status.ended(pod, _KILLED, running_pod.started, now_text(), running_pod.restarts)
+            killed = pod_status.ended(pod, _KILLED, running_pod.started, now_text())
             self._write(pod, killed, lambda: self._delete_finally(pod))
 
     def _delete_finally(self, pod: RunPod) -> None:

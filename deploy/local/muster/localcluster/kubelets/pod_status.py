@@ -10,7 +10,7 @@ from muster.localcluster.kubelets.pod_types import RunPod
 Status = dict[str, Any]
 
 
-def running(pod: RunPod, address: str, node_address: str, now: str, restarts: int = 0) -> bytes:
+def running(pod: RunPod, address: str, node_address: str, now: str) -> bytes:
     """Patch for a pod whose containers run."""
     state = {"running": {"startedAt": now}}
     status: Status = {
@@ -20,39 +20,25 @@ def running(pod: RunPod, address: str, node_address: str, now: str, restarts: in
         "podIP": address,
         "podIPs": [{"ip": address}],
         "conditions": _conditions(ready=True, reason="", now=now),
-        "containerStatuses": [_container(each.name, each.image, state, restarts) for each in pod.spec.containers or ()],
+        "containerStatuses": [_container(each.name, each.image, state) for each in pod.spec.containers or ()],
     }
     if pod.spec.init_containers:
         ended = _terminated(0, now, now)
         status["initContainerStatuses"] = [
-            _container(each.name, each.image, state if each.restart_policy == "Always" else ended, 0)
+            _container(each.name, each.image, state if each.restart_policy == "Always" else ended)
             for each in pod.spec.init_containers
         ]
     return _patch(pod, status)
 
 
-def ended(pod: RunPod, exit_code: int, started: str, now: str, restarts: int) -> bytes:
+def ended(pod: RunPod, exit_code: int, started: str, now: str) -> bytes:
     """Patch for a pod whose containers have ended for good."""
     state = _terminated(exit_code, started, now)
     reason = "PodFailed" if exit_code else "PodCompleted"
     status: Status = {
         "phase": "Failed" if exit_code else "Succeeded",
         "conditions": _conditions(ready=False, reason=reason, now=now),
-        "containerStatuses": [_container(each.name, each.image, state, restarts) for each in pod.spec.containers or ()],
-    }
-    return _patch(pod, status)
-
-
-def backing_off(pod: RunPod, exit_code: int, started: str, now: str, restarts: int) -> bytes:
-    """Patch for a pod whose containers wait for a restart."""
-    waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off restarting failed container"}}
-    last = _terminated(exit_code, started, now)
-    containers = [_container(each.name, each.image, waiting, restarts) for each in pod.spec.containers or ()]
-    for container in containers:
-        container["lastState"] = last
-    status = {
-        "conditions": _conditions(ready=False, reason="ContainersNotReady", now=now),
-        "containerStatuses": containers,
+        "containerStatuses": [_container(each.name, each.image, state) for each in pod.spec.containers or ()],
     }
     return _patch(pod, status)
 
@@ -100,7 +86,7 @@ def _conditions(*, ready: bool, reason: str, now: str) -> list[Status]:
     return listed
 
 
-def _container(name: str, image: str, state: Status, restarts: int) -> Status:
+def _container(name: str, image: str, state: Status) -> Status:
     up = "running" in state
     return {
         "name": name,
@@ -108,7 +94,7 @@ def _container(name: str, image: str, state: Status, restarts: int) -> Status:
         "imageID": "",
         "ready": up,
         "started": up,
-        "restartCount": restarts,
+        "restartCount": 0,
         "state": state,
         "lastState": {},
     }

@@ -11,9 +11,6 @@ from muster.kube.objects import BadObject, Container, Encoded, ObjectMeta, Pod, 
 RUN_SECONDS: Final = "muster.dev/run-seconds"
 """Annotation: run time of the containers in seconds; default forever. Local cluster only."""
 
-EXIT_CODE: Final = "muster.dev/exit-code"
-"""Annotation: exit code of the containers; default 0. Local cluster only."""
-
 
 class RunContainer(Container, rename="camel", frozen=True, gc=False):
     """Container with its image."""
@@ -54,20 +51,11 @@ class RunPod(Pod, rename="camel", frozen=True, gc=False):
     @property
     def run_seconds(self) -> float | None:
         """Run time of the containers; None: forever, also if the annotation is invalid."""
-        text = self.annotation(RUN_SECONDS)
+        text = (self.metadata.annotations or {}).get(RUN_SECONDS)
         try:
             return None if text is None else max(0.0, float(text))
         except ValueError:
             return None
-
-    @property
-    def exit_code(self) -> int:
-        """Exit code of the containers."""
-        text = self.annotation(EXIT_CODE)
-        return int(text) if text is not None and text.isascii() and text.isdigit() else 0
-
-    def annotation(self, key: str) -> str | None:
-        return (self.metadata.annotations or {}).get(key)
 
 
 class DeleteOptions(Struct, rename="camel"):

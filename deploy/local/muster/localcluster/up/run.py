@@ -11,8 +11,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import msgspec
 import typer
 
 from muster.cli.endpoints import read_endpoints
@@ -23,7 +24,6 @@ from muster.kube.session import KubeSession
 from muster.localcluster.certificates import NoCertificate
 from muster.localcluster.child_process import ChildDied
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRejected, apply_manifests, load_manifests
-from muster.localcluster.nodes import nodes_ready
 from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.trace_forwarder import Forwarder
@@ -35,6 +35,8 @@ from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
 
 _START_SECONDS = 60.0
+_LIST_SECONDS = 10.0
+_POLL_SECONDS = 0.1
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 T = TypeVar("T")
@@ -139,7 +141,7 @@ class _Up:
             return await _first_of(supervise(stack, self._view.notice), self._apply_gangs(stack, session))
 
     async def _apply_gangs(self, stack: Stack, session: KubeSession) -> Outcome | None:
-        await nodes_ready(session, self._options.nodes, timeout_seconds=_START_SECONDS)
+        await _nodes_ready(session, self._options.nodes, timeout_seconds=_START_SECONDS)
         self._view.ready = True
         self._view.touch()
         started = time.monotonic()
@@ -162,6 +164,25 @@ class _Up:
 
     def _print(self, text: str) -> None:
         typer.echo(text, err=True)
+
+
+async def _nodes_ready(session: KubeSession, count: int, *, timeout_seconds: float) -> None:
+    """Return when at least `count` nodes are ready. Raises TimeoutError."""
+    async with asyncio.timeout(timeout_seconds):
+        while await _count_ready(session) < count:  # noqa: ASYNC110 (another process creates them)
+            await asyncio.sleep(_POLL_SECONDS)
+
+
+async def _count_ready(session: KubeSession) -> int:
+    response = await session.request("GET", "/api/v1/nodes", timeout_seconds=_LIST_SECONDS)
+    if response.status != 200:
+        return 0
+    return sum(map(_is_ready, msgspec.json.decode(response.body)["items"]))
+
+
+def _is_ready(node: Any) -> bool:
+    conditions = node.get("status", {}).get("conditions") or ()
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _forwarder(report: Callable[[str], None]) -> Forwarder | None:

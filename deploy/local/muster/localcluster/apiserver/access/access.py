@@ -9,7 +9,7 @@ import structlog
 from muster.localcluster.apiserver.access.attributes import Attributes, attributes_of, denied
 from muster.localcluster.apiserver.access.audit import AccessAudit
 from muster.localcluster.apiserver.access.authorizer import Authorizer
-from muster.localcluster.apiserver.access.escalation import EscalationCheck
+from muster.localcluster.apiserver.access.owner_references import OwnerReferenceCheck
 from muster.localcluster.apiserver.access.reviews import Reviews
 from muster.localcluster.apiserver.access.tokens import Authenticator, Headers
 from muster.localcluster.apiserver.access.users import User
@@ -25,18 +25,18 @@ _log: Final = structlog.get_logger(__name__)
 class Access:
     """Authentication and authorization of one API server."""
 
-    def __init__(self, cluster: Cluster, tokens: Mapping[str, User], *, secure: bool) -> None:
-        self.authenticator = Authenticator(tokens, secure=secure)
+    def __init__(self, cluster: Cluster, tokens: Mapping[str, User]) -> None:
+        self.authenticator = Authenticator(tokens)
         self.authorizer = Authorizer(cluster.store)
         self.record = AccessAudit()
         self.reviews = Reviews(cluster, self.authenticator, self.authorizer)
-        cluster.guard = EscalationCheck(self.authorizer, self._allows, cluster.kinds)
+        cluster.guard = OwnerReferenceCheck(self._allows, cluster.kinds)
         cluster.store.listen(self._note)
         self._logged: dict[tuple[str, str, str], float] = {}
 
     def admit(self, headers: Headers, method: str, path: str, query: dict[str, str]) -> User:
         """The user, if it is authorized. Raises StatusError 401, 403."""
-        user = self.authenticator.user(headers, self._allows)
+        user = self.authenticator.user(headers)
         if user.unbounded:
             return user
         attributes = attributes_of(method, path, query)

@@ -9,7 +9,7 @@ from muster.localcluster.apiserver.status import StatusError
 _VERBS_OF_OBJECTS: Final = {"GET": "get", "HEAD": "get", "POST": "create", "PUT": "update", "PATCH": "patch"}
 _VERBS_OF_OBJECTS["DELETE"] = "delete"
 _VERBS_OF_COLLECTIONS: Final = {**_VERBS_OF_OBJECTS, "GET": "list", "HEAD": "list", "DELETE": "deletecollection"}
-_OF_NAMESPACES: Final = ("status", "finalize")
+_STATUS: Final = "status"
 _TRUE: Final = ("true", "1", "t")
 _NAME_FIELD: Final = "metadata.name"
 
@@ -33,7 +33,7 @@ def attributes_of(method: str, path: str, query: dict[str, str]) -> Attributes:
     namespace = ""
     if parts[0] == "namespaces" and len(parts) > 1:
         namespace = parts[1]
-        if len(parts) > 2 and parts[2] not in _OF_NAMESPACES:
+        if len(parts) > 2 and parts[2] != _STATUS:
             parts = parts[2:]
     resource = parts[0]
     name = parts[1] if len(parts) > 1 else ""

@@ -8,7 +8,6 @@ from msgspec import Struct
 
 from muster.localcluster.apiserver.access.attributes import Attributes
 from muster.localcluster.apiserver.access.users import User, account_of
-from muster.localcluster.apiserver.selectors import label_selector
 from muster.localcluster.apiserver.store import Change, Collection, Object, Store
 
 GROUP: Final = "rbac.authorization.k8s.io"
@@ -84,7 +83,7 @@ class Authorizer:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
             rules = self.grants(user).of(attributes.namespace)
-            names = self._known[key] = allowed_names(rules, attributes.verb, attributes.group, attributes.resource)
+            names = self._known[key] = _allowed_names(rules, attributes.verb, attributes.group, attributes.resource)
         return names is None or (bool(attributes.name) and attributes.name in names)
 
     def grants(self, user: User) -> Grants:
@@ -96,38 +95,25 @@ class Authorizer:
             found = self._grants[user] = self._collect(user)
         return found
 
-    def rules_of(self, reference: Object, namespace: str) -> tuple[Rule, ...]:
+    def _rules_of(self, reference: Object, namespace: str) -> tuple[Rule, ...]:
         """Rules of the role that a binding references; empty if it does not exist."""
         name = str(reference.get("name", ""))
         if reference.get("kind") == "Role":
             found = self._store.get(ROLES, f"{namespace}/{name}")
         else:
             found = self._store.get(CLUSTER_ROLES, name)
-        if found is None:
-            return ()
-        return rules_in(found.object) + self._aggregated(found.object)
-
-    def _aggregated(self, role: Object) -> tuple[Rule, ...]:
-        """Rules that an aggregated ClusterRole takes from others by their labels."""
-        wanted = (role.get("aggregationRule") or {}).get("clusterRoleSelectors") or ()
-        selectors = [label_selector(each) or () for each in wanted]
-        lent: list[Rule] = []
-        for record in self._store.collection(CLUSTER_ROLES).records.values() if selectors else ():
-            labels = record.metadata.get("labels") or {}
-            if any(all(term.matches(labels) for term in selector) for selector in selectors):
-                lent += rules_in(record.object)
-        return tuple(lent)
+        return () if found is None else tuple(msgspec.convert(each, Rule) for each in found.object.get("rules") or ())
 
     def _collect(self, user: User) -> Grants:
         everywhere: list[Rule] = []
         for record in self._store.collection(CLUSTER_ROLE_BINDINGS).records.values():
             if _is_for(record.object, user, ""):
-                everywhere += self.rules_of(record.object["roleRef"], "")
+                everywhere += self._rules_of(record.object["roleRef"], "")
         of_namespaces: dict[str, tuple[Rule, ...]] = {}
         for record in self._store.collection(ROLE_BINDINGS).records.values():
             namespace = str(record.metadata["namespace"])
             if _is_for(record.object, user, namespace):
-                rules = self.rules_of(record.object["roleRef"], namespace)
+                rules = self._rules_of(record.object["roleRef"], namespace)
                 of_namespaces[namespace] = of_namespaces.get(namespace, ()) + rules
         return Grants(tuple(everywhere), of_namespaces)
 
@@ -137,7 +123,7 @@ class Authorizer:
             self._known.clear()
 
 
-def allowed_names(rules: Iterable[Rule], verb: str, group: str, resource: str) -> Names:
+def _allowed_names(rules: Iterable[Rule], verb: str, group: str, resource: str) -> Names:
     """Names of the objects for which the rules allow the verb; empty: none."""
     found: frozenset[str] = _NONE
     for rule in rules:
@@ -146,11 +132,6 @@ def allowed_names(rules: Iterable[Rule], verb: str, group: str, resource: str) -
             return None
         found |= names
     return found
-
-
-def rules_in(role: Object) -> tuple[Rule, ...]:
-    """Rules of a Role or ClusterRole."""
-    return tuple(msgspec.convert(each, Rule) for each in role.get("rules") or ())
 
 
 def _has(resources: tuple[str, ...], resource: str) -> bool:

@@ -1,25 +1,13 @@
-"""Default roles of every cluster: for administrators, authenticated users, nodes, and users of a namespace."""
+"""Default roles of every cluster: for administrators, authenticated users and nodes."""
 
 from typing import Any, Final
 
 from muster.localcluster.apiserver.access.authorizer import GROUP
-from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED
+from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS
 from muster.localcluster.apiserver.store import Object
 
 NODES: Final = "system:nodes"
 """Group of kubelets."""
-
-_READ: Final = ["get", "list", "watch"]
-_WRITE: Final = ["create", "delete", "deletecollection", "patch", "update"]
-_OBJECTS_OF_PEOPLE: Final = {
-    "": [
-        *("configmaps", "persistentvolumeclaims", "pods", "pods/binding", "pods/eviction", "pods/status", "services"),
-        *("events", "resourcequotas"),
-    ],
-    "apps": ["deployments", "replicasets", "statefulsets"],
-    "batch": ["jobs", "jobs/status"],
-    "policy": ["poddisruptionbudgets", "poddisruptionbudgets/status"],
-}
 
 
 def _rule(group: str, resources: str, *verbs: str) -> Object:
@@ -32,12 +20,6 @@ def _paths(*paths: str) -> Object:
 
 _HEALTH: Final = ("/healthz", "/livez", "/readyz", "/version", "/version/")
 _DISCOVERY: Final = ("/api", "/api/*", "/apis", "/apis/*", "/openapi", "/openapi/*")
-_SELF: Final = "selfsubjectaccessreviews selfsubjectrulesreviews"
-_VIEW: Final = [_rule(group, " ".join(names), *_READ) for group, names in _OBJECTS_OF_PEOPLE.items()]
-_EDIT: Final = [
-    *[_rule(group, " ".join(names), *_READ, *_WRITE) for group, names in _OBJECTS_OF_PEOPLE.items()],
-    _rule("", "secrets serviceaccounts", *_READ, *_WRITE),
-]
 _NODE: Final = [
     _rule("", "nodes", "create", "get", "list", "watch", "patch", "update"),
     _rule("", "nodes/status", "patch", "update"),
@@ -49,20 +31,12 @@ _NODE: Final = [
 _ROLES: Final[dict[str, list[Any]]] = {
     "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
     "system:discovery": [_paths(*_HEALTH, *_DISCOVERY)],
-    "system:public-info-viewer": [_paths(*_HEALTH)],
-    "system:basic-user": [
-        _rule("authorization.k8s.io", _SELF, "create"),
-        _rule("authentication.k8s.io", "selfsubjectreviews", "create"),
-    ],
+    "system:basic-user": [_rule("authorization.k8s.io", "selfsubjectaccessreviews", "create")],
     "system:node": _NODE,
-    "view": _VIEW,
-    "edit": _EDIT,
-    "admin": [*_EDIT, _rule(GROUP, "roles rolebindings", *_READ, *_WRITE)],
 }
 _BOUND: Final = {
     "cluster-admin": (MASTERS,),
     "system:discovery": (AUTHENTICATED,),
-    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
     "system:basic-user": (AUTHENTICATED,),
     "system:node": (NODES,),
 }

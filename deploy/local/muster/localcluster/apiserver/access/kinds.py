@@ -1,13 +1,12 @@
 """RBAC kinds and kinds of access reviews."""
 
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 
 from muster.localcluster.apiserver.access.authorizer import GROUP, Rule
-from muster.localcluster.apiserver.clock import age
-from muster.localcluster.apiserver.kinds import AGE_COLUMN, NAME_COLUMN, Column, Kind, Rules, TableForm
+from muster.localcluster.apiserver.kinds import Kind, Rules
 from muster.localcluster.apiserver.status import (
     Cause,
     bad_request,
@@ -108,48 +107,16 @@ def _subject_causes(subject: Object, field: str, *, namespaced: bool) -> Iterabl
 
 def access_kinds() -> list[Kind]:
     """All kinds of this module."""
-    return [*_given(), *_asked()]
-
-
-def _given() -> list[Kind]:
     role, binding = _RoleRules, _BindingRules
+    review = "SelfSubjectAccessReview"
     return [
-        _rbac("Role", "roles", role(of_cluster=False), _ROLES),
-        _rbac("ClusterRole", "clusterroles", role(of_cluster=True), _ROLES, namespaced=False),
-        _rbac("RoleBinding", "rolebindings", binding("ClusterRole", "Role"), _BINDINGS),
-        _rbac("ClusterRoleBinding", "clusterrolebindings", binding("ClusterRole"), _BINDINGS, namespaced=False),
+        _rbac("Role", "roles", role(of_cluster=False)),
+        _rbac("ClusterRole", "clusterroles", role(of_cluster=True), namespaced=False),
+        _rbac("RoleBinding", "rolebindings", binding("ClusterRole", "Role")),
+        _rbac("ClusterRoleBinding", "clusterrolebindings", binding("ClusterRole"), namespaced=False),
+        Kind(AUTHORIZATION, "v1", review, f"{review.lower()}s", namespaced=False, verbs=("create",)),
     ]
 
 
-def _rbac(name: str, plural: str, rules: Rules, table: TableForm, *, namespaced: bool = True) -> Kind:
-    return Kind(GROUP, "v1", name, plural, namespaced=namespaced, rules=rules, table=table)
-
-
-def _asked() -> list[Kind]:
-    def review(group: str, name: str) -> Kind:
-        return Kind(group, "v1", name, f"{name.lower()}s", namespaced=False, verbs=("create",))
-
-    return [
-        review(AUTHENTICATION, "SelfSubjectReview"),
-        review(AUTHORIZATION, "SelfSubjectAccessReview"),
-        review(AUTHORIZATION, "SelfSubjectRulesReview"),
-        review(AUTHORIZATION, "SubjectAccessReview"),
-    ]
-
-
-def _table(columns: tuple[Column, ...], cells: Callable[[Object, float], list[Any]]) -> TableForm:
-    return TableForm(columns, cells)
-
-
-_ROLES: Final = _table(
-    (NAME_COLUMN, Column("Created At", "date")),
-    lambda obj, _: [obj["metadata"]["name"], obj["metadata"].get("creationTimestamp")],
-)
-_BINDINGS: Final = _table(
-    (NAME_COLUMN, Column("Role"), AGE_COLUMN),
-    lambda obj, now: [
-        obj["metadata"]["name"],
-        f"{obj['roleRef'].get('kind')}/{obj['roleRef'].get('name')}",
-        age(obj["metadata"].get("creationTimestamp"), now),
-    ],
-)
+def _rbac(name: str, plural: str, rules: Rules, *, namespaced: bool = True) -> Kind:
+    return Kind(GROUP, "v1", name, plural, namespaced=namespaced, rules=rules)

@@ -1,16 +1,14 @@
-"""Access reviews (`kubectl auth`) and token requests of ServiceAccounts (`kubectl create token`)."""
+"""Access reviews (`kubectl auth can-i`) and token requests of ServiceAccounts."""
 
-from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 import msgspec
 
 from muster.localcluster.apiserver.access.attributes import Attributes
-from muster.localcluster.apiserver.access.authorizer import Authorizer, Rule
+from muster.localcluster.apiserver.access.authorizer import Authorizer
 from muster.localcluster.apiserver.access.kinds import AUTHENTICATION, AUTHORIZATION
 from muster.localcluster.apiserver.access.tokens import Authenticator
-from muster.localcluster.apiserver.access.users import AUTHENTICATED, User
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.decoding import decode_body, decode_object
 from muster.localcluster.apiserver.routing import Call
@@ -26,55 +24,23 @@ class Reviews:
 
     def __init__(self, cluster: Cluster, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._cluster, self._authenticator, self._authorizer = cluster, authenticator, authorizer
-        self._answers: dict[str, Callable[[User, Object], Object]] = {
-            "selfsubjectreviews": lambda user, _: {"status": {"userInfo": user.as_object()}},
-            "selfsubjectaccessreviews": self._own_access,
-            "subjectaccessreviews": self._access_of,
-            "selfsubjectrulesreviews": self._own_rules,
-        }
 
-    def concerns(self, call: Call) -> bool:
+    def handles(self, call: Call) -> bool:
         """Whether the call is an access review or token request."""
         kind = call.target.kind
-        if call.target.subresource == "token":
-            return kind.collection == _ACCOUNTS
-        return kind.group in (AUTHORIZATION, AUTHENTICATION)
+        return kind.group == AUTHORIZATION or (kind.collection == _ACCOUNTS and call.target.subresource == "token")
 
-    def answer(self, call: Call) -> bytes:
+    def respond(self, call: Call) -> bytes:
         """The review with its status. Raises StatusError 400, 404, 405."""
-        if call.method != "POST" or (call.target.subresource != "token" and call.target.name):
+        is_token = call.target.subresource == "token"
+        if call.method != "POST" or (call.target.name and not is_token):
             raise method_not_allowed()
-        if call.target.subresource == "token":
-            return msgspec.json.encode(self._token(call))
+        return msgspec.json.encode(self._token(call) if is_token else self._access_review(call))
+
+    def _access_review(self, call: Call) -> Object:
         review = decode_object(call.target.kind, call.body, call.content_type)
-        return msgspec.json.encode(review | self._answers[call.target.kind.plural](call.user, review))
-
-    def _own_access(self, user: User, review: Object) -> Object:
-        return {"status": self._verdict(user, _asked(review))}
-
-    def _access_of(self, _: User, review: Object) -> Object:
-        spec = review.get("spec") or {}
-        groups = tuple(dict.fromkeys([*(spec.get("groups") or ()), AUTHENTICATED]))
-        return {"status": self._verdict(User(str(spec.get("user") or ""), groups), _asked(review))}
-
-    def _verdict(self, user: User, attributes: Attributes) -> Object:
-        allowed = self._authorizer.allows(user, attributes)
-        return {"allowed": allowed, "reason": "" if allowed else "RBAC: no role allows it"}
-
-    def _own_rules(self, user: User, review: Object) -> Object:
-        namespace = str((review.get("spec") or {}).get("namespace") or "")
-        if not namespace:
-            raise bad_request("no namespace on request")
-        everything = Rule(("*",), ("*",), ("*",)), Rule(("*",), non_resource_urls=("*",))
-        rules: Iterable[Rule] = everything if user.unbounded else self._authorizer.grants(user).of(namespace)
-        shown = [{key: value for key, value in msgspec.to_builtins(rule).items() if value} for rule in rules]
-        return {
-            "status": {
-                "resourceRules": [rule for rule in shown if "nonResourceURLs" not in rule],
-                "nonResourceRules": [rule for rule in shown if "nonResourceURLs" in rule],
-                "incomplete": False,
-            }
-        }
+        allowed = self._authorizer.allows(call.user, _reviewed(review))
+        return review | {"status": {"allowed": allowed, "reason": "" if allowed else "RBAC: no role allows it"}}
 
     def _token(self, call: Call) -> Object:
         target = call.target
@@ -95,7 +61,7 @@ class Reviews:
         }
 
 
-def _asked(review: Object) -> Attributes:
+def _reviewed(review: Object) -> Attributes:
     """Attributes that the review is about. Raises StatusError 400."""
     spec = review.get("spec") or {}
     if isinstance(of_resource := spec.get("resourceAttributes"), dict):

@@ -4,35 +4,25 @@ The token file has the format of kube-apiserver's --token-auth-file: one line pe
 and optionally groups: `TOKEN,binding,1,"system:masters,others"`. Tokens of ServiceAccounts are issued on request and
 valid until the server stops.
 
-Requests without a token are anonymous over HTTPS. Over plain HTTP, which only this machine reaches, they are the
-administrator's, since kubectl sends no token to a server without TLS.
+Requests without a token are the administrator's: only this machine reaches the server, and kubectl sends no token to a
+server without TLS.
 """
 
 import csv
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from multidict import CIMultiDictProxy
 
-from muster.localcluster.apiserver.access.attributes import Attributes, denial_text
-from muster.localcluster.apiserver.access.users import (
-    ANONYMOUS,
-    AUTHENTICATED,
-    OWNER,
-    User,
-    account_of,
-    service_account,
-)
+from muster.localcluster.apiserver.access.users import AUTHENTICATED, OWNER, User, service_account
 from muster.localcluster.apiserver.status import StatusError
 
 _BEARER: Final = "Bearer "
 _MIN_FIELDS, _MAX_FIELDS = 3, 4
 _MAX_ISSUED: Final = 10_000
-_AS_USER, _AS_GROUP, _AS_UID = "Impersonate-User", "Impersonate-Group", "Impersonate-Uid"
 
-May = Callable[[User, Attributes], bool]
 Headers = CIMultiDictProxy[str]
 
 
@@ -62,22 +52,24 @@ def read_tokens(path: Path) -> dict[str, User]:
 class Authenticator:
     """Authenticates requests."""
 
-    def __init__(self, tokens: Mapping[str, User], *, secure: bool) -> None:
-        """`secure`: requests come over HTTPS."""
+    def __init__(self, tokens: Mapping[str, User]) -> None:
         self._users = {_BEARER + token: user for token, user in tokens.items()}
         self._issued: dict[str, User] = {}
-        self._others: dict[tuple[str, tuple[str, ...], str], User] = {}
-        self._default_user = ANONYMOUS if secure else OWNER
+        """Users by issued token, at most _MAX_ISSUED; ends with the ServiceAccount."""
         known = (token for token, user in tokens.items() if user.unbounded)
         self.owners_token: str = next(known, "") or secrets.token_urlsafe(24)
         """Token of the administrator."""
         self._users.setdefault(_BEARER + self.owners_token, OWNER)
 
-    def user(self, headers: Headers, may: May) -> User:
-        """Raises StatusError 401, and 403 for impersonation without the right to it."""
+    def user(self, headers: Headers) -> User:
+        """Raises StatusError 401."""
         token = headers.get("Authorization", "")
-        user = self._default_user if not token else self._known(token)
-        return self._instead_of(user, headers, may) if _AS_USER in headers else user
+        if not token:
+            return OWNER
+        user = self._users.get(token) or self._issued.get(token)
+        if user is None:
+            raise StatusError(401, "Unauthorized")
+        return user
 
     def issue(self, namespace: str, name: str, uid: str) -> str:
         """Issue a token for a ServiceAccount. Revokes the oldest token if there are too many."""
@@ -89,34 +81,5 @@ class Authenticator:
 
     def revoke(self, namespace: str, name: str) -> None:
         """Revoke the tokens of a deleted ServiceAccount."""
-        gone = service_account(namespace, name).name
-        self._issued = {token: user for token, user in self._issued.items() if user.name != gone}
-
-    def _known(self, token: str) -> User:
-        user = self._users.get(token) or self._issued.get(token)
-        if user is None:
-            raise StatusError(401, "Unauthorized")
-        return user
-
-    def _instead_of(self, user: User, headers: Headers, may: May) -> User:
-        """The impersonated user. Raises StatusError 403."""
-        name, groups = headers[_AS_USER], tuple(headers.getall(_AS_GROUP, []))
-        account = account_of(name)
-        if account is not None:
-            wanted = [Attributes("impersonate", "", "serviceaccounts", *account)]
-        else:
-            wanted = [Attributes("impersonate", "", "users", "", name)]
-        wanted += [Attributes("impersonate", "", "groups", "", group) for group in groups]
-        for attributes in wanted:
-            if not may(user, attributes):
-                what = f'{attributes.resource} "{attributes.name}" is forbidden: {denial_text(user.name, attributes)}'
-                raise StatusError(403, what, details={"name": attributes.name, "kind": attributes.resource})
-        if account is not None and not groups:
-            groups = service_account(*account).groups
-        return self._other(name, tuple(dict.fromkeys([*groups, AUTHENTICATED])), headers.get(_AS_UID, ""))
-
-    def _other(self, *key: *tuple[str, tuple[str, ...], str]) -> User:
-        """One object per user, since caches use its identity."""
-        if key not in self._others and len(self._others) >= _MAX_ISSUED:
-            self._others.clear()
-        return self._others.setdefault(key, User(*key))
+        deleted = service_account(namespace, name).name
+        self._issued = {token: user for token, user in self._issued.items() if user.name != deleted}

@@ -5,7 +5,6 @@ from typing import Final
 
 MASTERS: Final = "system:masters"
 AUTHENTICATED: Final = "system:authenticated"
-UNAUTHENTICATED: Final = "system:unauthenticated"
 SERVICE_ACCOUNTS: Final = "system:serviceaccounts"
 _ACCOUNT: Final = "system:serviceaccount:"
 
@@ -31,7 +30,6 @@ class User:
 
 OWNER: Final = User("muster-local", (MASTERS, AUTHENTICATED))
 """The administrator; also the identity of built-in controllers."""
-ANONYMOUS: Final = User("system:anonymous", (UNAUTHENTICATED,))
 
 
 def service_account(namespace: str, name: str, uid: str = "") -> User:
