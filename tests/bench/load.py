@@ -1,6 +1,5 @@
 """Nodes and gangs that the bench creates and deletes, under names of its own."""
 
-import asyncio
 import secrets
 from typing import Any
 
@@ -8,6 +7,7 @@ import msgspec
 
 from builders.gangs.manifests import Workload, gang
 from builders.kube.nodes import Machine, make_nodes
+from builders.wait import eventually
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
@@ -19,6 +19,7 @@ CPUS = 64
 ROOM = {"cpu": str(CPUS), "memory": "256Gi", "pods": "110"}
 """Allocatable of every node."""
 _CALL_SECONDS = 120.0
+_CLEAR_SECONDS = 600.0
 _AT_ONCE = 32
 
 
@@ -115,8 +116,11 @@ async def clear(session: KubeSession, namespace: str) -> None:
     """Delete the bench's pods, namespace and nodes."""
     pods = f"/api/v1/namespaces/{namespace}/pods"
     await _call(session, "DELETE", pods, {"gracePeriodSeconds": "0"})
-    while await _count(session, pods):  # noqa: ASYNC110 (it answers before the last is gone)
-        await asyncio.sleep(0.2)
+
+    async def deleted() -> bool:
+        return not await _count(session, pods)
+
+    await eventually(deleted, f"all pods of {namespace} are deleted", seconds=_CLEAR_SECONDS, every_seconds=0.2)
     await _call(session, "DELETE", f"/apis/events.k8s.io/v1/namespaces/{namespace}/events", {})
     await _call(session, "DELETE", "/api/v1/nodes", {"labelSelector": LABEL})
     await _call(session, "DELETE", f"/api/v1/namespaces/{namespace}", {})

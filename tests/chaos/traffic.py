@@ -18,6 +18,7 @@ from typing import Any
 from builders.e2e.cluster import JSON, Cluster, node_of
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
+from builders.wait import eventually
 from muster.kube.session import KubeUnreachable
 
 SILENCE_SECONDS = 10.0
@@ -152,6 +153,8 @@ class Traffic:
             self.violations.append(
                 f"{workloads.kind} {placed[0].id} has not started: {self._reason(workloads) or 'no reason reported'}"
             )
+        except AssertionError as error:
+            self.violations.append(f"{workloads.kind} {placed[0].id}: {error}")
         finally:
             workloads.leaving = True
         for each in placed:
@@ -223,16 +226,19 @@ class Traffic:
                 await self._world.add_pods(each, *missing)
 
     async def _wait_for_status(self, workloads: Workloads) -> None:
-        """Waits until lifecycle has counted its pods. Raises TimeoutError."""
+        """Waits until lifecycle has counted its pods. Raises AssertionError."""
         [group] = workloads.gangs
         path = f"/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/{group.namespace}/podgroups/{group.name}"
-        async with asyncio.timeout(_START_TIMEOUT_SECONDS):
-            while True:
-                found = await self._cluster.call("GET", path)
-                if found.get("status", {}).get("admitted") == group.size:
-                    return
-                await asyncio.sleep(0.2)  # PodGroups are not watched here
-                await self._recreate_pods(workloads)
+
+        async def counted() -> bool:  # PodGroups are not watched here
+            found = await self._cluster.call("GET", path)
+            if found.get("status", {}).get("admitted") == group.size:
+                return True
+            await self._recreate_pods(workloads)
+            return False
+
+        what = f"status.admitted of PodGroup {group.name} is {group.size}"
+        await eventually(counted, what, seconds=_START_TIMEOUT_SECONDS, every_seconds=0.2)
 
     def _reason(self, workloads: Workloads) -> str:
         """Returns the reason on its pods' conditions or in events."""
