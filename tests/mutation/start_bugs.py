@@ -60,7 +60,7 @@ START_BUGS = (
     Bug(
         "pods with the timeout annotation are scheduled",
         "gang/members.py",
-        "held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.timing_out",
+        "held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.marking",
         "held_back = bool(pod.problem)",
     ),
     Bug(

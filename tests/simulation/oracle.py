@@ -247,7 +247,7 @@ def _fingerprint(gang: Gang) -> frozenset[object]:
     facts = gang.facts
     if facts is None:
         return frozenset(pods)
-    pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.hold.timing_out))
+    pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.hold.marking))
     declared = (facts.incarnation, facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds)
     return frozenset([declared, *pods])
 
@@ -258,7 +258,7 @@ def check_members(gang: Gang) -> None:
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
     assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that are gone"
-    assert not (gang.hold.timing_out & everywhere), f"members: one of {gang.id} timed out and is a member still"
+    assert not (gang.hold.marking & everywhere), f"members: one of {gang.id} timed out and is a member still"
     assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that do not wait"
     waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"

@@ -66,7 +66,8 @@ class NominatedCapacity(Struct, frozen=True):
 class PotentialVictim(Struct, frozen=True):
     """A gang whose pods may be removed: up to `spare` one by one, of the others all or none.
 
-    Pods are removed in their order. Nothing of a level is removed if lower levels suffice.
+    Pods are removed in their order. `level` is the preemption level: no pod of a level is removed if lower levels
+    suffice.
     """
 
     id: str

@@ -145,7 +145,7 @@ class TermMetrics:
             if gang is None:
                 continue
             if gang.phase in _GATED:
-                pods["gated"] += len(gang.pending) + len(gang.hold.marked) + len(gang.hold.timing_out)
+                pods["gated"] += len(gang.pending) + len(gang.hold.marked) + len(gang.hold.marking)
             elif gang.group.solve.solve_id is not None:
                 pods["active"] += len(gang.pending)
         return {(state,): count for state, count in pods.items()}

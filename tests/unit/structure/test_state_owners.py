@@ -167,7 +167,7 @@ def test_transitions_are_called_by_the_owner_only(module: str) -> None:
         "gang.seats[uid] = seat",
         "del gang.pending[uid]",
         "gang.lost.clear()",
-        "gang.hold.timing_out |= uids",
+        "gang.hold.marking |= uids",
         "story.gang('a').bind.avoided_nodes.add(node)",
         "group.queueing.equivalence_key = None",
         "group.not_ready = why",

@@ -4,18 +4,20 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
 
 1. Every event changes the `cache` (gangs, ledger, topology trees), or ends a call or a write that was under way.
    Changes that may let a pending group start are passed to `queue.wake`.
-2. `reconcile` looks at every touched gang and group: does the pre-enqueue check pass (`queue/pre_enqueue`)? Then the
-   group is in the `queue`: active, in backoff, or unschedulable until an event could help it (`queue/wake`).
+2. `reconcile` looks at every touched gang and group, those on whose state a change may have an effect: does the
+   pre-enqueue check pass (`queue/pre_enqueue`)? Then the group is in the `queue`: active, in backoff, or unschedulable
+   until an event could help it (`queue/wake`).
 3. When placement is free, the head of the queue becomes one solve request (`solve/solve`, `solve/request`). Of groups
    with equal requests that had no place, only representatives are tried (`queue/equivalence`). Several replicas get
    requests at the same time if their groups cannot want the same nodes (`solve/concurrent`).
 4. Answers are validated against members, ledger and topology constraints (`solve/validation`); seats are reserved and
    the permit, with the members' ranks, is written to etcd (`permits/permits`). What is durable is bound
    (`permits/binding`). A new leader takes up recorded permits.
-5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out or yield
-   (`hold/hold_and_wait`).
+5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out, or release them for an
+   earlier group (`hold/hold_and_wait`).
 6. For a group that has no place, `preemption/preemption` asks placement which potential victims would make it fit:
-   lower priority gangs, or gangs behind it that hold reservations (`preemption/potential_victims`). A starving group
+   lower priority gangs, or gangs behind it that hold reservations. `preemption/potential_victims` lists them in their
+   order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group
    gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
    (`preemption/eviction`), as are pods of started gangs that cannot be completed, if their repair policy says so.

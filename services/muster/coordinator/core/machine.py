@@ -1,4 +1,7 @@
-"""The main loop of the coordinator: events in, effects out. See the package's theory of operation."""
+"""The main loop of the coordinator: events in, effects out.
+
+The theory of operation is in services/muster/coordinator/core/__init__.py.
+"""
 
 import itertools
 from collections.abc import Sequence
@@ -217,7 +220,7 @@ class Machine:
             case Permit() as permit:
                 self._permitted(permit.group, permit.gangs)
             case TimeOut() as decision:
-                self._effects += self._holds.timed_out(decision)
+                self._effects += self._holds.mark_timed_out(decision)
             case Plan() as plan:
                 self._carry_out(plan)
 
@@ -259,7 +262,7 @@ class Machine:
             case Permit() as permit:
                 self._not_permitted(permit, event.message)
             case TimeOut() as decision:  # pods are marked although that is not recorded
-                self._effects += self._holds.timed_out(decision)
+                self._effects += self._holds.mark_timed_out(decision)
             case Plan() as plan:
                 self._plans.not_persisted(plan, event.message, self._now)
             case PlanPart(plan):

@@ -1,4 +1,8 @@
-"""Reconciles touched gangs and groups: grouping, queue membership, permits, records, and what users see."""
+"""Reconciles touched gangs and groups: grouping, queue membership, permits, records, and what users see.
+
+A gang is touched (`cache.touch`) when anything changed on which its state depends: its declaration, its pods, their
+nodes, a gang of its group, or the end of a call about it.
+"""
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import (

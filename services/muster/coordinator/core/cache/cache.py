@@ -229,7 +229,7 @@ class Cache:
     @staticmethod
     def _reborn(gang: Gang, facts: GangFacts) -> bool:
         """The gang was deleted and declared anew, and no pod of the former incarnation is left."""
-        lives = gang.member_count or gang.eviction.pods or gang.hold.marked or gang.hold.timing_out
+        lives = gang.member_count or gang.eviction.pods or gang.hold.marked or gang.hold.marking
         return gang.facts is not None and gang.facts.incarnation != facts.incarnation and not lives
 
     def _begin_anew(self, gang: Gang) -> Gang:

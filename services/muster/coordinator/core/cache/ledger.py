@@ -11,7 +11,7 @@ from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
-from muster.gangs.node_filters import VOLUMES, filter_reason, volumes_reachable
+from muster.gangs.node_filters import filter_reason
 from muster.gangs.solve import Reservation
 
 
@@ -196,10 +196,7 @@ class Ledger:
         """Which filter excludes the node for pods of the class, however empty it is; None: none does."""
         known = self._unfit.setdefault(node, {})
         if class_id not in known:
-            pod_class, facts = self.classes[class_id], self.nodes[node]
-            known[class_id] = filter_reason(pod_class, facts) or (
-                None if volumes_reachable(pod_class, facts) else VOLUMES
-            )
+            known[class_id] = filter_reason(self.classes[class_id], self.nodes[node])
         return known[class_id]
 
     def _free(self, uids: Iterable[str]) -> list[str]:
@@ -207,7 +204,7 @@ class Ledger:
 
 
 def _improvements(before: NodeFacts, after: NodeFacts) -> Iterator[ClusterEvent]:
-    """Changes of a node that could let in a pod that it kept out."""
+    """Changes of a node by which it may accept pods that it rejected."""
     nodes = (after.name,)
     if before.labels != after.labels:
         keys = {key for key, _ in before.labels.items() ^ after.labels.items()}

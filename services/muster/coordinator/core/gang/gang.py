@@ -73,7 +73,7 @@ class Gang(Members):
     @property
     def run_ended(self) -> bool:
         """The gang was permitted, no member of that run is left, and its dialect starts it anew then."""
-        left = self.member_count or self.eviction.pods or self.succeeded or self.hold.marked or self.hold.timing_out
+        left = self.member_count or self.eviction.pods or self.succeeded or self.hold.marked or self.hold.marking
         return self.permit.granted and self.facts is not None and self.facts.starts_anew and not left
 
     @property
@@ -129,7 +129,7 @@ class Gang(Members):
     @property
     def timed_out(self) -> bool:
         """The gang waited too long, and so many pods are or will be marked for that that it cannot be tried."""
-        if self.permit.granted or self.facts is None or not (self.hold.marked or self.hold.timing_out):
+        if self.permit.granted or self.facts is None or not (self.hold.marked or self.hold.marking):
             return False
         return self.counted < max(1, self.required)
 

@@ -49,7 +49,7 @@ class Members:
         put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not bind_sent)
         put(self.succeeded, pod.uid, pod.phase is PodPhase.SUCCEEDED)
         self.hold.observe(pod, may_run=may_run)
-        held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.timing_out
+        held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.marking
         if pod.node or not may_run or (held_back and not bind_sent):
             self.pending.pop(pod.uid, None)
             self.lost.discard(pod.uid)
@@ -165,20 +165,20 @@ class Members:
     def time_out(self, declaration: str, *, uids: Iterable[str] | None = None) -> None:
         """Pods that are not running are to be marked as timed out; `uids`: of these, those that are pending."""
         if uids is None:
-            timing_out = {
+            marking = {
                 pod.uid
                 for pod in self.pods.values()
                 if not (pod.node or pod.phase.ended or pod.deleting or pod.timed_out)
             }
         else:
-            timing_out = {uid for uid in uids if uid in self.pending}
-        self.hold.time_out(declaration, timing_out)
-        for uid in timing_out:
+            marking = {uid for uid in uids if uid in self.pending}
+        self.hold.time_out(declaration, marking)
+        for uid in marking:
             self.pending.pop(uid, None)
 
     def cancel_timeout(self) -> set[str]:
         """Pods that were to be marked are members again. Returns them."""
-        uids = self.hold.forgive()
+        uids = self.hold.cancel_marking()
         for uid in uids:
             if (pod := self.pods.get(uid)) is not None:
                 self.put_pod(pod)

@@ -208,7 +208,7 @@ class Hold:
     since_unix_millis: int = 0
     timed_out_declaration: str = ""
     """The declaration at the time of the timeout; another declaration has the gang tried again."""
-    timing_out: set[str] = field(default_factory=set)
+    marking: set[str] = field(default_factory=set)
     """Pods of a timed-out gang that have not been observed with the timeout mark yet."""
     marked: set[str] = field(default_factory=set)
     """Pods with the timeout mark: they are not tried."""
@@ -222,11 +222,11 @@ class Hold:
         self.since = None
 
     def time_out(self, declaration: str, uids: Iterable[str]) -> None:
-        self.timed_out_declaration, self.timing_out = declaration, set(uids)
+        self.timed_out_declaration, self.marking = declaration, set(uids)
 
-    def forgive(self) -> set[str]:
-        """Return the pods that need no mark any more."""
-        uids, self.timing_out = self.timing_out, set()
+    def cancel_marking(self) -> set[str]:
+        """Returns the pods that need no mark any more."""
+        uids, self.marking = self.marking, set()
         return uids
 
     def forget_timeout(self) -> None:
@@ -239,12 +239,12 @@ class Hold:
         """Take in the pod's mark."""
         put(self.marked, pod.uid, pod.timed_out and not (pod.node or pod.phase.ended or pod.deleting))
         if pod.timed_out or pod.node or not may_run:
-            self.timing_out.discard(pod.uid)
+            self.marking.discard(pod.uid)
         if not pod.timed_out:
             self.unmarking.discard(pod.uid)
 
     def forget_pod(self, uid: str) -> None:
-        for uids in (self.timing_out, self.marked, self.unmarking):
+        for uids in (self.marking, self.marked, self.unmarking):
             uids.discard(uid)
 
 

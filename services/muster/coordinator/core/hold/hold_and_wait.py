@@ -1,8 +1,17 @@
 """Hold and wait (NonStrict): gangs that hold reservations while they wait for the rest, and what ends the wait.
 
-A group starts when every gang has its minimum. It releases all its reservations when it may not start as declared any
-more, when one of its gangs has waited longer than its waiting time (`due`; its pods are then marked as timed out), or
-when a plan gives its capacity to an earlier group.
+docs/scheduling.md#strict-and-nonstrict has the rules. A group starts when every gang has its minimum. It releases all
+its reservations when it may not start as declared any more, when one of its gangs has waited longer than its
+waiting-time, or when a plan gives its capacity to an earlier group.
+
+A timeout is durable before its pods are marked:
+
+1. `Machine.step` calls `due` in every step, and `next_time` says when it is next needed. `_decide_timeout` releases the
+   reservations of the group, reports the event, and writes the decision with the pods to mark to etcd (`TimeOut`).
+2. When that is durable, the machine calls `mark_timed_out`, and binding writes the timeout annotation (the mark) on the
+   pods. Until a mark is observed, its pod is in `Hold.marking`; after that, in `Hold.marked`. Neither are scheduled.
+3. `retry_edited` removes the marks when the declaration was edited (`Hold.unmarking`). A new leader marks the rest of
+   the recorded pods (`recall`).
 """
 
 from collections.abc import Collection
@@ -57,7 +66,7 @@ class HoldAndWait:
             gang.hold.begin(now.monotonic_seconds - waited, record.waiting_since_unix_millis)
             self._recalled[gang] = None
         gang.time_out(record.timed_out_declaration, uids=(name.uid for name in record.timing_out))
-        return [_mark(gang, gang.hold.timing_out, True)] if gang.hold.timing_out else []
+        return [_mark(gang, gang.hold.marking, True)] if gang.hold.marking else []
 
     def _may_hold(self, group: Group) -> bool:
         cache = self._cache
@@ -101,7 +110,7 @@ class HoldAndWait:
                 gang for gang in group.gangs if gang.hold.since is not None and _deadline(gang) <= now.monotonic_seconds
             ]
             if late and group.persist_id is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
-                effects += self._time_out(group, late[0], now)
+                effects += self._decide_timeout(group, late[0], now)
         return effects
 
     def _still_waits(self, gang: Gang) -> bool:
@@ -109,7 +118,7 @@ class HoldAndWait:
         there = self._cache.gangs.get(gang.id) is gang and not gang.permit.granted
         return there and gang.hold.since is not None and not gang.seats and gang.group.accumulates
 
-    def _time_out(self, group: Group, late: Gang, now: Now) -> list[Effect]:
+    def _decide_timeout(self, group: Group, late: Gang, now: Now) -> list[Effect]:
         gangs = [gang for gang in group.gangs if gang.facts is not None]
         reports = [
             Report(gang.id, events=(event,))
@@ -125,11 +134,11 @@ class HoldAndWait:
         records = tuple(self._permits.record(gang, RecordState.UNPERMITTED, now.unix_seconds) for gang in gangs)
         return [*reports, self._permits.decide(TimeOut(gangs), records)]
 
-    def timed_out(self, decision: TimeOut) -> list[Effect]:
-        """The timeout is durable: mark the pods."""
+    def mark_timed_out(self, decision: TimeOut) -> list[Effect]:
+        """Mark the pods of a timeout that is durable."""
         known = self._cache.gangs  # a gang that was declared anew is another gang
-        gangs = [gang for gang in decision.gangs if gang.hold.timing_out and known.get(gang.id) is gang]
-        return [_mark(gang, gang.hold.timing_out, True) for gang in gangs]
+        gangs = [gang for gang in decision.gangs if gang.hold.marking and known.get(gang.id) is gang]
+        return [_mark(gang, gang.hold.marking, True) for gang in gangs]
 
     # -- after a timeout
 
@@ -137,7 +146,7 @@ class HoldAndWait:
         """Remove the marks of a timed-out gang whose declaration was edited."""
         if not gang.hold.timed_out_declaration or gang.facts is None:
             return []
-        if not gang.hold.timing_out and not gang.hold.marked:
+        if not gang.hold.marking and not gang.hold.marked:
             gang.hold.forget_timeout()
         if gang.hold.timed_out_declaration in ("", declaration(gang.facts)):
             return []

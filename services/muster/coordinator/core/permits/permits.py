@@ -167,7 +167,7 @@ def _contents(gang: Gang) -> _Contents:
     return (
         gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permit.granted else 0,
         gang.hold.timed_out_declaration,
-        _recorded_names(before.timing_out if before else (), gang, gang.hold.timing_out),
+        _recorded_names(before.timing_out if before else (), gang, gang.hold.marking),
         _recorded_names(before.evicting if before else (), gang, gang.eviction.pods),
         gang.eviction.preemptor if gang.eviction.pods else "",
         gang.nominated,

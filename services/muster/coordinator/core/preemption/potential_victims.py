@@ -1,9 +1,13 @@
-"""Potential victims of a preemption in their order, and the pods that a placement answer chooses among them.
+"""Potential victims of a preemption in their order, and validation of the victims that placement selects among them.
 
-The order of victims is decided here: NonStrict gangs that hold reservations behind the preemptor, the last in the queue
-first, since that costs them only the wait; then running gangs of lower priority, the lowest and youngest first. Pods
-that a disruption budget protects, that are leaving already, or that other nominations count on are no potential
-victims.
+The candidates and their order are decided here; placement selects the victims (`muster.placement.preemption`). Each
+potential victim has a preemption level, not to be confused with levels of a topology tree: placement removes no pod of
+a level if lower levels suffice. First come NonStrict groups that hold reservations behind the preemptor, one level per
+group, the last in the queue first: they lose no work. Then come running gangs of lower priority, one level per
+priority, the lowest first, and within a level the youngest gang first. Pods that a disruption budget protects, that are
+being evicted already, or whose capacity is nominated for other groups are not potential victims.
+
+docs/scheduling.md#preemption has the rules.
 """
 
 from collections import Counter
@@ -143,7 +147,7 @@ class PotentialVictims:
     # -- the offer
 
     def _offer_waiting(self, group: Group, holding: Iterable[Group]) -> int:
-        """Returns the number of levels."""
+        """Returns the number of preemption levels."""
         key, level = group.key, 0
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):

@@ -102,7 +102,7 @@ def _evicted_by(gang: Gang) -> str:
 
 def _timed_out(gang: Gang) -> str:
     mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
-    count = len(gang.hold.marked) + len(gang.hold.timing_out)
+    count = len(gang.hold.marked) + len(gang.hold.marking)
     return (
         f"{count} of its pods timed out and are not scheduled; edit its declaration, replace the pods, or remove the "
         f"annotation {mark} from them"

@@ -3,8 +3,11 @@
 - active: tried next, in the order of `Group.key`.
 - backoff: tried at a time, after an attempt whose outcome could not be used.
 - unschedulable: had no place; tried when an event happens that could help (`wake`, with the hints of `queue/wake.py`).
-  All groups that an event could help become active together, so that queue order decides, not who was tried last. Of an
-  equivalence class only representatives become active; when one leaves without having been tried, the next does.
+  All groups that an event could help become active together, so that queue order decides, and not the order of earlier
+  attempts. Of an equivalence class only representatives become active; when one leaves without having been tried, the
+  next does.
+
+Users see all three as the phase Queued, or Waiting if the group holds reservations.
 """
 
 import heapq

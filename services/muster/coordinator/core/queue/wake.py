@@ -1,8 +1,17 @@
 """Queueing hints: which unschedulable groups an event could help, so that only those are tried again.
 
-A group waits for what its pods' classes, its topology tree and its right to preempt name (`WaitsFor`); a hint per kind
-of event compares the two. Hints err on the side of waking: a group that fits is never left waiting (I7). Hints are
-evaluated when groups are next tried, once per distinct `WaitsFor`, not once per event and group.
+The pod classes of a group, its topology tree and whether it may preempt determine what could help it (`WaitsFor`); a
+hint per kind of event compares the event with that. Hints err on the side of waking: a group that fits never stays
+unschedulable (I7). Hints are evaluated when groups are next tried, once per distinct `WaitsFor`, not once per event and
+group. Decision 0042 in docs/decisions has the reasons.
+
+Other ways out of the unschedulable or backoff part of the queue do not use hints:
+
+- A change of a gang's own declaration or pods touches the gang; `reconcile.Reconciler._update_queue` then puts its
+  group into the active queue (`queue.activate`).
+- An attempt that failed, or whose answer could not be used, is repeated after a backoff (`queue.back_off`).
+- Preemption repeats its own requests: after a failed answer, and when a potential victim was added
+  (`preemption.preemption`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping

@@ -151,7 +151,7 @@ def pod_state(gang: Gang, pod: PodFacts) -> str:
         return "invalid"
     if pod.gated:
         return "gated"
-    if pod.uid in gang.hold.marked or pod.uid in gang.hold.timing_out:
+    if pod.uid in gang.hold.marked or pod.uid in gang.hold.marking:
         return "timed-out"
     return "reserved" if pod.uid in gang.seats or pod.uid in gang.acknowledged else "pending"
 
