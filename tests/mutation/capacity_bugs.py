@@ -206,7 +206,7 @@ CAPACITY_BUGS = (
     Bug(
         "a gang that is evicted as a whole keeps its permit",
         "preemption/plan.py",
-        "                if gang.eviction.whole:\n                    unpermit(cache, gang)\n",
+        "                if gang.eviction.whole:\n                    cache.restart(gang)\n",
         "",
         first="unit/coordinator/test_preemption.py",
     ),
@@ -218,9 +218,23 @@ CAPACITY_BUGS = (
     ),
     Bug(
         "the repair policy Evict is ignored",
-        "preemption/eviction.py",
-        "        evict = facts.repair_policy is RepairPolicy.EVICT and",
-        "        evict = False and",
+        "preemption/repair.py",
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
+        "        if gang is not first:",
+        first="unit/coordinator/test_repair_policy.py",
+    ),
+    Bug(
+        "of two half-bound gangs none makes way",
+        "preemption/repair.py",
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT:",
+        first="unit/coordinator/test_repair_policy.py",
+    ),
+    Bug(
+        "a gang that never ran whole keeps its places for ever",
+        "preemption/repair.py",
+        "        return gang.started or any(",
+        "        return True or any(",
         first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(

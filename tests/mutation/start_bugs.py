@@ -106,9 +106,30 @@ START_BUGS = (
     Bug(
         "a new leader uses records of earlier incarnations",
         "permits/permits.py",
-        "        if gang is None or not _same(gang, record) or _begins_anew(gang, record):",
+        "        if gang is None or not _same(gang, record):",
         "        if gang is None:",
         first="unit/coordinator/test_interruptions.py",
+    ),
+    Bug(
+        "one pod that others bound starts a gang for a new leader",
+        "permits/permits.py",
+        "        if gang.permit.record is None and (gang.bound_by_others or _ran(gang)):",
+        "        if gang.permit.record is None and (gang.bound or _ran(gang)):",
+        first="unit/coordinator/test_repair_policy.py",
+    ),
+    Bug(
+        "a run of which nobody is left keeps its permit",
+        "cache/cache.py",
+        "        if gang.run_ended:\n            self.restart(gang)\n\n",
+        "\n",
+        first="unit/coordinator/test_progress.py",
+    ),
+    Bug(
+        "a gang below its minimum is called satisfied",
+        "gang/gang.py",
+        "            return Phase.REPAIRING if self.below_minimum else Phase.SATISFIED",
+        "            return Phase.SATISFIED",
+        first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
         "a new leader does not bind permitted pods",

@@ -54,6 +54,8 @@ class Oracle:
             str, tuple[float, float]
         ] = {}  # gang id -> since when it waits with reservations, both clocks
         self._timed_out: dict[str, frozenset[object]] = {}  # gang id -> what it was then
+        self._permitted: set[str] = set()
+        """Gangs with a permit after the last step."""
         self._released_for: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
         self._leader: Machine | None = None
 
@@ -129,6 +131,7 @@ class Oracle:
             self._phases.clear()
             self._stages.clear()
             self._holds.clear()
+            self._permitted.clear()
             self._released_for.clear()
             self._term_began = scenario.now
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
@@ -164,6 +167,8 @@ class Oracle:
         self._settle_nodes(scenario, leader)
         for gang in cache.gangs.values():
             check_members(gang)
+            check_run(gang)
+            self._check_adopted(scenario, gang)
             check_sent(gang)
             check_bound(scenario, gang)
             reported = self._phases.get(gang.id)
@@ -191,6 +196,16 @@ class Oracle:
                 del self._released_for[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
+
+    def _check_adopted(self, scenario: Scenario, gang: Gang) -> None:
+        """I1: checks that a gang without a durable permit counts as started only if its minimum runs."""
+        if not gang.permitted:
+            self._permitted.discard(gang.id)
+        elif gang.id not in self._permitted:
+            self._permitted.add(gang.id)
+            running = sum(pod.seated and not pod.deleting for pod in gang.pods.values())
+            if gang.id not in scenario.etcd and not gang.plain and gang.facts is not None:
+                assert running >= gang.required, f"I1: {gang.id} counts as started with {running} of {gang.required}"
 
     def _check_hold(self, scenario: Scenario, gang: Gang) -> None:
         """Checks that only NonStrict gangs hold reservations without a permit, and not beyond their waiting-time."""
@@ -262,6 +277,18 @@ def check_members(gang: Gang) -> None:
     assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that do not wait"
     waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
+
+
+def check_run(gang: Gang) -> None:
+    """I1: checks that a gang of which no member has a place starts whole again, and that a gang that runs with fewer
+    than its minimum is not called satisfied.
+    """
+    places = len(gang.bound) + len(gang.seats) + len(gang.acknowledged) + len(gang.eviction.pods)
+    over = gang.permitted and gang.pending and not places and not gang.succeeded
+    assert not over, f"I1: {gang.id} keeps its permit, and none of its members has a place"
+    if gang.phase is Phase.SATISFIED and gang.facts is not None and places:
+        held, minimum = places + len(gang.succeeded), gang.facts.minimum
+        assert held >= minimum, f"I6: {gang.id} is called satisfied with {held} of {minimum}"
 
 
 def check_sent(gang: Gang) -> None:

@@ -22,7 +22,7 @@ REST_PACKED = "node: spread; *: hard pack"
 
 
 # fmt: off
-@action(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=2, expected=3,
+@action(10, slot=6, size=6, missing=6, slack=5, cpu=4, priority=3, mode=2, waiting=4, policy=3, repair=3, expected=3,
      group=8, never=4, budget=3, divided=8)
 def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: int, priority: int, mode: int,
            waiting: int, policy: int, repair: int, expected: int, group: int, never: int, budget: int,
@@ -82,7 +82,7 @@ def toggle_mode(world: World, slot: int, waiting: int) -> None:
         world.declare(slot, built.non_strict(seconds) if strict else changed(built, mode=GangMode.STRICT))
 
 
-@action(0.7, slot=6, policy=3, repair=2)
+@action(0.7, slot=6, policy=3, repair=3)
 def edit_policies(world: World, slot: int, policy: int, repair: int) -> None:
     """Edits the match policy and the repair policy."""
     if built := world.gangs.get(slot):
@@ -104,14 +104,12 @@ def edit_constraints(world: World, slot: int, divided: int) -> None:
         world.declare(slot, built.with_topology(CONSTRAINTS.get(divided, "")))
 
 
-@action(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4, anew=2)
-def edit_demands(
-    world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int, anew: int = 0
-) -> None:
+@action(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4)
+def edit_demands(world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int) -> None:
     """Edits requirements of the gang as a whole."""
     if built := world.gangs.get(slot):
         edited = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1, declared_preempts=meek != 1)
-        edited = changed(edited, restarts_anew=anew == 1, minimum_free_cpu=2 * max(0, free - 2))
+        edited = changed(edited, minimum_free_cpu=2 * max(0, free - 2))
         world.declare(slot, changed(edited, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 

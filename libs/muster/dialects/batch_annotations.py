@@ -38,7 +38,6 @@ def read(declaration: Declaration) -> GangFacts:
         gang_facts(NAME, declaration),
         minimum=number,
         total=number,
-        starts_anew=True,
         terms=tuple(pod_terms(pods, GangMarks.annotation, [GROUP_POD_NUM])),
         problems=tuple(problems),
     )

@@ -81,7 +81,6 @@ def read(declaration: Declaration) -> GangFacts:
         waiting_time_seconds=waiting_seconds,
         problems=tuple(problems),
         resources=resources,
-        starts_anew=True,
         terms=tuple(definition_terms(definition, _FIELDS)),
     )
 

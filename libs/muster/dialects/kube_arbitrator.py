@@ -73,7 +73,6 @@ def read(declaration: Declaration) -> GangFacts:
         gang_facts(NAME, declaration),
         match_policy=MatchPolicy.WAITING_AND_RUNNING,
         counts_succeeded=True,
-        starts_anew=True,
     )
     if definition is None:
         missing = blocking(

@@ -33,7 +33,7 @@ TOPOLOGY_TREE: Final = _PREFIX + "topology-tree"
 
 ANNOTATIONS: Final = frozenset({EXPECTED_DURATION, REPAIR_POLICY, TOPOLOGY, TOPOLOGY_TREE})
 
-_REPAIR_POLICIES: Final = {"Wait": RepairPolicy.WAIT, "Evict": RepairPolicy.EVICT}
+_REPAIR_POLICIES: Final = {"Yield": RepairPolicy.YIELD, "Evict": RepairPolicy.EVICT, "Wait": RepairPolicy.WAIT}
 
 
 def expected_seconds(annotations: Mapping[str, str] | None) -> float:
@@ -54,9 +54,9 @@ def without_valid_duration(marks: Pairs) -> Pairs:
 
 
 def read_repair_policy(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> RepairPolicy:
-    """Returns the policy of the gang's pods, oldest first, else of its definition, else Wait; Warning if malformed."""
+    """Returns the policy of the gang's pods, oldest first, else of its definition, else Yield; Warning if malformed."""
     sources = _sources(REPAIR_POLICY, definition, pods, problems)
-    return choose(sources, _repair_policy, RepairPolicy.WAIT, problems, warning, "Wait is used instead")
+    return choose(sources, _repair_policy, RepairPolicy.YIELD, problems, warning, "Yield is used instead")
 
 
 def read_tree_name(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> str:
@@ -122,7 +122,7 @@ def _is_malformed(text: str) -> bool:
 def _repair_policy(text: Any) -> RepairPolicy:
     policy = _REPAIR_POLICIES.get(text)
     if policy is None:
-        raise BadValue(f"{quoted_value(text)}, which is neither Wait nor Evict")
+        raise BadValue(f"{quoted_value(text)}, which is none of Yield, Evict and Wait")
     return policy
 
 

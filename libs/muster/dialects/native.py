@@ -97,7 +97,6 @@ def read(declaration: Declaration) -> GangFacts:
         constraints=(LevelConstraint(key, LevelPolicy.PACK, hard=True),) if key else (),
         never_preempts=never_preempts,
         evicted_whole=evicted_whole,
-        starts_anew=True,
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=tuple(group.problems),
     )

@@ -93,7 +93,6 @@ def read(declaration: Declaration) -> GangFacts:
         never_preempts=priority <= 0,
         uniform=True,
         evicted_whole=True,
-        starts_anew=True,
         constraints=(*constraints, PACK_OTHERS),
         terms=tuple(group.terms()),
         problems=tuple(group.problems),

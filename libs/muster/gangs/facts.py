@@ -78,6 +78,7 @@ class RepairPolicy(IntEnum):
 
     WAIT = 1
     EVICT = 2
+    YIELD = 3
 
 
 class LevelPolicy(IntEnum):
@@ -279,7 +280,7 @@ class GangFacts(Struct, frozen=True):
     once the others cannot reach it alone. `uniform`: all pods must have the same requirements for a node. `resources`
     must be free in the whole cluster before the gang is tried. `never_preempts`: nothing is evicted for the gang,
     whatever the preemption policy of its pods. `evicted_whole`: preemption evicts all of its pods or none, even if it
-    can spare some. `starts_anew`: once no pod is left that may run or has succeeded, new pods start as a whole gang.
+    can spare some.
     """
 
     id: str
@@ -297,7 +298,7 @@ class GangFacts(Struct, frozen=True):
     definition: ObjectReference | None = None
     problems: tuple[Problem, ...] = ()
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
-    repair_policy: RepairPolicy = RepairPolicy.WAIT
+    repair_policy: RepairPolicy = RepairPolicy.YIELD
     tree: str = ""
     constraints: tuple[LevelConstraint, ...] = ()
     terms: tuple[str, ...] = ()
@@ -306,7 +307,6 @@ class GangFacts(Struct, frozen=True):
     resources: Amounts = ()
     never_preempts: bool = False
     evicted_whole: bool = False
-    starts_anew: bool = False
 
     @property
     def blocked(self) -> bool:

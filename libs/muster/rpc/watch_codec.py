@@ -256,7 +256,6 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         resources=encode_amounts(gang.resources),
         never_preempts=gang.never_preempts,
         evicted_whole=gang.evicted_whole,
-        starts_anew=gang.starts_anew,
     )
 
 
@@ -284,7 +283,7 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         decode_reference(message.definition) if message.HasField("definition") else None,
         tuple(problems),
         _MATCH_POLICIES.get(message.match_policy, MatchPolicy.ONCE_SATISFIED),
-        _REPAIR_POLICIES.get(message.repair_policy, RepairPolicy.WAIT),
+        _REPAIR_POLICIES.get(message.repair_policy, RepairPolicy.YIELD),
         _intern(message.tree),
         tuple(constraints),
         tuple(message.terms),
@@ -293,7 +292,6 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         decode_amounts(message.resources),
         message.never_preempts,
         message.evicted_whole,
-        message.starts_anew,
     )
 
 

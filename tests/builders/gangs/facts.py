@@ -38,7 +38,6 @@ class CoreGang(Gang):
             name=self.name,
             incarnation=self.incarnation,
             evicted_whole=self.evicted_whole,
-            starts_anew=self.restarts_anew,
             never_preempts=not self.declared_preempts,
             counts_succeeded=self.counts_succeeded,
             uniform=self.homogeneous,

@@ -37,7 +37,7 @@ class Gang:
     mode: GangMode = GangMode.STRICT
     waiting_time_seconds: float = 0.0
     match_policy: MatchPolicy = MatchPolicy.ONCE_SATISFIED
-    repair_policy: RepairPolicy = RepairPolicy.WAIT
+    repair_policy: RepairPolicy = RepairPolicy.YIELD
     group_names: tuple[str, ...] = ()
     """Gangs of its gang group, as "namespace/name"."""
     constraints: str = ""
@@ -56,7 +56,6 @@ class Gang:
     """Declared duration of its pods."""
     evicted_whole: bool = False
     """Whether its definition allows eviction only as a whole."""
-    restarts_anew: bool = False
     """Whether pods that are created when none is left are a new start."""
     counts_succeeded: bool = False
     """Whether succeeded members count once the others cannot reach the minimum alone."""
@@ -158,9 +157,6 @@ class Gang:
 
     def evicted_as_a_whole(self) -> Self:
         return replace(self, evicted_whole=True)
-
-    def restarting_anew(self) -> Self:
-        return replace(self, restarts_anew=True)
 
     def counting_succeeded(self) -> Self:
         return replace(self, counts_succeeded=True)

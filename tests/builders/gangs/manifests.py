@@ -37,7 +37,6 @@ class Workload(Gang):
         "declared_preempts",
         "budgets",
         "evicted_whole",
-        "restarts_anew",
         "counts_succeeded",
         "homogeneous",
         "minimum_free_cpu",
@@ -56,7 +55,7 @@ class Workload(Gang):
             rules[KOORDINATOR + "match-policy"] = self.match_policy.name.lower().replace("_", "-")
         if self.group_names:
             rules[KOORDINATOR + "groups"] = json.dumps(self.group_names)
-        if self.repair_policy is not RepairPolicy.WAIT:
+        if self.repair_policy is not RepairPolicy.YIELD:
             rules["muster.dev/repair-policy"] = self.repair_policy.name.capitalize()
         if self.expected_seconds:
             rules["muster.dev/expected-duration"] = f"{self.expected_seconds:g}s"

@@ -198,7 +198,7 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
     scenario.run()
     came_anew(scenario, a.pods()[2:3])
     assert scenario.bound("a") == 1
-    assert scenario.gang("a").phase is Phase.SATISFIED
+    assert scenario.gang("a").phase is Phase.REPAIRING
     scenario.pass_time(1)
     assert any("gang default/a runs; 1 later pod is pending: 2 of 4 members exist" in note for note in scenario.notes())
     scenario.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in a.pods()[:2]])

@@ -160,7 +160,8 @@ def test_i4_a_pod_that_is_given_to_another_gang_while_it_is_bound_stays_until_th
     scenario.run()
     scenario.pass_time(1)
     assert moved in scenario.gang("b").bound
-    assert scenario.gang("a").phase is scenario.gang("b").phase is Phase.SATISFIED
+    assert scenario.gang("a").phase is Phase.REPAIRING, "one of its two pods is not its own any more"
+    assert scenario.gang("b").phase is Phase.SATISFIED
 
 
 def test_a_pod_that_belongs_elsewhere_is_not_placed_again_by_its_former_gang() -> None:
@@ -175,7 +176,7 @@ def test_a_pod_that_belongs_elsewhere_is_not_placed_again_by_its_former_gang() -
     scenario.run()
     scenario.pass_time(10)
     assert moved in scenario.gang("b").bound
-    assert scenario.gang("a").phase is Phase.SATISFIED
+    assert scenario.gang("a").phase is Phase.REPAIRING, "one of its two pods is not its own any more"
     assert moved not in scenario.gang("a").pods
 
 

@@ -246,7 +246,7 @@ def test_a_plain_pod_has_no_stages() -> None:
 
 def second_run(scenario: Scenario) -> list[PodFacts]:
     """The pods of "a" are gone after they were bound, and half of those of its next run are there."""
-    built = gang("a").of(4).restarting_anew()
+    built = gang("a").of(4)
     scenario.add(built)
     scenario.run()
     scenario.change(remove_pods=[pod.uid for pod in built.pods()])
@@ -292,7 +292,7 @@ def test_i1_a_new_start_is_one_after_a_crash_too(when: str) -> None:
 
 def test_a_pod_in_place_of_one_that_failed_joins_those_that_run_or_have_succeeded() -> None:
     scenario = Scenario(nodes={"n": 4})
-    built = gang("a").of(2).restarting_anew()
+    built = gang("a").of(2)
     scenario.add(built)
     scenario.run()
     first, second = (scenario.cluster.pods[pod.uid] for pod in built.pods())
@@ -303,7 +303,7 @@ def test_a_pod_in_place_of_one_that_failed_joins_those_that_run_or_have_succeede
     assert scenario.bound("a") == 1, "it need not wait for one that has done its work"
 
 
-def test_a_gang_that_started_for_good_takes_later_pods_one_by_one() -> None:
+def test_i1_pods_in_place_of_all_others_wait_for_each_other() -> None:
     scenario = Scenario(nodes={"n": 4})
     built = gang("a").of(4)
     scenario.add(built)
@@ -312,4 +312,7 @@ def test_a_gang_that_started_for_good_takes_later_pods_one_by_one() -> None:
     scenario.run()
     scenario.add_pods(*anew(built.pods())[:2])
     scenario.run()
-    assert scenario.bound("a") == 2
+    assert scenario.bound("a") == 0
+    scenario.add_pods(*anew(built.pods())[2:])
+    scenario.run()
+    assert scenario.bound("a") == 4

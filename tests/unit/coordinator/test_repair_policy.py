@@ -8,7 +8,8 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase
 from muster.coordinator.core.events import RecordState
-from muster.gangs.facts import RepairPolicy
+from muster.dialects.progress import Stage
+from muster.gangs.facts import PodPhase, RepairPolicy
 
 
 def half_started(built: CoreGang) -> Scenario:
@@ -46,7 +47,7 @@ def test_g22_evict_takes_the_whole_gang_back_to_the_queue() -> None:
 
 
 def test_g22_wait_keeps_running_pods_and_reports_it() -> None:
-    scenario = half_started(gang("a").of(8))
+    scenario = half_started(gang("a").of(8).with_repair_policy(RepairPolicy.WAIT))
     scenario.pass_time(301)
     assert scenario.bound("a") == 6
     assert any("it keeps running" in note for note in scenario.notes())
@@ -86,3 +87,111 @@ def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> No
     scenario.add(built)
     scenario.pass_time(1000)
     assert any("it starts again" in note for note in scenario.notes())
+
+
+def half_bound(*policies: RepairPolicy) -> Scenario:
+    """Gangs "a" and "b" of 4 are each half bound; each needs the two nodes on which pods of others landed."""
+    scenario = Scenario(dict.fromkeys(("n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"), 1))
+    for name, policy in zip(("a", "b"), policies, strict=True):
+        scenario.add(gang(name).of(4).with_repair_policy(policy))
+    while len(binds := [each for each in scenario.under_way if isinstance(each, Bind)]) < 2:
+        scenario.do(next(index for index, each in enumerate(scenario.under_way) if not isinstance(each, Bind)))
+    for bind in binds:
+        for seat in bind.seats[:2]:
+            scenario.bind(seat)
+    scenario.crash()
+    for number, seat in enumerate(seat for bind in binds for seat in bind.seats[2:]):
+        scenario.intrude(plain_pod(f"x{number}"), seat.node)
+    scenario.start()
+    scenario.run_effects()
+    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
+    return scenario
+
+
+def test_i6_of_two_half_bound_gangs_the_later_one_makes_way_by_default() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD)
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
+    assert scenario.gang("a").phase is Phase.SATISFIED
+
+
+def test_i6_a_gang_that_waits_keeps_its_pods_and_the_other_is_evicted() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.WAIT)
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2), "a is first in the queue, and b may not be evicted"
+    scenario.pass_time(302)
+    assert scenario.bound("b") == 2
+
+
+def test_i6_by_default_a_gang_that_never_ran_whole_returns_to_the_queue() -> None:
+    scenario = half_started(gang("a").of(8))
+    scenario.pass_time(301)
+    assert scenario.bound("a") == 0
+    assert any("it starts again as a whole" in note for note in scenario.notes())
+
+
+def test_i6_by_default_a_gang_that_ran_whole_keeps_running_if_none_is_ahead() -> None:
+    built = gang("a").of(4)
+    scenario = Scenario({"n1": 2, "n2": 2})
+    scenario.add(built)
+    scenario.run()
+    lost = [pod for pod in scenario.cluster.pods.values() if pod.node == "n2"]
+    scenario.change(remove_nodes=["n2"], remove_pods=[pod.uid for pod in lost])
+    scenario.add_pods(*[replace(pod, uid=f"{pod.uid}/new", node="", phase=PodPhase.PENDING) for pod in lost])
+    scenario.run()
+    assert scenario.gang("a").phase is Phase.REPAIRING, "it is below its minimum"
+    assert scenario.progress("a").stage is Stage.PERMITTED
+    scenario.pass_time(301)
+    assert scenario.bound("a") == 2
+    assert any("2 of its pods found no node for 300 s; it keeps running" in note for note in scenario.notes())
+
+
+def test_i1_a_permitted_gang_that_lost_all_its_nodes_starts_whole() -> None:
+    scenario = Scenario({"n1": 2, "n2": 2})
+    scenario.add(gang("a").of(4))
+    until(scenario, Bind)
+    scenario.crash()
+    scenario.change(remove_nodes=["n1", "n2"], nodes=[node("m", 3)])
+    scenario.start()
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 0, "three of four is no start"
+    scenario.change(nodes=[node("k", 1)])
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 4
+
+
+def test_i1_members_replaced_while_the_old_ones_terminate_start_whole() -> None:
+    scenario = Scenario({"n": 8})
+    scenario.graceful = True
+    built = gang("a").of(8)
+    scenario.add(built)
+    scenario.run()
+    scenario.add_pods(plain_pod("rival", priority=10))
+    for pod in built.pods():
+        scenario.change(pods=[replace(scenario.cluster.pods[pod.uid], deleting=True)])
+        scenario.add_pods(replace(pod, uid=f"{pod.uid}/new"))
+        scenario.run()
+    for pod in built.pods():
+        scenario.change(remove_pods=[pod.uid])
+        scenario.run()
+    assert any(pod.node for pod in scenario.cluster.pods.values() if pod.name == "rival")
+    assert scenario.bound("a") == 0, "the rival has one of eight places"
+    assert scenario.gang("a").phase is Phase.QUEUED
+    scenario.change(nodes=[node("m", 1)])
+    scenario.run()
+    assert scenario.bound("a") == 8
+
+
+def test_i1_after_failover_pods_bound_by_others_start_no_gang() -> None:
+    scenario = Scenario({"n": 3}, start=False)
+    built = gang("a").of(4)
+    first = built.pods()[0]
+    scenario.change(gangs=[built.gang_facts()], pods=built.pods())
+    scenario.bind_elsewhere(first.uid, "n")
+    scenario.start()
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 1
+    assert not scenario.gang("a").permitted
+    scenario.change(nodes=[node("m", 1)])
+    scenario.pass_time(5)
+    assert scenario.bound("a") == 4

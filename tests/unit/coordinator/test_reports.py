@@ -269,7 +269,8 @@ def test_a_started_gang_without_pods_is_not_reported_as_running() -> None:
     scenario.pass_time(5)
     assert scenario.bound("a") == 2
     assert "gang default/a runs; 2 more of its pods cannot start" in reason(scenario.gang("a"))
-    scenario.change(remove_pods=[pod.uid for pod in scenario.cluster.pods.values() if pod.node], remove_nodes=["n"])
+    running = [pod for pod in scenario.cluster.pods.values() if pod.node]
+    scenario.change(pods=[replace(pod, phase=PodPhase.SUCCEEDED) for pod in running], remove_nodes=["n"])
     scenario.pass_time(5)
     reported = reason(scenario.gang("a"))
     assert reported.startswith(

@@ -42,7 +42,6 @@ def test_a_gang() -> None:
         created_seconds=50,
         definition=ObjectReference("scheduling.x-k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
         resources=(("cpu", 3000),),
-        starts_anew=True,
         terms=(
             "minMember: 3 (PodGroup a/A)",
             'minResources: {"cpu":"3"} (PodGroup a/A)',

@@ -68,7 +68,6 @@ def test_a_job() -> None:
         priority=7,
         match_policy=MatchPolicy.WAITING_AND_RUNNING,
         counts_succeeded=True,
-        starts_anew=True,
         definition=ObjectReference(
             "arbitrator.incubator.k8s.io/v1alpha1", "SchedulingSpec", "a", "train-spec", "uid-of-spec"
         ),

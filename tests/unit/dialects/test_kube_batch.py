@@ -54,7 +54,6 @@ def test_a_gang() -> None:
         definition=ObjectReference("scheduling.incubator.k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
         match_policy=MatchPolicy.WAITING_AND_RUNNING,
         counts_succeeded=True,
-        starts_anew=True,
         terms=(
             "minMember: 3 (PodGroup a/A)",
             'totalResources: {"cpu":"3"} (PodGroup a/A)',

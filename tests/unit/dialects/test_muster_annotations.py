@@ -50,10 +50,11 @@ def repair_pod(name: str, seconds: int, policy: str) -> MarkSet:
 @pytest.mark.parametrize(
     ("annotations", "policy"),
     [
-        ({}, RepairPolicy.WAIT),
+        ({}, RepairPolicy.YIELD),
+        ({REPAIR: "Yield"}, RepairPolicy.YIELD),
         ({REPAIR: "Wait"}, RepairPolicy.WAIT),
         ({REPAIR: "Evict"}, RepairPolicy.EVICT),
-        ({REPAIR: ""}, RepairPolicy.WAIT),
+        ({REPAIR: ""}, RepairPolicy.YIELD),
     ],
 )
 def test_g22_pods_of_any_dialect_may_set_the_repair_policy(annotations: dict[str, str], policy: RepairPolicy) -> None:
@@ -91,11 +92,11 @@ def test_of_pods_that_differ_the_oldest_decides() -> None:
 @pytest.mark.parametrize("text", ["evict", "Never", "x" * 1000])
 def test_a_malformed_policy_is_quoted_and_the_gang_waits(text: str) -> None:
     for gang in gangs_of({REPAIR: text}):
-        assert gang.repair_policy is RepairPolicy.WAIT
+        assert gang.repair_policy is RepairPolicy.YIELD
         ((severity, message),) = problems_of(gang)
         assert severity is Severity.WARNING
         assert text[:60] in message
-        assert message.endswith("which is neither Wait nor Evict: Wait is used instead")
+        assert message.endswith("which is none of Yield, Evict and Wait: Yield is used instead")
 
 
 @pytest.mark.parametrize("text", ["soon", "5 m", "0", "-90s", "1d", "x" * 1000, "9" * 1000])

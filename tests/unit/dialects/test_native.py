@@ -58,7 +58,6 @@ class TestPolicy:
             total=4,
             created_seconds=50,
             definition=ObjectReference("scheduling.k8s.io/v1beta1", "PodGroup", "a", "A", "uid-of-A"),
-            starts_anew=True,
             terms=("schedulingPolicy.gang.minCount: 4 (PodGroup a/A)",),
         )
 

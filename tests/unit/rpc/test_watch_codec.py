@@ -228,7 +228,7 @@ def test_unknown_enum_values_are_decoded_as_documented(number: int) -> None:
     assert codec.decode_pod(pb.Pod(phase=value)).phase is PodPhase.UNSPECIFIED
     assert codec.decode_gang(pb.Gang(mode=value)).mode is GangMode.STRICT
     assert codec.decode_gang(pb.Gang(match_policy=value)).match_policy is facts.MatchPolicy.ONCE_SATISFIED
-    assert codec.decode_gang(pb.Gang(repair_policy=value)).repair_policy is facts.RepairPolicy.WAIT
+    assert codec.decode_gang(pb.Gang(repair_policy=value)).repair_policy is facts.RepairPolicy.YIELD
     assert codec.decode_problem(pb.Problem(severity=value)).severity is Severity.BLOCKING
     toleration = class_codec.decode_pod_class(
         pb.PodClass(tolerations=[pb.Toleration(operator=value, effect=value)])

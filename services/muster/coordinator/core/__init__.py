@@ -20,7 +20,7 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group
    gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
-   (`preemption/eviction`), as are pods of started gangs that cannot be completed, if their repair policy says so.
+   (`preemption/eviction`), as are pods of started gangs that cannot be completed (`preemption/repair`).
 7. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
 State of gangs and groups is split into values with one owner each (`gang/state`, `gang/gang`). Phases are derived

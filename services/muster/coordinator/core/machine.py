@@ -35,10 +35,11 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
-from muster.coordinator.core.preemption.eviction import Evictions, Repairs
+from muster.coordinator.core.preemption.eviction import Evictions
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler

@@ -151,15 +151,14 @@ class Cache:
         else:
             edited = gang.minimum < needed or (pod.uid in gang.pending and not waited)
         self.touch(gang, edited=edited)
+        if gang.run_ended:
+            self.restart(gang)
 
     def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)
         if gang is not None and gang.plain and pod.uid not in gang.pods:
             self.drop_gang(gang)  # a plain pod came anew under the same name
             gang = None
-        if gang is not None and gang.run_ended and (facts := gang.facts) is not None:
-            gang = self._begin_anew(gang)
-            self._put_gang(facts)
         if gang is None:
             gang = self._new_gang(gang_id)
             if not pod.gang:
@@ -174,8 +173,16 @@ class Cache:
         seat = gang.drop_pod(uid)
         self.release(gang, [seat.uid] if seat is not None else [])
         self.touch(gang)
-        if not gang.pods and gang.facts is not None and gang.plain:
+        if gang.run_ended:
+            self.restart(gang)
+        elif not gang.pods and gang.facts is not None and gang.plain:
             self.drop_gang(gang)
+
+    def restart(self, gang: Gang) -> None:
+        """The gang's run is over: it loses its permit, and its pending members start whole."""
+        gang.restart()
+        self.touch(gang, edited=True)
+        self.touch_partners(gang.id)
 
     def release(self, gang: Gang, uids: Iterable[str]) -> None:
         """Release reservations of a gang's pods that end without a bound pod (I5)."""

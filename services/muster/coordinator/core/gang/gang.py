@@ -41,10 +41,13 @@ class Gang(Members):
 
     def restart(self) -> None:
         """The gang loses its permit and returns to the queue, to start anew as a whole."""
+        if self.run_ended and self.permit.fulfilled:  # a new run
+            self.attempts = Attempts()
+        else:
+            self.attempts.restart()
         self.permit.revoke()
         self.forget_lost()
         self.timing.restart()
-        self.attempts.restart()
 
     # -- counting members
 
@@ -71,10 +74,27 @@ class Gang(Members):
         return len(self.bound) >= max(1, self.required)
 
     @property
+    def places(self) -> int:
+        """Members that hold a place: they run, or have a seat."""
+        return len(self.bound) + len(self.seats) + len(self.acknowledged) + len(self.eviction.pods)
+
+    @property
     def run_ended(self) -> bool:
-        """The gang was permitted, no member of that run is left, and its dialect starts it anew then."""
-        left = self.member_count or self.eviction.pods or self.succeeded or self.hold.marked or self.hold.marking
-        return self.permit.granted and self.facts is not None and self.facts.starts_anew and not left
+        """The gang was permitted, none of its members holds a place or has succeeded, and others wait: they belong to
+        the next run, which starts whole (I1).
+        """
+        return self.permit.granted and bool(self.pending) and not self.places and not self._succeeded_to_stay
+
+    @property
+    def below_minimum(self) -> bool:
+        """The gang runs with fewer members than its minimum; those that have succeeded count."""
+        if not self.permit.granted or self.facts is None or not (places := self.places):
+            return False
+        return places + self._succeeded_to_stay < self.facts.minimum
+
+    @property
+    def _succeeded_to_stay(self) -> int:
+        return sum(not self.pods[uid].deleting for uid in self.succeeded)
 
     @property
     def member_count(self) -> int:
@@ -162,7 +182,9 @@ class Gang(Members):
         if self.permit.granted:
             if self.lost:
                 return Phase.REPAIRING
-            return Phase.BINDING if self.seats or not self.permit.fulfilled else Phase.SATISFIED
+            if self.seats or not self.permit.fulfilled:
+                return Phase.BINDING
+            return Phase.REPAIRING if self.below_minimum else Phase.SATISFIED
         return Phase.TIMED_OUT if self.timed_out else self.group.phase
 
 

@@ -126,7 +126,7 @@ class Binds:
     def _clear_trouble(self) -> None:
         """Clear the trouble of pods that are bound or gone. Pods that are placed again because of it keep it."""
         for gang, failures in list(self._failing.items()):
-            for uid in failures.keys() - gang.seats.keys() - gang.lost:
+            for uid in failures.keys() - gang.seats.keys() - gang.pending.keys():
                 del failures[uid]
             if not failures:
                 del self._failing[gang]

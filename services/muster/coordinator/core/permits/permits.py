@@ -108,7 +108,8 @@ class Permits:
         before = gang.permit.record
         contents = _contents(gang)
         permitted = gang.permit.granted and not gang.eviction.whole
-        if contents == (_recorded(before) if before is not None else _EMPTY):
+        revoked = before is not None and before.state is not RecordState.UNPERMITTED and not permitted
+        if not revoked and contents == (_recorded(before) if before is not None else _EMPTY):
             return None
         if contents == _EMPTY and not permitted:
             gang.permit.write(None)
@@ -277,20 +278,22 @@ def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], l
     """Apply records to the gangs of the snapshot; returns the gangs whose records are void, and the others with their
     records.
 
-    Permits are restored in the order in which they were granted. A gang without a record counts as satisfied if one of
-    its pods is bound.
+    Permits are restored in the order in which they were granted. A gang without a record counts as started if as many
+    members as must start together are bound, as during a term.
     """
     void, resumed = [], []
     for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
         gang = cache.gangs.get(record.gang)
-        if gang is None or not _same(gang, record) or _begins_anew(gang, record):
+        if gang is None or not _same(gang, record):
             void.append(record.gang)
         else:
             _resume(cache, gang, record)
             resumed.append((gang, record))
     for gang in cache.gangs.values():
-        if gang.permit.record is None and (gang.bound or _ran(gang)):
+        if gang.permit.record is None and (gang.bound_by_others or _ran(gang)):
             gang.permit.adopt()
+        if gang.run_ended:
+            cache.restart(gang)
         if gang.permit.granted:
             cache.regroup(gang)
             cache.touch(gang, edited=True)
@@ -307,14 +310,6 @@ def _same(gang: Gang, record: Record) -> bool:
     if any(pod.uid in gang.pods for pod in (*record.timing_out, *record.evicting)):
         return True
     return any(seat.uid in gang.pending or seat.uid in gang.bound for seat in record.seats)
-
-
-def _begins_anew(gang: Gang, record: Record) -> bool:
-    """No permitted pod is left, and there are others: created while there was no leader."""
-    facts = gang.facts
-    if facts is None or not facts.starts_anew or record.state is RecordState.UNPERMITTED or not gang.pending:
-        return False
-    return not (gang.bound or gang.succeeded or any(seat.uid in gang.pending for seat in record.seats))
 
 
 def _ran(gang: Gang) -> bool:

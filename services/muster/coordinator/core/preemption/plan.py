@@ -89,7 +89,7 @@ class Plans:
         for gang, uids in plan.victims.bound.items():
             if cache.gangs.get(gang.id) is gang:
                 if gang.eviction.whole:
-                    unpermit(cache, gang)
+                    cache.restart(gang)
                 cache.touch(gang, edited=True)
                 effects += self._evictions.send(gang, uids)
                 effects.append(evicted(gang, uids))
@@ -325,13 +325,6 @@ def _in_parts(records: Sequence[Record]) -> list[tuple[Record, ...]]:
             part = []
         part.append(record)
     return [*parts, tuple(part)]
-
-
-def unpermit(cache: Cache, gang: Gang) -> None:
-    """Revoke the permit of a gang that is evicted whole."""
-    gang.restart()
-    cache.touch(gang, edited=True)
-    cache.touch_partners(gang.id)
 
 
 def _state(gang: Gang) -> RecordState:
