@@ -112,9 +112,9 @@ def answers(
     """`reserved`: (node, class id, uids)."""
     on.state.refresh()
     try:
-        kept = withhold(on.state, nominated)
+        withheld = withhold(on.state, nominated)
         on.reserve(reserved)
-        return list(solve(on.state, groups, kept, removing))
+        return list(solve(on.state, groups, withheld, removing))
     finally:
         on.state.rollback(0)
 
