@@ -1,15 +1,15 @@
-"""Infeasibility explanations: members that fit, missing resources, filtered nodes by reason, and a sentence."""
+"""Infeasibility explanations: members that fit, missing resources, filtered nodes, and the smallest change that would
+help.
+"""
 
 from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
-from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PODS, Amounts
-from muster.gangs.solve import Explanation, SolveGang, SolveGroup
-from muster.placement.explain.relaxation import best_domain, informative_level, reachable, smallest_change
+from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.rules import Filtered
 from muster.placement.solve.instance import Part, Solution, reserve_again
 from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
@@ -23,6 +23,8 @@ MAX_REASONS: Final = 8
 FilteredNodes = tuple[tuple[str, int], ...]
 """Reasons and the number of nodes filtered by each, largest first."""
 
+IT_WOULD_FIT: Final = "it would fit"
+_NODES_TOO_SMALL: Final = "no usable node is large enough for one member, even when empty"
 _MAX_INT64: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
@@ -34,21 +36,6 @@ class Explainer:
         self._state = state
         self._nominated = nominated
         self._filtered: dict[tuple[str, int], tuple[FilteredNodes, int]] = {}
-
-    def homogeneous(self, group: SolveGroup, gang_index: int, class_id: str, fit: int) -> Explanation:
-        """For homogeneous groups: `fit` members of the gang fit in the current state."""
-        domain, domain_fit = self.best_domain(group.gangs[gang_index], class_id)
-        is_all = gang_index == len(group.gangs) - 1
-        explanation = self.at_capacity(group, gang_index, class_id, fit, is_all=is_all)
-        return replace(explanation, best_domain=domain, best_domain_fit=min(domain_fit, fit))
-
-    def best_domain(self, gang: SolveGang, class_id: str) -> tuple[str, int]:
-        """The domain in which most members of the class fit, and how many."""
-        tree = self._state.trees.get(gang.tree)
-        if tree is None or not tree.levels:
-            return "", 0
-        caps = np.minimum(self._state.of(class_id).fits[tree.rows], sum(role.wanted for role in gang.roles))
-        return best_domain(tree, informative_level(tree, gang.constraints), np.where(reachable(tree, gang), caps, 0))
 
     def lacking_part(
         self, group: SolveGroup, parts: Sequence[Part], gang_index: int, part_index: int, best: Solution
@@ -219,3 +206,67 @@ def in_words(resource: str, amount: int) -> str:
     if resource == PODS:
         return f"{amount} pod slot{'s' if amount != 1 else ''}"
     return f"{amount} {resource}"
+
+
+def smallest_change(state: CapacityState, of_class: ClassCapacity, missing: int, *, is_all: bool) -> str:
+    """The change that makes room for `missing` more members: filtered nodes, more nodes, or relaxed inter-pod rules.
+    `is_all`: nothing else keeps the group from starting.
+    """
+    change = _change(state, of_class, missing)
+    if not change or change == _NODES_TOO_SMALL:
+        return change
+    return f"{IT_WOULD_FIT if is_all else f'{missing} more of its members would fit'} {change}"
+
+
+def more_nodes_in_domain(domain: str, state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    """How many more nodes would hold `missing` more members, all in the domain."""
+    nodes = _more_nodes(state, of_class, missing)
+    return nodes if not nodes or nodes == _NODES_TOO_SMALL else f"{IT_WOULD_FIT} {nodes}, in {domain}"
+
+
+def _change(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    rules = of_class.inter_pod
+    if rules is not None and (of_class.interacting or not rules.one_per_node()):
+        relaxed = rules.relaxation(of_class.alone, missing)
+        if relaxed or of_class.interacting:
+            return relaxed
+    return _on_filtered_nodes(state, of_class, missing) or _more_nodes(state, of_class, missing)
+
+
+def _more_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    usable = np.flatnonzero(of_class.filters.reason == USABLE)
+    if not len(usable):
+        return ""
+    offers = state.capacity.allocatable[usable][:, of_class.columns]
+    each = (offers // of_class.amounts).min(axis=1, initial=_max_per_node(of_class, missing))
+    most = int(each.max())
+    if not most:
+        return _NODES_TOO_SMALL
+    same_size = usable[each == most]
+    name = state.nodes.name(int(same_size[state.nodes.rank[same_size].argmin()]))
+    nodes = -(-missing // most)
+    return f'with {nodes} more node{"s" if nodes > 1 else ""} like "{name}", empty'
+
+
+def _on_filtered_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
+    filters = of_class.filters
+    found: list[tuple[int, str]] = []
+    for code in np.unique(filters.reason).tolist():
+        if code in (USABLE, ABSENT):
+            continue
+        rows = np.flatnonzero(filters.reason == code)
+        free = np.maximum(state.free[of_class.columns[:, None], rows], 0)
+        fits = (free // of_class.amounts[:, None]).min(axis=0, initial=_max_per_node(of_class, missing))
+        if int(fits.sum()) >= missing:
+            found.append((int((fits > 0).sum()), filters.reasons[code]))
+    if not found:
+        return ""
+    nodes, reason = min(found)
+    these = "node" if nodes == 1 else f"{nodes} nodes"
+    return f'if its pods could use the {these} lost to "{reason}"'
+
+
+def _max_per_node(of_class: ClassCapacity, missing: int) -> int:
+    """How many of the missing members one node takes at most, however large it is."""
+    one_per_node = of_class.inter_pod is not None and of_class.inter_pod.one_per_node()
+    return min(missing, 1) if one_per_node else missing

@@ -9,7 +9,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.explain.constraints import explain_homogeneous
+from muster.placement.explain.constraints import explain_counted, explain_homogeneous
 from muster.placement.explain.explainer import Explainer
 from muster.placement.kernels.bounds import node_caps
 from muster.placement.kernels.costs import cheapest
@@ -43,7 +43,7 @@ def place_homogeneous(
     if spare < 0:
         for index, gang in enumerate(group.gangs):
             if gang.minimum > fit:
-                return NotPlaced(True, explainer.homogeneous(group, index, class_id, fit=fit))
+                return NotPlaced(True, explain_counted(state, group, index, class_id, explainer, fit))
             fit -= gang.minimum
     solution = Solution([0] * len(parts))
     for index, part in enumerate(parts):
