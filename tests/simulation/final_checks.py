@@ -49,7 +49,7 @@ def check_at_rest(world: World) -> None:
     known = scenario.leader.cache.gangs
     for record in scenario.etcd.values():
         found = known.get(record.gang)
-        assert found is not None, f"I5: the record of {record.gang} is left, the gang is gone"
+        assert found is not None, f"I5: the record of {record.gang} exists, but not the gang"
         wanted = found.seats or found.lost
         assert wanted or not record.seats, f"I5: {record.gang} has seats in its record only"
 
@@ -57,8 +57,10 @@ def check_at_rest(world: World) -> None:
 def check_no_false_wait(scenario: Scenario, group: Group) -> None:
     """I7: a queued group does not fit into the free capacity that is not nominated for others."""
     cache = scenario.leader.cache
-    kept = as_amounts(nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger)
-    (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), kept))
+    nominated = as_amounts(
+        nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger
+    )
+    (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), nominated))
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
@@ -73,7 +75,9 @@ def check_minimum_resources(scenario: Scenario) -> None:
         if (found.group.not_ready or "").startswith("its minimum resources are not free"):
             assert found.facts is not None
             wanted = dict(found.facts.resources)["cpu"]
-            assert in_all < wanted, f"I7: {found.id} waits for {wanted} cpu in all, and {in_all} are free"
+            assert in_all < wanted, (
+                f"I7: {found.id} requires {wanted} free cpu in the cluster and is pending with {in_all} free"
+            )
 
 
 def check_no_deadlock(scenario: Scenario) -> None:
@@ -89,7 +93,7 @@ def check_no_deadlock(scenario: Scenario) -> None:
             Solve(0, {}, reservations, (to_place(group),), potential_victims=potential_victims)
         )
         names = [removed.id for removed in answer.victims]
-        assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for what {names} hold"
+        assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for capacity that {names} hold"
 
 
 def _held(group: Group) -> list[PodsOnNode]:
@@ -106,16 +110,18 @@ def check_reasons(world: World) -> None:
     for found in world.scenario.leader.cache.gangs.values():
         why = reason(found)
         if found.pending:
-            assert why, f"I10: {found.id} waits in silence"
+            assert why, f"I10: {found.id} is pending without a reason"
         for uid in found.pending:
             reported = world.oracle.told.get(uid)
-            assert reported == why, f'I10: {uid} was reported "{reported}", true is "{why}"'
+            assert reported == why, f'I10: {uid} has the reason "{reported}", the true one is "{why}"'
         for uid in found.invalid:
             reported = world.oracle.told.get(uid)
-            assert reported == found.pods[uid].problem, f'I10: {uid} was reported "{reported}", its problem is another'
+            assert reported == found.pods[uid].problem, (
+                f'I10: {uid} has the reason "{reported}", but its problem is another'
+            )
         for pod in found.pods.values():
             if pod.timed_out and not pod.node:
-                assert why, f"I10: {found.id} has timed out in silence"
+                assert why, f"I10: {found.id} has timed out without a reason"
 
 
 def check_seats_fit(scenario: Scenario) -> None:
@@ -124,16 +130,18 @@ def check_seats_fit(scenario: Scenario) -> None:
     for found in cache.gangs.values():
         for held in found.seats.values():
             full = cache.ledger.overcommitted(held.seat.node, held.seat.class_id)
-            assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no room for it"
+            assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no capacity for it"
 
 
 def check_nominated_capacity(scenario: Scenario) -> None:
     """Checks that capacity is nominated only while victims terminate, and only where the group can use it."""
     cache = scenario.leader.cache
-    for kept in cache.nominations.values():
-        going = [uid for uid in kept.leaving if uid in scenario.cluster.pods]
-        assert going, f"kept: room is kept for {kept.owner}, and nobody is to go from there"
-        assert kept.feasible(cache.ledger), f"kept: room is kept for {kept.owner} that it cannot have"
+    for nomination in cache.nominations.values():
+        going = [uid for uid in nomination.leaving if uid in scenario.cluster.pods]
+        assert going, f"nomination: capacity is nominated for {nomination.owner}, but no pod is evicted there"
+        assert nomination.feasible(cache.ledger), (
+            f"nomination: capacity is nominated for {nomination.owner} that it cannot use"
+        )
 
 
 def check_evicted(scenario: Scenario) -> None:
@@ -143,7 +151,7 @@ def check_evicted(scenario: Scenario) -> None:
             pod = scenario.cluster.pods[uid]
             budgets = [scenario.cluster.budgets[name] for name in pod.budgets if name in scenario.cluster.budgets]
             refused = scenario.evict_failures[uid] or any(budget.allowed < 1 for budget in budgets)
-            assert refused, f"I6: {uid} is to be evicted, and nobody does it"
+            assert refused, f"I6: {uid} is to be evicted, and the eviction is not sent"
 
 
 def check_evictions_were_useful(world: World) -> None:
@@ -151,7 +159,7 @@ def check_evictions_were_useful(world: World) -> None:
     gangs = world.scenario.leader.cache.gangs
     for gang_id in world.oracle.preempted_for - world.oracle.obstructed:
         gang = gangs.get(gang_id)
-        assert gang is None or gang.permitted, f"I9: in vain others were evicted for {gang_id}"
+        assert gang is None or gang.permitted, f"I9: pods were evicted for {gang_id}, which does not start"
 
 
 def _delete_all(world: World) -> None:
@@ -164,12 +172,12 @@ def check_nothing_left(world: World) -> None:
     """I5: nothing is left of deleted gangs."""
     scenario = world.scenario
     cache = scenario.leader.cache
-    assert not scenario.etcd, f"I5: records are left: {sorted(scenario.etcd)}"
-    assert not cache.ledger.reserved, f"I5: reservations are left: {sorted(cache.ledger.reserved)}"
-    assert not cache.ledger.capacity.seats, "I5: room is used by nobody"
-    assert not cache.gangs, f"I5: gangs are left: {sorted(cache.gangs)}"
-    assert not cache.groups, f"I5: groups are left: {sorted(cache.groups)}"
-    assert not len(scenario.leader.queue), "I5: somebody is left in the queue"
+    assert not scenario.etcd, f"I5: records remain: {sorted(scenario.etcd)}"
+    assert not cache.ledger.reserved, f"I5: reservations remain: {sorted(cache.ledger.reserved)}"
+    assert not cache.ledger.capacity.seats, "I5: capacity is used by pods that do not exist"
+    assert not cache.gangs, f"I5: gangs remain: {sorted(cache.gangs)}"
+    assert not cache.groups, f"I5: groups remain: {sorted(cache.groups)}"
+    assert not len(scenario.leader.queue), "I5: groups remain in the queue"
 
 
 def check_capacity_is_free(world: World) -> None:

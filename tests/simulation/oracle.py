@@ -146,11 +146,13 @@ class Oracle:
     def _solve(self, leader: Machine, solve: Solve) -> None:
         for group in solve.groups:
             for asked in group.gangs:
-                assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although nothing changed"
+                assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although it was not edited"
                 gang = leader.cache.gangs[asked.id]
                 wanted = sum(role.wanted for role in asked.roles)
                 free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
-                assert 1 <= asked.minimum <= wanted <= free, f"solve: {asked} is asked for {free} pods of {asked.id}"
+                assert 1 <= asked.minimum <= wanted <= free, (
+                    f"solve: {asked} is requested for {free} pending pods of {asked.id}"
+                )
 
     # -- what is true after a step
 
@@ -176,16 +178,16 @@ class Oracle:
             self._check_hold(scenario, gang)
             if gang.facts is not None and not gang.plain:
                 stage = stage_of(gang, gang.phase)
-                assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, and nobody was told"
+                assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, which was not reported"
                 check_stage(gang, stage)
         for group in cache.groups.values():
             waits = group.wants_seats and group not in leader.queue
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
         self._check_released(leader)
-        for kept in cache.nominations.values():
-            known = cache.groups.get(kept.group.id) is kept.group
-            wanted = kept.group.busy or kept.group.wants_seats
-            assert known and wanted, f"kept: room is kept for {kept.owner}, which does not want it"
+        for nomination in cache.nominations.values():
+            known = cache.groups.get(nomination.group.id) is nomination.group
+            wanted = nomination.group.busy or nomination.group.wants_seats
+            assert known and wanted, f"nomination: capacity is nominated for {nomination.owner}, which is not pending"
 
     def _check_released(self, leader: Machine) -> None:
         """Checks that a gang that released its reservations takes none while the other group still waits."""
@@ -195,7 +197,7 @@ class Oracle:
             if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.nominations:
                 del self._released_for[gang_id]
             else:
-                assert not gang.seats, f"deadlock: {gang_id} holds seats again, for which {group_id} waits"
+                assert not gang.seats, f"deadlock: {gang_id} holds seats again that it released for {group_id}"
 
     def _check_adopted(self, scenario: Scenario, gang: Gang) -> None:
         """I1: checks that a gang without a durable permit counts as started only if its minimum runs."""
@@ -271,10 +273,10 @@ def check_members(gang: Gang) -> None:
     """Checks that every member is in one state only."""
     places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), gang.bound]
     everywhere = set().union(*places)
-    assert len(everywhere) == sum(map(len, places)), f"members: one of {gang.id} is in two places"
-    assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that are gone"
-    assert not (gang.hold.marking & everywhere), f"members: one of {gang.id} timed out and is a member still"
-    assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that do not wait"
+    assert len(everywhere) == sum(map(len, places)), f"members: a pod of {gang.id} counts twice"
+    assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that do not exist"
+    assert not (gang.hold.marking & everywhere), f"members: a pod of {gang.id} timed out and still counts as a member"
+    assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that are not pending"
     waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
 
@@ -295,14 +297,14 @@ def check_sent(gang: Gang) -> None:
     """I6: permitted seats are sent to binding."""
     unsent = [held.seat.uid for held in gang.seats.values() if held.state is ActionState.DECIDED]
     waits = gang.permitted and unsent and gang.group.persist_id is None
-    assert not waits, f"I6: {gang.id} runs, and nobody sends {unsent} to binding"
+    assert not waits, f"I6: {gang.id} is permitted, and {unsent} are not sent to binding"
 
 
 def check_bound(scenario: Scenario, gang: Gang) -> None:
     """I4: acknowledged binds agree with the API server."""
     for uid, seat in gang.acknowledged.items():
         pod = scenario.cluster.pods.get(uid)
-        assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, {seat.node} is believed"
+        assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, but its seat is on {seat.node}"
 
 
 def check_records(leader: Machine, persist: Persist) -> None:
@@ -341,28 +343,30 @@ def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
     """Checks that the members of a uniform gang are equal."""
     if gang.facts is not None and gang.facts.uniform:
         sizes = {cpu[seat.class_id] for seat in record.seats}
-        assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that ask {sorted(sizes)}"
+        assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that request {sorted(sizes)}"
 
 
 def check_progress(gang: Gang, progress: Progress) -> None:
     """Checks the progress reported to the dialect."""
     there = {each.uid for each in progress.members if each.node}
-    assert there >= {*gang.seats, *gang.acknowledged}, f"progress: members of {gang.id} have places, and it is not told"
+    assert there >= {*gang.seats, *gang.acknowledged}, (
+        f"progress: members of {gang.id} have nodes, which was not reported"
+    )
     ranks = [each.rank for each in progress.members if each.rank is not None]
-    assert len(ranks) == len(set(ranks)), f"progress: {gang.id} has ranks twice"
+    assert len(ranks) == len(set(ranks)), f"progress: {gang.id} has duplicate ranks"
     assert bool(progress.preemptor) is (progress.stage is Stage.PREEMPTED), f"progress: preemptor of {gang.id}"
 
 
 def check_stage(gang: Gang, stage: Stage) -> None:
     """Checks that a gang is preempted until it can start again, and started once it is permitted."""
     goes = gang.eviction.whole and bool(gang.eviction.preemptor) and not gang.permitted
-    assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, and {stage} is told"
+    assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, but {stage} is reported"
     if stage is Stage.PREEMPTED:
         assert gang.eviction.whole or not gang.all_present, (
-            f"stages: {gang.id} could start, and is told to be preempted"
+            f"stages: {gang.id} could start, but is reported as preempted"
         )
     began = gang.timing.ready_unix or gang.permitted or not gang.all_present or gang.eviction.whole
-    assert began, f"stages: all of {gang.id} is there, and nobody knows since when"
+    assert began, f"stages: {gang.id} is complete, and the time since then is unknown"
     started = stage in (Stage.PERMITTED, Stage.BOUND)
     assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"
 
@@ -371,14 +375,14 @@ def check_ranks(scenario: Scenario, persist: Persist) -> None:
     """Checks that ranks are unique and constant, and that starting members have the lowest."""
     for record in persist.puts:
         ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
-        assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has some twice"
+        assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has duplicate ranks"
         if record.state is RecordState.BINDING and len(record.seats) > 1:
             unranked = [seat.uid for seat in record.seats if seat.uid not in ranks]
-            assert not unranked, f"ranks: {unranked} of {record.gang} have none"
+            assert not unranked, f"ranks: {unranked} of {record.gang} have no rank"
         if before is None or before.incarnation != record.incarnation:
             continue
         changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank]
-        assert not changed, f"ranks: those of {changed} of {record.gang} change"
+        assert not changed, f"ranks: the ranks of {changed} of {record.gang} change"
 
 
 def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
@@ -394,9 +398,9 @@ def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
     """I2: pods are bound with durable ranks."""
     durable = dict(scenario.etcd[effect.gang].ranks)
     assert effect.tries == scenario.etcd[effect.gang].tries, (
-        f"tries: {effect.gang} is bound with others than are recorded"
+        f"attempts: {effect.gang} is bound with counts that are not recorded"
     )
-    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with others than are recorded"
+    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
 
 
 def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
@@ -424,12 +428,14 @@ def check_eviction(scenario: Scenario, effect: Evict) -> None:
     if not victim.eviction.preemptor:  # its own policy wants it; or half of it went for somebody who is gone
         return
     preemptor, plan = gangs.get(victim.eviction.preemptor), scenario.etcd.get(victim.eviction.preemptor)
-    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which is gone"
+    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which does not exist"
     waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
-    assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which does not wait"
+    assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which is not pending"
     assert plan is not None and plan.nominated, f"I9: no capacity is nominated for the preemptor {preemptor.id}"
-    meek = any(gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place)
-    assert not meek and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
+    never_preempts = any(
+        gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place
+    )
+    assert not never_preempts and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
     victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
     priority = max(gang.priority for gang in preemptor.group.gangs)
     assert victims < priority, f"I9: {effect.gang} ({victims}) is evicted for {preemptor.id} ({priority})"

@@ -183,7 +183,7 @@ class World:
         end, at, wakes = scenario.now + seconds, -1.0, 0
         while (wake := scenario.leader.next_wake()) is not None and wake <= end:
             wakes = wakes + 1 if wake <= at else 0
-            assert wakes < 10, f"the coordinator asks again and again to be woken at {wake}"
+            assert wakes < 10, f"the coordinator repeatedly requests to be woken at {wake}"
             at = wake
             scenario.now = max(scenario.now, wake)
             scenario.tell(Tick())

@@ -18,14 +18,14 @@ from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member,
 _MAX_LISTED = 10  # members and gangs that are named before "and N more"
 _MEANING = {
     Phase.PHASE_GATHERING: "it is incomplete or its declaration is invalid",
-    Phase.PHASE_QUEUED: "it waits for its turn, or for a change in the cluster",
+    Phase.PHASE_QUEUED: "it waits for its turn, or for a change in the cluster that could help it",
     Phase.PHASE_SOLVING: "placement is solving it",
     Phase.PHASE_WAITING: "some members hold reservations and wait for the rest",
     Phase.PHASE_PERMITTED: "it has a placement; its permit is being persisted",
     Phase.PHASE_BINDING: "its permit is durable; pods are being bound",
     Phase.PHASE_SATISFIED: "it has started",
     Phase.PHASE_REPAIRING: "it has started, but some members could not be bound as permitted; they are placed again",
-    Phase.PHASE_TIMED_OUT: "its scheduling timeout has expired; it is not tried again until it is changed",
+    Phase.PHASE_TIMED_OUT: "it waited longer than its waiting-time; edit it or replace its pods to schedule it again",
 }
 
 

@@ -197,11 +197,15 @@ class TestPriorities:
 
     def test_preemption_policies_are_resolved_likewise(self) -> None:
         history = History()
-        assert not only_pod(history.pods(pod_object("a", priorityClassName="meek", priority=10))).never_preempts
-        meek = priority_class_object("meek", 10, preemptionPolicy="Never")
-        assert only_pod(history.priority_classes(meek)).never_preempts
-        assert history.pods(pod_object("a", priorityClassName="meek", priority=10)).pods == ()
-        settled = pod_object("b", priorityClassName="meek", priority=10, preemptionPolicy="PreemptLowerPriority")
+        assert not only_pod(
+            history.pods(pod_object("a", priorityClassName="never-preempts", priority=10))
+        ).never_preempts
+        never_preempts = priority_class_object("never-preempts", 10, preemptionPolicy="Never")
+        assert only_pod(history.priority_classes(never_preempts)).never_preempts
+        assert history.pods(pod_object("a", priorityClassName="never-preempts", priority=10)).pods == ()
+        settled = pod_object(
+            "b", priorityClassName="never-preempts", priority=10, preemptionPolicy="PreemptLowerPriority"
+        )
         assert not only_pod(history.pods(settled)).never_preempts
 
 

@@ -23,7 +23,7 @@ from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 NAMES = ("default/a", "default/b")
 
 
-# -- what could let a parked gang start (I7)
+# -- events that could let an unschedulable gang start (I7)
 
 
 def test_i7_a_waiting_pod_that_becomes_smaller_is_tried_again() -> None:

@@ -119,7 +119,7 @@ def test_priority_classes_of_a_cluster() -> None:
 
 POLICIES = Priorities.of(
     [
-        priority_class("meek", 10, True, "Never"),
+        priority_class("never-preempts", 10, True, "Never"),
         priority_class("usual", 20, True, "PreemptLowerPriority"),
         priority_class("old", 5, False),
     ]
@@ -131,9 +131,9 @@ POLICIES = Priorities.of(
     [
         ({"preemptionPolicy": "Never"}, True),
         ({"preemptionPolicy": "Never", "priority": 5, "priorityClassName": "usual"}, True),
-        ({"preemptionPolicy": "PreemptLowerPriority", "priority": 5, "priorityClassName": "meek"}, False),
-        ({"priorityClassName": "meek"}, True),
-        ({"priority": 10, "priorityClassName": "meek"}, True),
+        ({"preemptionPolicy": "PreemptLowerPriority", "priority": 5, "priorityClassName": "never-preempts"}, False),
+        ({"priorityClassName": "never-preempts"}, True),
+        ({"priority": 10, "priorityClassName": "never-preempts"}, True),
         ({"priorityClassName": "usual"}, False),
         ({"priorityClassName": "old"}, False),
         ({"priorityClassName": "gone"}, False),
@@ -146,7 +146,7 @@ def test_preemption_policy_equals_that_of_admission(spec: dict[str, Any], never:
 
 
 def test_without_a_default_class_pods_preempt() -> None:
-    assert not facts_of(priorities=Priorities.of([priority_class("meek", 10, False, "Never")])).never_preempts
+    assert not facts_of(priorities=Priorities.of([priority_class("never-preempts", 10, False, "Never")])).never_preempts
 
 
 @pytest.mark.parametrize(
