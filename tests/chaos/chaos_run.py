@@ -176,7 +176,7 @@ class ChaosRun:
         missed: dict[str, float] = {}
         while True:
             for name, child in self._cluster.stack.children.items():
-                if child.running or not child.wanted:
+                if child.running or not child.should_run:
                     missed.pop(name, None)
                     if child.running:
                         ran[name] = child.starts

@@ -160,7 +160,7 @@ async def test_provisioner_removes_the_selected_node(muster: Rig) -> None:
     assert results[0].message == (
         'no volume can be created for PersistentVolumeClaim "data-0" on node "node-1": '
         "volume.kubernetes.io/selected-node was removed; its newest warning: ProvisioningFailed: failed to provision "
-        "volume with StorageClass \"fast\": no room on node 'node-1'"
+        "volume with StorageClass \"fast\": node 'node-1' has no free storage"
     )
     assert await selected(muster, "data-0") == ""
     assert await muster.nodes_of(pods) == ["", "node-2"]

@@ -141,7 +141,7 @@ async def test_invalid_pods_are_rejected_with_the_field(api: ApiClient, body: An
     ("body", "status", "words"),
     [
         (b'{"metadata":', 400, "couldn't get version/kind; json parse error"),
-        (b"[]", 400, "no JSON object"),
+        (b"[]", 400, "not a JSON object"),
         (pod("a", requests={"cpu": "much"}), 400, "quantities must match the regular expression"),
         (pod("a", metadata={"labels": {"k": 1}}), 400, "cannot unmarshal number into Go struct field"),
         (pod("a", containers="one"), 400, 'Pod in version "v1" cannot be handled as a Pod'),

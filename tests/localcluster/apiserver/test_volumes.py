@@ -75,7 +75,7 @@ async def test_a_waiting_claim_gets_a_volume_on_the_selected_node(api: ApiClient
 async def test_an_unusable_selection_is_reset_with_an_event(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
     await api.created(CLAIMS, claim("data"))
-    for where, why in (("n1", "no room on node 'n1'"), ("nowhere", "node 'nowhere' is not there")):
+    for where, why in (("n1", "node 'n1' has no free storage"), ("nowhere", "node 'nowhere' does not exist")):
         await select(api, "data", where)
         reply = await api.until(f"{CLAIMS}/data", lambda reply: SELECTED not in reply.body["metadata"]["annotations"])
         assert reply.body["status"]["phase"] == "Pending"

@@ -38,14 +38,14 @@ def make_identities(directory: Path, server: str) -> None:
 
 async def _make_objects(options: argparse.Namespace) -> None:
     """Apply RBAC objects and manifests as an administrator. Raises BadManifest, ManifestRejected, NoRights."""
-    wanted: list[Manifest] = [each for path in options.manifests for each in load_manifests(path)]
-    wanted += grants(read_rights(options.rights))
+    manifests: list[Manifest] = [each for path in options.manifests for each in load_manifests(path)]
+    manifests += grants(read_rights(options.rights))
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory) / "kubeconfig"
         write_kubeconfig(kubeconfig, options.server, "")
         session = await KubeSession.connect(KubeSettings(kubeconfig=kubeconfig))
     try:
-        await apply_manifests(session, wanted)
+        await apply_manifests(session, manifests)
     finally:
         await session.close()
 

@@ -42,7 +42,7 @@ class Child:
     ) -> None:
         self.name, self.argv, self.log = name, list(argv), log
         self.environment = dict(environment or {})
-        self.wanted = False
+        self.should_run = False
         """Started and not stopped since: it should be running."""
         self.starts = 0
         self._process: asyncio.subprocess.Process | None = None
@@ -65,7 +65,7 @@ class Child:
         """Start it; its output is appended to the log file."""
         assert not self.running, f"{self.name} runs already"
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        self.wanted = True
+        self.should_run = True
         self.starts += 1
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
@@ -85,7 +85,7 @@ class Child:
 
     async def stop(self, grace_seconds: float = 10.0) -> None:
         """Send SIGTERM, then SIGKILL after the grace period."""
-        self.wanted = False
+        self.should_run = False
         if not self.running:
             return
         self.send(signal.SIGTERM)
@@ -96,7 +96,7 @@ class Child:
 
     async def kill(self) -> None:
         """Send SIGKILL to it and its process group."""
-        self.wanted = False
+        self.should_run = False
         if self.running:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, signal.SIGKILL)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from muster.localcluster.apiserver.access.defaults import NODES
-from muster.localcluster.apiserver.access.users import MASTERS, OWNER, service_account
+from muster.localcluster.apiserver.access.users import ADMINISTRATOR, MASTERS, service_account
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
 from muster.localcluster.rights import NAMESPACE, SERVICES, account
 
@@ -39,7 +39,7 @@ class Identities:
     def write(self, *, server: str, services_server: str) -> None:
         """Write all files. `services_server`: URL of the API server for the services, `server` for the kubelets."""
         self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        lines = [(self._admin, OWNER.name, "", MASTERS), (self.tokens[KUBELETS], "muster-kubelets", "", NODES)]
+        lines = [(self._admin, ADMINISTRATOR.name, "", MASTERS), (self.tokens[KUBELETS], "muster-kubelets", "", NODES)]
         for service in SERVICES:
             user = service_account(NAMESPACE, account(service))
             lines.append((self.tokens[service], user.name, "", ",".join(user.groups)))

@@ -46,9 +46,9 @@ class Right(Struct, frozen=True):
     names: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        what = f"{self.resource}.{self.group}" if self.group else self.resource
+        resource_name = f"{self.resource}.{self.group}" if self.group else self.resource
         named = f" {'/'.join(self.names)}" if self.names else ""
-        return f"{self.verb} {what}{named}{f' in {self.namespace}' if self.namespace else ''}"
+        return f"{self.verb} {resource_name}{named}{f' in {self.namespace}' if self.namespace else ''}"
 
 
 class Rights(Struct, frozen=True, forbid_unknown_fields=True):
@@ -97,11 +97,11 @@ def grants(rights: Mapping[str, Rights]) -> list[Manifest]:
     bodies: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
     for service, rules in rights.items():
         name = account(service)
-        own = {"name": name, "namespace": NAMESPACE}
-        bodies.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own})
+        own_metadata = {"name": name, "namespace": NAMESPACE}
+        bodies.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own_metadata})
         bodies += _role_and_binding("Cluster", {"name": name}, rules.everywhere)
         if namespaced := tuple(rule for group in rules.namespaced.values() for rule in group):
-            bodies += _role_and_binding("", own, namespaced)
+            bodies += _role_and_binding("", own_metadata, namespaced)
     return [Manifest(body) for body in bodies]
 
 

@@ -66,14 +66,14 @@ class Security:
 
     async def enable_etcd_authentication(self, etcd_endpoints: str) -> None:
         """Create etcd's users and enable authentication. Raises CannotSetUpUsers."""
-        wanted = UserSetup(
+        user_setup = UserSetup(
             _ETCD_USER,
             self.password_file.read_text().strip(),
             self._root_password_file.read_text().strip(),
             _ETCD_PREFIX,
         )
         await asyncio.to_thread(
-            set_up_users, etcd_endpoints, self.tls("coordinator"), wanted, timeout_seconds=_PREPARE_SECONDS
+            set_up_users, etcd_endpoints, self.tls("coordinator"), user_setup, timeout_seconds=_PREPARE_SECONDS
         )
 
     def environment(self, service: str, program: str) -> dict[str, str]:

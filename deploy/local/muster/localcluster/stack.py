@@ -118,8 +118,8 @@ class Stack:
         Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate, NoRights.
         """
         chosen = self.children if names is None else names
-        wanted = [name for name in chosen if not self.children[name].running]
-        base = [name for name in wanted if name == API_SERVER or name in self.etcd_addresses]
+        names_to_start = [name for name in chosen if not self.children[name].running]
+        base = [name for name in names_to_start if name == API_SERVER or name in self.etcd_addresses]
         async with asyncio.timeout(timeout_seconds):
             if not self._has_kubeconfigs:
                 self._write_kubeconfigs()
@@ -132,8 +132,8 @@ class Stack:
                 await self._grant_rights()
             if self.quota_webhook is not None:
                 await self.quota_webhook.create_certificate()
-            await self._start_and_wait([name for name in wanted if name not in base])
-            if self.quota_webhook is not None and _LIFECYCLE in wanted:
+            await self._start_and_wait([name for name in names_to_start if name not in base])
+            if self.quota_webhook is not None and _LIFECYCLE in names_to_start:
                 await self.quota_webhook.register(self.kubeconfig)
 
     async def stop(self) -> None:
@@ -307,12 +307,12 @@ def _process_names(name: str, count: int) -> list[str]:
 def _otlp_environment(endpoint: str) -> dict[str, str]:
     """OTLP variables for `endpoint`; those of the shell are for the receiver's forwarder and are cleared."""
     cleared = {name: "" for name in os.environ if name.startswith("OTEL_EXPORTER_OTLP_")}
-    own = {
+    variables = {
         "OTEL_EXPORTER_OTLP_ENDPOINT": endpoint,
         "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
         "OTEL_BSP_SCHEDULE_DELAY": str(_SPAN_EXPORT_MILLISECONDS),
     }
-    return cleared | own
+    return cleared | variables
 
 
 def _module(name: str, *arguments: str) -> list[str]:

@@ -27,7 +27,7 @@ async def _keep_running(child: Child, report: Callable[[str], None]) -> None:
     while True:
         started = clock()
         returncode = await child.wait()
-        if not child.wanted:
+        if not child.should_run:
             return
         if child.name == API_SERVER:
             raise child.died()

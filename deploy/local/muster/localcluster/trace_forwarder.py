@@ -56,10 +56,10 @@ class Forwarder:
         else:
             self._lost = 0
 
-    def _failed(self, why: str) -> None:
+    def _failed(self, reason: str) -> None:
         self._lost += 1
         if self._lost == 1:  # later failures before the next success have the same reason
-            self._report(f"spans cannot be forwarded to {self._target.endpoint}: {why[:300]}")
+            self._report(f"spans cannot be forwarded to {self._target.endpoint}: {reason[:300]}")
 
     async def _by_grpc(self, request: _Request) -> str:
         if self._channel is None:

@@ -45,7 +45,7 @@ async def _serve(options: argparse.Namespace) -> None:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m muster.localcluster.apiserver", description=__doc__)
     parser.add_argument("--listen", default="127.0.0.1:0", help="host:port; port 0 takes a free one")
-    parser.add_argument("--kubeconfig-out", type=Path, help="write a kubeconfig that leads here")
+    parser.add_argument("--kubeconfig-out", type=Path, help="write a kubeconfig for this server")
     parser.add_argument("--token-auth-file", type=Path, help='tokens, a line each: TOKEN,USER,UID,"GROUP,GROUP"')
     parser.add_argument("--log-level", default="info")
     return parser.parse_args()

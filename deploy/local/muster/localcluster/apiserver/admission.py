@@ -15,7 +15,7 @@ from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import conflict
 from muster.localcluster.apiserver.store import Object, Record, key_of
 from muster.localcluster.apiserver.watch import Watch
-from muster.localcluster.apiserver.webhook_configurations import Request, may_concern
+from muster.localcluster.apiserver.webhook_configurations import Request, has_matching_rule
 from muster.localcluster.apiserver.webhooks import Webhooks
 from muster.localcluster.apiserver.write import RevisionConflict, Writer
 
@@ -36,14 +36,14 @@ class Admission:
 
     async def answer(self, api: Api, call: Call) -> Answer | Watch:
         """Like `Api.answer`, after admission. Raises StatusError."""
-        if not self.concerns(call):
+        if not self.applies_to(call):
             return api.answer(call)
         if call.method == "DELETE":
             for record in self._to_be_deleted(call):
-                await self._ask_about_deletion(call, record)
+                await self._review_deletion(call, record)
             return api.answer(call)
         for _ in range(_TRIES):
-            await self._ask_about_write(call)
+            await self._review_write(call)
             try:
                 return api.answer(call)
             except RevisionConflict:
@@ -53,35 +53,35 @@ class Admission:
 
     async def create(self, call: Call, obj: Object) -> Record:
         """Create an object for a controller inside the API server. Raises StatusError."""
-        if self.concerns(call):
+        if self.applies_to(call):
             trial = replace(call, trial=True)
-            await self._ask(call, "CREATE", self._writer.create_object(trial, deepcopy(obj)), None)
+            await self._review(call, "CREATE", self._writer.create_object(trial, deepcopy(obj)), None)
         return self._writer.create_object(call, obj)
 
-    def concerns(self, call: Call) -> bool:
+    def applies_to(self, call: Call) -> bool:
         """Whether a webhook may have to be called."""
         target = call.target
         operation = _OPERATIONS.get(call.method)
         if operation is None or target.subresource not in ("", "status"):
             return False
-        return may_concern(self._cluster, operation, target.kind, target.subresource)
+        return has_matching_rule(self._cluster, operation, target.kind, target.subresource)
 
-    async def _ask_about_write(self, call: Call) -> None:
+    async def _review_write(self, call: Call) -> None:
         target, trial = call.target, replace(call, trial=True, warnings=[], at_revision=0)
         if call.method == "POST":
-            await self._ask(call, "CREATE", self._writer.create(trial), None)
+            await self._review(call, "CREATE", self._writer.create(trial), None)
             return
         before = self._cluster.store.get(target.kind.collection, key_of(target.namespace, target.name or ""))
         record = self._writer.update(trial) if call.method == "PUT" else self._writer.patch(trial)
         call.at_revision = before.revision if before is not None else 0
-        await self._ask(call, "UPDATE", record, before)
+        await self._review(call, "UPDATE", record, before)
 
-    async def _ask_about_deletion(self, call: Call, record: Record) -> None:
-        await self._ask(call, "DELETE", None, record)
+    async def _review_deletion(self, call: Call, record: Record) -> None:
+        await self._review(call, "DELETE", None, record)
 
-    async def _ask(self, call: Call, operation: str, new: Record | None, old: Record | None) -> None:
+    async def _review(self, call: Call, operation: str, new: Record | None, old: Record | None) -> None:
         target = call.target
-        metadata = (new or old or _NOBODY).metadata
+        metadata = (new or old or _NO_OBJECT).metadata
         if operation == "CREATE":
             call.uid, call.name = metadata["uid"], metadata["name"]
         request = Request(
@@ -90,15 +90,15 @@ class Admission:
             target.namespace,
             metadata["name"],
             target.subresource,
-            self._shown(call, new),
-            self._shown(call, old),
+            self._as_served(call, new),
+            self._as_served(call, old),
             call.dry_run,
             {"kind": _OPTIONS[operation], "apiVersion": "meta.k8s.io/v1"},
             call.user,
         )
-        call.warnings += await self._webhooks.ask(request)
+        call.warnings += await self._webhooks.call_all(request)
 
-    def _shown(self, call: Call, record: Record | None) -> Object | None:
+    def _as_served(self, call: Call, record: Record | None) -> Object | None:
         """The object in the client's version."""
         if record is None:
             return None
@@ -111,4 +111,4 @@ class Admission:
         return self._deleter.selected(call)
 
 
-_NOBODY: Final = Record("", {"metadata": {"name": ""}}, 0)
+_NO_OBJECT: Final = Record("", {"metadata": {"name": ""}}, 0)

@@ -81,19 +81,19 @@ class Api:
         raise method_not_allowed()
 
     def _create(self, call: Call) -> Answer:
-        return self._shown(call, 201, self.writer.create(call))
+        return self._response(call, 201, self.writer.create(call))
 
     def _update(self, call: Call) -> Answer:
-        return self._shown(call, 200, self.writer.update(call))
+        return self._response(call, 200, self.writer.update(call))
 
     def _patch(self, call: Call) -> Answer:
-        return self._shown(call, 200, self.writer.patch(call))
+        return self._response(call, 200, self.writer.patch(call))
 
     def _delete(self, call: Call) -> Answer:
-        record, gone = self.deleter.delete(call)
+        record, removed = self.deleter.delete(call)
         kind = call.target.kind
-        if not gone or kind.collection in ("pods", "namespaces"):
-            return self._shown(call, 200, record)
+        if not removed or kind.collection in ("pods", "namespaces"):
+            return self._response(call, 200, record)
         details = {"name": record.metadata["name"], "group": kind.group, "kind": kind.plural}
         details["uid"] = record.metadata["uid"]
         return Answer(200, success(details={name: value for name, value in details.items() if value}))
@@ -103,7 +103,7 @@ class Api:
         form = representation(call.target.kind, call.accept, "")
         return Answer(200, form.many(records, {"resourceVersion": str(self.cluster.store.revision)}))
 
-    def _shown(self, call: Call, status: int, record: Record) -> Answer:
+    def _response(self, call: Call, status: int, record: Record) -> Answer:
         kind = call.target.kind
         plain = "as=" not in call.accept
         form = ObjectForm(kind) if plain else representation(kind, call.accept, call.query.get("includeObject", ""))

@@ -45,15 +45,15 @@ def bind(cluster: Cluster, namespace: str, name: str, body: bytes, *, dry_run: b
         binding = _decode(body)
     except msgspec.DecodeError as error:
         raise bad_request(f'Binding in version "v1" cannot be handled as a Binding: {error}') from error
-    wanted = binding.metadata
-    if wanted.name and wanted.name != name:
+    requested = binding.metadata
+    if requested.name and requested.name != name:
         raise bad_request("name in URL does not match name in Binding object")
-    if wanted.namespace and wanted.namespace != namespace:
+    if requested.namespace and requested.namespace != namespace:
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
     node = _node_of(binding)
     record = cluster.record(_pods(cluster), namespace, name)
-    _check_bindable(record, name, wanted)
-    bound = _bound(record.object, node, wanted)
+    _check_bindable(record, name, requested)
+    bound = _bound(record.object, node, requested)
     if not dry_run:
         cluster.store.put("pods", record.key, bound)
 
@@ -73,13 +73,13 @@ def _node_of(binding: _Binding) -> str:
     return binding.target.name
 
 
-def _check_bindable(record: Record, name: str, wanted: _Metadata) -> None:
+def _check_bindable(record: Record, name: str, requested: _Metadata) -> None:
     metadata, spec = record.metadata, record.object["spec"]
     uid = metadata["uid"]
-    if wanted.uid and wanted.uid != uid:
+    if requested.uid and requested.uid != uid:
         message = (
             f"StorageError: invalid object, Code: 4, Key: /registry/pods/{record.key}, ResourceVersion: 0, "
-            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {wanted.uid}, UID in object meta: {uid}"
+            f"AdditionalErrorMsg: Precondition failed: UID in precondition: {requested.uid}, UID in object meta: {uid}"
         )
         raise conflict("pods", "", name, message)
     if "deletionTimestamp" in metadata:
@@ -90,13 +90,13 @@ def _check_bindable(record: Record, name: str, wanted: _Metadata) -> None:
         raise conflict("pods/binding", "", name, f"pod {name} has non-empty .spec.schedulingGates")
 
 
-def _bound(pod: Object, node: str, wanted: _Metadata) -> Object:
+def _bound(pod: Object, node: str, requested: _Metadata) -> Object:
     """The bound pod; shares unchanged parts with the previous version."""
     metadata = pod["metadata"].copy()
-    if wanted.labels:
-        metadata["labels"] = {**(metadata.get("labels") or {}), **wanted.labels}
-    if wanted.annotations:
-        annotations = metadata["annotations"] = {**(metadata.get("annotations") or {}), **wanted.annotations}
+    if requested.labels:
+        metadata["labels"] = {**(metadata.get("labels") or {}), **requested.labels}
+    if requested.annotations:
+        annotations = metadata["annotations"] = {**(metadata.get("annotations") or {}), **requested.annotations}
         if sum(len(key) + len(value) for key, value in annotations.items()) > MAX_ANNOTATION_BYTES:
             problem = too_long("metadata.annotations", MAX_ANNOTATION_BYTES)
             raise invalid("Pod", "", metadata["name"], [problem])

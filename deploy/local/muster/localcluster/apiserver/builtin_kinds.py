@@ -103,12 +103,12 @@ class _JobRules(_TemplateRules):
         spec.setdefault("completionMode", "NonIndexed")
         spec.setdefault("backoffLimit", 6)
         if not spec.get("manualSelector") and metadata.get("uid"):
-            ours = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
-            spec.setdefault("selector", {"matchLabels": ours})
+            own_labels = {"batch.kubernetes.io/controller-uid": metadata["uid"]}
+            spec.setdefault("selector", {"matchLabels": own_labels})
             of_template = spec.setdefault("template", {}).setdefault("metadata", {})
             name = metadata.get("name", "")
             labels = {
-                **ours,
+                **own_labels,
                 "batch.kubernetes.io/job-name": name,
                 "controller-uid": metadata["uid"],
                 "job-name": name,

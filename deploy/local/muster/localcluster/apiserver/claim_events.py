@@ -22,12 +22,12 @@ class ClaimEvent:
 
 def waits_for_consumer() -> ClaimEvent:
     """No node is selected, or the provisioner has rejected the selected one."""
-    return ClaimEvent("Normal", "WaitForFirstConsumer", "the first pod that uses it has no node yet", CONTROLLER)
+    return ClaimEvent("Normal", "WaitForFirstConsumer", "waiting for first consumer to be scheduled", CONTROLLER)
 
 
 def waits_for_provisioner(provisioner: str) -> ClaimEvent:
     """The provisioner has to create the volume."""
-    message = f"a volume is to be made by the provisioner {provisioner!r}, or by hand"
+    message = f"waiting for a volume to be created by the provisioner {provisioner!r}, or manually"
     return ClaimEvent("Normal", "ExternalProvisioning", message, CONTROLLER)
 
 

@@ -33,12 +33,12 @@ def age(text: object, now_seconds: float) -> str:
 
 def duration(seconds: float) -> str:
     """Duration in at most two units, coarser for longer ones."""
-    whole = max(0, int(seconds))
-    minutes, hours, days = whole // 60, whole // 3600, whole // 86400
-    if whole < 120:
-        return f"{whole}s"
+    total = max(0, int(seconds))
+    minutes, hours, days = total // 60, total // 3600, total // 86400
+    if total < 120:
+        return f"{total}s"
     if minutes < 10:
-        return _two(minutes, "m", whole % 60, "s")
+        return _two(minutes, "m", total % 60, "s")
     if minutes < 180:
         return f"{minutes}m"
     if hours < 8:

@@ -44,7 +44,7 @@ class Cluster:
         self.guard: WriteCheck | None = None
         """None: no check."""
         for kind in kinds:
-            self.store.collection(kind.collection)  # their history begins here, not when somebody first asks
+            self.store.collection(kind.collection)  # the history begins now, not at the first request
 
     def record(self, kind: Kind, namespace: str | None, name: str) -> Record:
         """Look up an object. Raises StatusError 404."""

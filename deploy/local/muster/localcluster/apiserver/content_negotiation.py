@@ -31,12 +31,12 @@ def representation(kind: Kind, accept: str, include_object: str) -> Representati
         media_type, *parameters = (part.strip() for part in offer.split(";"))
         if media_type not in _JSON_LIKE:
             continue
-        wanted = dict(parameter.partition("=")[::2] for parameter in parameters)
-        match wanted.get("as"):
+        options = dict(parameter.partition("=")[::2] for parameter in parameters)
+        match options.get("as"):
             case None:
                 return ObjectForm(kind)
             case "Table":
-                return TableOutput(kind, f"meta.k8s.io/{wanted.get('v', 'v1')}", include_object or "Metadata")
+                return TableOutput(kind, f"meta.k8s.io/{options.get('v', 'v1')}", include_object or "Metadata")
     only = "only the following media types are accepted: application/json, application/json;as=Table;v=v1;g=meta.k8s.io"
     raise StatusError(406, only)
 

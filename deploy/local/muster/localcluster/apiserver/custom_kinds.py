@@ -50,8 +50,8 @@ class DefinitionRules(Rules):
         group, names = spec.get("group") or "", spec.get("names") or {}
         problems = [invalid_value("spec.group", group, each) for each in subdomain_problems(group)]
         problems += [required(f"spec.names.{field}") for field in ("plural", "kind") if not names.get(field)]
-        wanted = f"{names.get('plural')}.{group}"
-        if obj["metadata"].get("name") != wanted:
+        expected_name = f"{names.get('plural')}.{group}"
+        if obj["metadata"].get("name") != expected_name:
             message = 'must be spec.names.plural+"."+spec.group'
             problems.append(invalid_value("metadata.name", obj["metadata"].get("name", ""), message))
         if spec.get("scope") not in ("Namespaced", "Cluster"):
@@ -128,7 +128,7 @@ def _kind(spec: Object, version: Object, stored: str) -> Kind:
     names, group = spec["names"], spec["group"]
     schema = version["schema"]["openAPIV3Schema"]
     has_status = "status" in (version.get("subresources") or {})
-    own = f"{group}/{version['name']}"
+    own_version = f"{group}/{version['name']}"
     return Kind(
         group=group,
         version=version["name"],
@@ -144,8 +144,8 @@ def _kind(spec: Object, version: Object, stored: str) -> Kind:
         singular=names["singular"],
         list_name=names["listKind"],
         collection=f"{names['plural']}.{group}",
-        to_stored=None if own == stored else lambda obj: {**obj, "apiVersion": stored},
-        from_stored=None if own == stored else lambda obj: {**obj, "apiVersion": own},
+        to_stored=None if own_version == stored else lambda obj: {**obj, "apiVersion": stored},
+        from_stored=None if own_version == stored else lambda obj: {**obj, "apiVersion": own_version},
         custom=True,
         schema=schema,
     )
@@ -180,7 +180,7 @@ def _cell(kind: str, path: str, obj: Object, now: float) -> Any:
     return age(value, now) if kind == "date" else value
 
 
-def _established(spec: Object, former: Object) -> Object:
+def _established(spec: Object, previous: Object) -> Object:
     def condition(name: str, reason: str, message: str) -> Object:
         return {
             "type": name,
@@ -192,7 +192,7 @@ def _established(spec: Object, former: Object) -> Object:
 
     stored = [version["name"] for version in spec["versions"] if version["storage"]]
     return {
-        "conditions": former.get("conditions")
+        "conditions": previous.get("conditions")
         or [
             condition("NamesAccepted", "NoConflicts", "no conflicts found"),
             condition("Established", "InitialNamesAccepted", "the initial names have been accepted"),

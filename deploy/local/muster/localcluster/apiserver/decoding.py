@@ -42,7 +42,7 @@ def decode_object(kind: Kind, body: bytes, content_type: str) -> Object:
 def as_object(kind: Kind, value: Any) -> Object:
     """The value as an object of the kind, with `kind` and `apiVersion` first. Raises StatusError 400."""
     if not isinstance(value, dict):
-        raise bad_request(f"the object provided is unrecognized (must be of type {kind.name}): it is no JSON object")
+        raise bad_request(f"the object provided is unrecognized (must be of type {kind.name}): it is not a JSON object")
     name, api_version = value.pop("kind", None) or kind.name, value.pop("apiVersion", None) or kind.api_version
     if (name, api_version) != (kind.name, kind.api_version):
         known = api_version.rpartition("/")[2] if isinstance(api_version, str) else kind.version

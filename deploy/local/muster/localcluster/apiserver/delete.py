@@ -55,20 +55,20 @@ class Deleter:
         if kind.collection == "namespaces" and metadata["name"] in _PERMANENT_NAMESPACES:
             raise forbidden("namespaces", "", metadata["name"], "this namespace may not be deleted")
         if kind.collection == "namespaces":
-            return self._mark(kind, record, None, dry_run)
+            return self._start_deletion(kind, record, None, dry_run)
         grace = _grace_seconds(kind, record.object, options)
         if not metadata.get("finalizers") and not grace:
             last = _marked(record.object, 0) if kind.collection == "pods" else None
             if dry_run:
                 return record, True
             return self._cluster.store.remove(kind.collection, record.key, last), True
-        return self._mark(kind, record, grace, dry_run)
+        return self._start_deletion(kind, record, grace, dry_run)
 
-    def _mark(self, kind: Kind, record: Record, grace: int | None, dry_run: bool) -> tuple[Record, bool]:
+    def _start_deletion(self, kind: Kind, record: Record, grace: int | None, dry_run: bool) -> tuple[Record, bool]:
         metadata = record.metadata
         if "deletionTimestamp" in metadata:
-            former = metadata.get("deletionGracePeriodSeconds")
-            if grace is None or former is None or grace >= former:
+            previous = metadata.get("deletionGracePeriodSeconds")
+            if grace is None or previous is None or grace >= previous:
                 return record, False
         if dry_run:
             return record, False
@@ -81,11 +81,11 @@ class Deleter:
 def drop_finalizer(store: Store, collection: str, record: Record, finalizer: str) -> None:
     """Remove a finalizer from an object that is being deleted, and the object with its last finalizer."""
     metadata = dict(record.metadata)
-    left = [each for each in metadata.pop("finalizers") if each != finalizer]
-    if left:
-        metadata["finalizers"] = left
+    remaining = [each for each in metadata.pop("finalizers") if each != finalizer]
+    if remaining:
+        metadata["finalizers"] = remaining
     changed = {**record.object, "metadata": metadata}
-    if left or metadata.get("deletionGracePeriodSeconds"):
+    if remaining or metadata.get("deletionGracePeriodSeconds"):
         store.put(collection, record.key, changed)
     else:
         store.remove(collection, record.key, changed)
@@ -120,10 +120,10 @@ def _options(call: Call) -> Object:
 
 def check_preconditions(kind: Kind, record: Record, preconditions: Object) -> None:
     """Check uid and resourceVersion. Raises StatusError 409."""
-    wanted, uid = preconditions.get("uid"), record.metadata["uid"]
-    if wanted is not None and wanted != uid:
+    expected, uid = preconditions.get("uid"), record.metadata["uid"]
+    if expected is not None and expected != uid:
         message = (
-            f"the UID in the precondition ({wanted}) does not match the UID in record ({uid}). "
+            f"the UID in the precondition ({expected}) does not match the UID in record ({uid}). "
             "The object might have been deleted and then recreated"
         )
         raise conflict(kind.name, kind.group, record.metadata["name"], message)
@@ -143,7 +143,7 @@ def _grace_seconds(kind: Kind, obj: Object, options: Object) -> int:
     spec, status = obj.get("spec") or {}, obj.get("status") or {}
     if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
         return 0
-    wanted = options.get("gracePeriodSeconds")
-    if wanted is None:
-        wanted = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
-    return max(0, int(wanted))
+    expected = options.get("gracePeriodSeconds")
+    if expected is None:
+        expected = spec.get("terminationGracePeriodSeconds", _DEFAULT_GRACE_SECONDS)
+    return max(0, int(expected))

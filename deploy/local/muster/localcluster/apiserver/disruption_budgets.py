@@ -28,7 +28,7 @@ _PAUSE_SECONDS: Final = 0.1  # collects bursts of changes
 _DISRUPTED_SECONDS: Final = 120.0  # then an evicted pod that still exists counts as healthy again
 
 _is_percent: Final = re.compile("[0-9]+%").fullmatch
-_PERCENT_WORDS: Final = (
+_PERCENT_MESSAGE: Final = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
@@ -73,14 +73,14 @@ def is_ready(pod: Object) -> bool:
     return any(each.get("type") == "Ready" and each.get("status") == "True" for each in conditions)
 
 
-def budget_status(budget: Object, pods: list[Record], gone: Collection[str] = ()) -> Object:
+def budget_status(budget: Object, pods: list[Record], deleted: Collection[str] = ()) -> Object:
     """Current, desired and expected pods and allowed disruptions.
 
-    `pods`: all pods of the namespace; `gone`: names of pods whose deletion was seen, even if new pods have the names.
+    `pods`: all pods of the namespace; `deleted`: names of deleted pods, even if new pods have these names.
     """
     covered = [pod.object for pod in pods if covers(budget, pod.object)]
-    former = budget.get("status") or {}
-    evicted = {pod: since for pod, since in (former.get("disruptedPods") or {}).items() if pod not in gone}
+    previous = budget.get("status") or {}
+    evicted = {pod: since for pod, since in (previous.get("disruptedPods") or {}).items() if pod not in deleted}
     disrupted = _still_disrupted(evicted, covered)
     expected = sum((pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed") for pod in covered)
     healthy = sum(_is_healthy(pod, disrupted) for pod in covered)
@@ -99,10 +99,10 @@ def budget_status(budget: Object, pods: list[Record], gone: Collection[str] = ()
     }
     if disrupted:
         status["disruptedPods"] = disrupted
-    return with_condition(status, former)
+    return with_condition(status, previous)
 
 
-def with_condition(status: Object, former: Object) -> Object:
+def with_condition(status: Object, previous: Object) -> Object:
     """The status with the condition DisruptionAllowed."""
     allowed = status["disruptionsAllowed"] > 0
     condition = {
@@ -113,13 +113,13 @@ def with_condition(status: Object, former: Object) -> Object:
         "observedGeneration": status["observedGeneration"],
         "lastTransitionTime": now_text(),
     }
-    others = []
-    for each in former.get("conditions") or ():
+    other_conditions = []
+    for each in previous.get("conditions") or ():
         if each.get("type") != condition["type"]:
-            others.append(each)
+            other_conditions.append(each)
         elif each.get("status") == condition["status"]:
             condition["lastTransitionTime"] = each.get("lastTransitionTime")
-    return {**status, "conditions": [*others, condition]}
+    return {**status, "conditions": [*other_conditions, condition]}
 
 
 class DisruptionController:
@@ -127,21 +127,21 @@ class DisruptionController:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._stale: set[str] = set()
-        self._gone: defaultdict[str, set[str]] = defaultdict(set)
+        self._dirty: set[str] = set()
+        self._deleted_pods: defaultdict[str, set[str]] = defaultdict(set)
         """Namespace -> names of pods that were deleted since the last update."""
         self._due: dict[str, float] = {}
         """Namespace -> time at which disrupted pods count again, in seconds since 1970."""
         self._wake = asyncio.Event()
 
     def note(self, collection: Stored, change: Change) -> None:
-        about_pods = collection.name == "pods" and self._cluster.store.collection(BUDGETS).records
-        if not about_pods and collection.name != BUDGETS:
+        is_pod_change = collection.name == "pods" and self._cluster.store.collection(BUDGETS).records
+        if not is_pod_change and collection.name != BUDGETS:
             return
         metadata = change.record.metadata
-        if about_pods and (change.type == "DELETED" or "deletionTimestamp" in metadata):
-            self._gone[metadata["namespace"]].add(metadata["name"])
-        self._stale.add(metadata["namespace"])
+        if is_pod_change and (change.type == "DELETED" or "deletionTimestamp" in metadata):
+            self._deleted_pods[metadata["namespace"]].add(metadata["name"])
+        self._dirty.add(metadata["namespace"])
         self._wake.set()
 
     async def run(self) -> None:
@@ -150,18 +150,18 @@ class DisruptionController:
                 async with asyncio.timeout(max(0.0, min(self._due.values()) - time.time()) if self._due else None):
                     await self._wake.wait()
             self._wake.clear()
-            stale, self._stale = self._stale | {each for each, due in self._due.items() if due <= time.time()}, set()
-            for namespace in stale:
+            dirty, self._dirty = self._dirty | {each for each, due in self._due.items() if due <= time.time()}, set()
+            for namespace in dirty:
                 self._recount(namespace)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _recount(self, namespace: str) -> None:
         store = self._cluster.store
         pods = in_namespace(store.collection("pods").records.values(), namespace)
-        gone = self._gone.pop(namespace, set())
+        deleted = self._deleted_pods.pop(namespace, set())
         disrupted: list[float] = []
         for budget in in_namespace(store.collection(BUDGETS).records.values(), namespace):
-            status = budget_status(budget.object, pods, gone)
+            status = budget_status(budget.object, pods, deleted)
             if status != budget.object.get("status"):
                 store.put(BUDGETS, budget.key, {**budget.object, "metadata": dict(budget.metadata), "status": status})
             disrupted += [parse_time(since) or 0.0 for since in (status.get("disruptedPods") or {}).values()]
@@ -186,7 +186,7 @@ def _amount_problem(amount: int | str) -> str:
     if isinstance(amount, int):
         return "" if amount >= 0 else "must be greater than or equal to 0"
     if not _is_percent(amount):
-        return _PERCENT_WORDS
+        return _PERCENT_MESSAGE
     return "" if int(amount[:-1]) <= 100 else "must not be greater than 100%"
 
 

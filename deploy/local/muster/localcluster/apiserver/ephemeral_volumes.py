@@ -42,7 +42,7 @@ class EphemeralVolumes:
                 try:
                     self._writer.create_object(Call("POST", Target(kind, record.metadata["namespace"]), {}), claim)
                 except StatusError as error:
-                    _log.warning("claim of a pod was refused", pod=key, volume=volume, error=error.message)
+                    _log.warning("claim_rejected", pod=key, volume=volume, error=error.message)
 
 
 def _templates(pod: Object) -> Iterable[tuple[str, Object]]:

@@ -27,10 +27,10 @@ class EventRules(Rules):
 
     def validate(self, obj: Object) -> Iterable[Cause]:
         field = "regarding" if "regarding" in obj else "involvedObject"
-        about = (obj.get(field) or {}).get("namespace") or ""
-        own = obj["metadata"].get("namespace") or ""
-        if about != own and not (about == "" and own == "default"):
-            yield invalid_value(f"{field}.namespace", about, "does not match event.namespace")
+        object_namespace = (obj.get(field) or {}).get("namespace") or ""
+        own_namespace = obj["metadata"].get("namespace") or ""
+        if object_namespace != own_namespace and not (object_namespace == "" and own_namespace == "default"):
+            yield invalid_value(f"{field}.namespace", object_namespace, "does not match event.namespace")
 
 
 def core_kind() -> Kind:

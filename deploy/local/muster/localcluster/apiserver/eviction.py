@@ -13,7 +13,7 @@ from muster.localcluster.apiserver.store import Object, Record, in_namespace
 
 _MAX_DISRUPTED_PODS: Final = 2000  # allowed evictions that the budget's status does not count yet
 _UNCOUNTED_RETRY_SECONDS: Final = 10
-_REFUSAL: Final = "Cannot evict pod as it would violate the pod's disruption budget."
+_REJECTION: Final = "Cannot evict pod as it would violate the pod's disruption budget."
 
 
 def evict(cluster: Cluster, deleter: Deleter, call: Call) -> None:
@@ -32,14 +32,14 @@ def evict(cluster: Cluster, deleter: Deleter, call: Call) -> None:
     options = eviction.get("deleteOptions") or {}
     dry_run = call.dry_run or bool(options.get("dryRun"))
     if _is_protected(record.object):
-        _ask_budgets(cluster, record, dry_run=dry_run)
+        _charge_budgets(cluster, record, dry_run=dry_run)
     check_preconditions(pods, record, options.get("preconditions") or {})
     if not dry_run and "deletionTimestamp" not in record.metadata:
         record = cluster.store.put("pods", record.key, _disrupted(record.object))
     deleter.delete_record(pods, record, _without_resource_version(options), dry_run=dry_run)
 
 
-def _ask_budgets(cluster: Cluster, record: Record, *, dry_run: bool) -> None:
+def _charge_budgets(cluster: Cluster, record: Record, *, dry_run: bool) -> None:
     budgets = in_namespace(cluster.store.collection(BUDGETS).records.values(), record.metadata["namespace"])
     selecting = [budget for budget in budgets if covers(budget.object, record.object)]
     if len(selecting) > 1:
@@ -70,7 +70,7 @@ def _check(budget: Record, status: Object) -> None:
     """Raises StatusError 403 and 429."""
     name = budget.metadata["name"]
     if status.get("observedGeneration", 0) < budget.metadata.get("generation", 0):
-        raise _refusal(
+        raise _rejection(
             f"The disruption budget {name} is still being processed by the server.", _UNCOUNTED_RETRY_SECONDS
         )
     if len(status.get("disruptedPods") or ()) > _MAX_DISRUPTED_PODS:
@@ -79,13 +79,13 @@ def _check(budget: Record, status: Object) -> None:
     if status.get("disruptionsAllowed", 0) < 1:
         needs, has = status.get("desiredHealthy", 0), status.get("currentHealthy", 0)
         if has > needs:  # the status does not count the last evictions yet
-            raise _refusal(f"The disruption budget {name} does not allow evicting pods currently")
-        raise _refusal(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
+            raise _rejection(f"The disruption budget {name} does not allow evicting pods currently")
+        raise _rejection(f"The disruption budget {name} needs {needs} healthy pods and has {has} currently")
 
 
-def _refusal(cause: str, retry_after_seconds: int | None = None) -> StatusError:
+def _rejection(cause: str, retry_after_seconds: int | None = None) -> StatusError:
     causes: list[Any] = [{"reason": "DisruptionBudget", "message": cause}]
-    return StatusError(429, _REFUSAL, details={"causes": causes}, retry_after_seconds=retry_after_seconds)
+    return StatusError(429, _REJECTION, details={"causes": causes}, retry_after_seconds=retry_after_seconds)
 
 
 def _disrupted(pod: Object) -> Object:

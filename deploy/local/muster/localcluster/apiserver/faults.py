@@ -26,7 +26,7 @@ from muster.localcluster.apiserver.status import StatusError, bad_request
 
 PATH: Final = "/muster-faults"
 
-_WORDS: Final = {
+_DEFAULT_MESSAGES: Final = {
     409: "Operation cannot be fulfilled: the object has been modified; please apply your changes to the latest version",
     429: "Too many requests, please try again later.",
     500: "Internal error occurred: fault injected",
@@ -62,7 +62,7 @@ class Fault(Struct):
         """The response to send; None: the real one, or none."""
         if not self.status:
             return None
-        message = self.message or _WORDS.get(self.status, "fault injected")
+        message = self.message or _DEFAULT_MESSAGES.get(self.status, "fault injected")
         return StatusError(self.status, message, reason=self.reason, retry_after_seconds=self.retry_after_seconds)
 
 
@@ -79,8 +79,8 @@ class ServerFaults:
 class Faults:
     """Pending faults."""
 
-    def __init__(self, levers: ServerFaults) -> None:
-        self._levers = levers
+    def __init__(self, server_faults: ServerFaults) -> None:
+        self._server_faults = server_faults
         self._faults: list[Fault] = []
         self._last_id = 0
 
@@ -100,18 +100,18 @@ class Faults:
             case "POST", "":
                 return self._add(body)
             case "GET", "":
-                listed: dict[str, Any] = {"faults": self._faults, "watches": self._levers.count_watches()}
+                listed: dict[str, Any] = {"faults": self._faults, "watches": self._server_faults.count_watches()}
                 return msgspec.json.encode(listed)
             case "DELETE", "":
                 self._faults.clear()
                 return b"{}"
             case "POST", "cut-watches":
-                return msgspec.json.encode({"cut": self._levers.cut_watches()})
+                return msgspec.json.encode({"cut": self._server_faults.cut_watches()})
             case "POST", "compact":
-                self._levers.compact()
+                self._server_faults.compact()
                 return b"{}"
             case "POST", "bookmarks":
-                self._levers.send_bookmarks()
+                self._server_faults.send_bookmarks()
                 return b"{}"
         raise StatusError(404, f"{method} {path} is no fault; see the module muster.localcluster.apiserver.faults")
 

@@ -21,22 +21,22 @@ def validate_fields(kind: Kind, obj: Object, call: Call) -> None:
 
     Raises StatusError 400.
     """
-    wanted = call.query.get("fieldValidation", "")
+    mode = call.query.get("fieldValidation", "")
     if kind.schema is not None:
         unknown = list(prune(kind.schema, obj))
-    elif wanted in ("Strict", "Warn"):
+    elif mode in ("Strict", "Warn"):
         # Field names of built-in kinds come from the models of the Kubernetes client, which is slow to import. Only
         # kubectl sends the parameter.
         unknown = list(_unknown(_MODELS.get((kind.group, kind.name), f"V1{kind.name}"), obj, ""))
     else:
         return
     problems = [f'unknown field "{path}"' for path in unknown]
-    if problems and wanted == "Strict":
+    if problems and mode == "Strict":
         raise bad_request(
             f'{kind.name} in version "{kind.version}" cannot be handled as a {kind.name}: strict decoding error: '
             f"{', '.join(problems)}"
         )
-    if wanted == "Warn":
+    if mode == "Warn":
         call.warnings.extend(problems)
 
 

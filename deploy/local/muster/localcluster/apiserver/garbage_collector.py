@@ -18,7 +18,7 @@ class GarbageCollector:
         self._cluster, self._deleter = cluster, deleter
         self._dependents: dict[str, set[_Place]] = {}
         """Owner's uid -> dependents; an entry ends with its last dependent."""
-        self._queue: WorkQueue[_Place] = WorkQueue(self._look_at)
+        self._queue: WorkQueue[_Place] = WorkQueue(self._reconcile)
 
     async def run(self) -> None:
         await self._queue.run()
@@ -26,14 +26,14 @@ class GarbageCollector:
     def note(self, collection: Collection, change: Change) -> None:
         metadata, place = change.record.metadata, (collection.name, change.record.key)
         owners = metadata.get("ownerReferences")
-        former = change.before.metadata.get("ownerReferences") if change.before is not None else None
+        previous = change.before.metadata.get("ownerReferences") if change.before is not None else None
         if change.type == "DELETED":
-            self._forget(place, former or owners or ())
+            self._forget(place, previous or owners or ())
             for dependent in self._dependents.get(metadata["uid"], ()):
                 self._queue.add(dependent)
             return
-        if owners != former:
-            self._forget(place, former or ())
+        if owners != previous:
+            self._forget(place, previous or ())
             for owner in owners or ():
                 self._dependents.setdefault(owner["uid"], set()).add(place)
             if owners:
@@ -48,7 +48,7 @@ class GarbageCollector:
             if not dependents:
                 del self._dependents[owner["uid"]]
 
-    def _look_at(self, place: _Place) -> None:
+    def _reconcile(self, place: _Place) -> None:
         record = self._cluster.store.get(*place)
         kind = self._cluster.kinds.storing(place[0])
         if record is None or kind is None:

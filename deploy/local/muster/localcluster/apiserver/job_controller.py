@@ -24,7 +24,7 @@ from muster.localcluster.apiserver.write import Writer
 
 _JOBS: Final = "jobs.batch"
 _FIRST_PAUSE_SECONDS: Final = 0.5
-_LONGEST_PAUSE_SECONDS: Final = 10.0
+_MAX_PAUSE_SECONDS: Final = 10.0
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -38,9 +38,9 @@ class _Progress:
     failed: set[str] = field(default_factory=set)  # uids
     creating: bool = False
     """Webhook calls for its pods are in flight."""
-    refusals: int = 0
+    failures: int = 0
     """Consecutive rejections."""
-    waits: bool = False
+    backing_off: bool = False
     """Whether it backs off before the next attempt to create pods."""
 
 
@@ -101,15 +101,15 @@ class JobController:
             message = "Reached expected number of succeeded pods"
             status["conditions"] = _with_condition(status, "Complete", "CompletionsReached", message)
             return active
-        wanted = spec["parallelism"]
+        desired = spec["parallelism"]
         if completions is not None:
-            wanted = min(wanted, completions - done)
+            desired = min(desired, completions - done)
         elif done:
-            wanted = len(active)
-        surplus = active[wanted:]
+            desired = len(active)
+        surplus = active[desired:]
         self._delete(surplus)
-        active = active[:wanted]
-        return active + self._create(job, progress, active, wanted - len(active))
+        active = active[:desired]
+        return active + self._create(job, progress, active, desired - len(active))
 
     def _create(self, job: Object, progress: _Progress, active: list[Record], count: int) -> list[Record]:
         indexes: list[int | None] = [None] * count
@@ -120,9 +120,9 @@ class JobController:
         kind = self._cluster.kinds.storing("pods")
         assert kind is not None
         target = Target(kind, job["metadata"]["namespace"])
-        if progress.waits or count <= 0:
+        if progress.backing_off or count <= 0:
             return []
-        if self._admission.concerns(Call("POST", target, {})):
+        if self._admission.applies_to(Call("POST", target, {})):
             progress.creating = True
             creation = asyncio.create_task(self._create_admitted(job, progress, target, indexes))
             self._creations.add(creation)
@@ -132,9 +132,9 @@ class JobController:
         for index in indexes:
             try:
                 created.append(self._writer.create_object(Call("POST", target, {}), pod_of(job, index)))
-                progress.refusals = 0
+                progress.failures = 0
             except StatusError as error:
-                self._refused(job, progress, error)
+                self._creation_failed(job, progress, error)
                 break
         return created
 
@@ -146,46 +146,46 @@ class JobController:
         try:
             for index in indexes:
                 await self._admission.create(Call("POST", target, {}), pod_of(job, index))
-                progress.refusals = 0
+                progress.failures = 0
         except StatusError as error:
-            self._refused(job, progress, error)
+            self._creation_failed(job, progress, error)
         finally:
             progress.creating = False
             self._queue.add(key)
 
-    def _refused(self, job: Object, progress: _Progress, error: StatusError) -> None:
+    def _creation_failed(self, job: Object, progress: _Progress, error: StatusError) -> None:
         metadata = job["metadata"]
-        _log.warning("pod of a job was refused", job=metadata["name"], error=error.message)
-        progress.refusals += 1
-        pause = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(progress.refusals - 1, 16))
-        progress.waits = True
+        _log.warning("job_pod_rejected", job=metadata["name"], error=error.message)
+        progress.failures += 1
+        pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(progress.failures - 1, 16))
+        progress.backing_off = True
         asyncio.get_running_loop().call_later(
-            pause, self._go_on, progress, f"{metadata['namespace']}/{metadata['name']}"
+            pause, self._retry, progress, f"{metadata['namespace']}/{metadata['name']}"
         )
-        if progress.refusals == 1:
-            self._tell_refusal(job, error)
+        if progress.failures == 1:
+            self._report_failure(job, error)
 
-    def _go_on(self, progress: _Progress, key: str) -> None:
-        progress.waits = False
+    def _retry(self, progress: _Progress, key: str) -> None:
+        progress.backing_off = False
         self._queue.add(key)
 
-    def _tell_refusal(self, job: Object, error: StatusError) -> None:
+    def _report_failure(self, job: Object, error: StatusError) -> None:
         kind = self._cluster.kinds.named("v1", "Event")
         assert kind is not None
         metadata, now = job["metadata"], now_text()
-        about = {
+        job_reference = {
             "apiVersion": "batch/v1",
             "kind": "Job",
             **{each: metadata[each] for each in ("namespace", "name", "uid")},
         }
         event: Object = {"kind": "Event", "apiVersion": "v1", "metadata": {"generateName": f"{metadata['name']}."}}
         event |= {"type": "Warning", "reason": "FailedCreate", "message": f"Error creating: {error.message}"}
-        event |= {"involvedObject": about, "source": {"component": "job-controller"}}
+        event |= {"involvedObject": job_reference, "source": {"component": "job-controller"}}
         event |= {"firstTimestamp": now, "lastTimestamp": now, "count": 1}
         try:
             self._writer.create_object(Call("POST", Target(kind, metadata["namespace"]), {}), event)
-        except StatusError as refusal:
-            _log.warning("an event of a job was refused", job=metadata["name"], error=refusal.message)
+        except StatusError as event_error:
+            _log.warning("job_event_rejected", job=metadata["name"], error=event_error.message)
 
     def _delete(self, records: list[Record]) -> None:
         kind = self._cluster.kinds.storing("pods")

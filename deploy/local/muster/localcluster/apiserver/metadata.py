@@ -19,19 +19,19 @@ _is_subdomain: Final = re.compile(_SUBDOMAIN).fullmatch
 _is_name_part: Final = re.compile(_NAME_PART).fullmatch
 _is_value: Final = re.compile(_VALUE).fullmatch
 
-_SUBDOMAIN_WORDS: Final = (
+_SUBDOMAIN_MESSAGE: Final = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start "
     f"and end with an alphanumeric character (e.g. 'example.com', regex used for validation is '{_SUBDOMAIN}')"
 )
-_LABEL_WORDS: Final = (
+_LABEL_MESSAGE: Final = (
     "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end "
     f"with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '{_LABEL}')"
 )
-_NAME_PART_WORDS: Final = (
+_PART_MESSAGE: Final = (
     "name part must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric "
     f"character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is '{_NAME_PART}')"
 )
-_VALUE_WORDS: Final = (
+_VALUE_MESSAGE: Final = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', and must start and "
     f"end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for validation is "
     f"'{_VALUE}')"
@@ -43,7 +43,7 @@ def label_problems(text: str) -> Iterator[str]:
     if len(text) > 63:
         yield "must be no more than 63 bytes"
     if not _is_label(text):
-        yield _LABEL_WORDS
+        yield _LABEL_MESSAGE
 
 
 def subdomain_problems(text: str) -> Iterator[str]:
@@ -51,26 +51,26 @@ def subdomain_problems(text: str) -> Iterator[str]:
     if len(text) > 253:
         yield "must be no more than 253 bytes"
     if not _is_subdomain(text):
-        yield _SUBDOMAIN_WORDS
+        yield _SUBDOMAIN_MESSAGE
 
 
 def qualified_name_problems(key: str) -> Iterator[str]:
     """Problems of a qualified name (label, annotation, resource)."""
     prefix, slash, name = key.rpartition("/")
     if "/" in prefix:
-        yield f"a qualified name {_NAME_PART_WORDS[len('name part ') :]} with an optional DNS subdomain prefix and '/'"
+        yield f"a qualified name {_PART_MESSAGE[len('name part ') :]} with an optional DNS subdomain prefix and '/'"
         return
     if slash:
         if not prefix:
             yield "prefix part must be non-empty"
         elif not _is_subdomain(prefix):
-            yield f"prefix part {_SUBDOMAIN_WORDS}"
+            yield f"prefix part {_SUBDOMAIN_MESSAGE}"
     if not name:
         yield "name part must be non-empty"
     elif len(name) > 63:
         yield "name part must be no more than 63 bytes"
     if not _is_name_part(name):
-        yield _NAME_PART_WORDS
+        yield _PART_MESSAGE
 
 
 def value_problems(value: str) -> Iterator[str]:
@@ -78,7 +78,7 @@ def value_problems(value: str) -> Iterator[str]:
     if len(value) > 63:
         yield "must be no more than 63 bytes"
     if not _is_value(value):
-        yield _VALUE_WORDS
+        yield _VALUE_MESSAGE
 
 
 def labels_causes(labels: dict[str, str], field: str) -> Iterator[Cause]:
@@ -160,11 +160,11 @@ def json_type(value: object) -> str:
     return names.get(type(value), "null")
 
 
-def mistyped(version: str, kind: str, value: object, field: str, wanted: str) -> StatusError:
+def mistyped(version: str, kind: str, value: object, field: str, expected: str) -> StatusError:
     """Rejection of a value of the wrong type; the field is that of a struct, as the real server says it."""
     return bad_request(
         f'{kind} in version "{version}" cannot be handled as a {kind}: json: cannot unmarshal {json_type(value)} '
-        f"into Go struct field {field} of type {wanted}"
+        f"into Go struct field {field} of type {expected}"
     )
 
 

@@ -34,16 +34,16 @@ class NamespaceCleaner:
         record = self._cluster.store.get(_NAMESPACES, namespace)
         if record is None or "deletionTimestamp" not in record.metadata:
             return
-        prefix, left = f"{namespace}/", False
+        prefix, remaining = f"{namespace}/", False
         for collection in list(self._cluster.store.collections.values()):
             kind = self._cluster.kinds.storing(collection.name)
             if kind is None or not kind.namespaced:
                 continue
             for each in [each for key, each in collection.records.items() if key.startswith(prefix)]:
-                gone = False
+                removed = False
                 if "deletionTimestamp" not in each.metadata:
-                    _, gone = self._deleter.delete_record(kind, each, {"propagationPolicy": "Background"})
-                left = left or not gone
-        if not left and not record.metadata.get("finalizers"):
+                    _, removed = self._deleter.delete_record(kind, each, {"propagationPolicy": "Background"})
+                remaining = remaining or not removed
+        if not remaining and not record.metadata.get("finalizers"):
             last = {**record.object, "spec": {**(record.object.get("spec") or {}), "finalizers": []}}
             self._cluster.store.remove(_NAMESPACES, namespace, last)

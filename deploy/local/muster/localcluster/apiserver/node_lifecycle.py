@@ -14,7 +14,7 @@ _LEASES: Final = "leases.coordination.k8s.io"
 _NOT_READY: Final = "node.kubernetes.io/not-ready"
 _UNREACHABLE: Final = "node.kubernetes.io/unreachable"
 _CORDONED: Final = "node.kubernetes.io/unschedulable"
-_OURS: Final = (_NOT_READY, _UNREACHABLE, _CORDONED)
+_MANAGED: Final = (_NOT_READY, _UNREACHABLE, _CORDONED)
 
 
 class NodeLifecycle:
@@ -41,14 +41,14 @@ class NodeLifecycle:
             return
         spec = record.object.get("spec") or {}
         present: list[Any] = spec.get("taints") or []
-        wanted = _wanted_taints(record.object)
-        kept = [each for each in present if each.get("key") not in _OURS or _matching(each, wanted)]
-        added = [each for each in wanted if not _matching(each, present)]
-        if not added and len(kept) == len(present):
+        desired = _desired_taints(record.object)
+        remaining = [each for each in present if each.get("key") not in _MANAGED or _matching(each, desired)]
+        added = [each for each in desired if not _matching(each, present)]
+        if not added and len(remaining) == len(present):
             return
         spec = {name: value for name, value in spec.items() if name != "taints"}
-        if kept or added:
-            spec["taints"] = kept + [{**each, "timeAdded": now_text()} for each in added]
+        if remaining or added:
+            spec["taints"] = remaining + [{**each, "timeAdded": now_text()} for each in added]
         changed = {**record.object, "metadata": dict(record.metadata), "spec": spec}
         self._cluster.store.put(_NODES, name, changed)
 
@@ -60,14 +60,14 @@ class NodeLifecycle:
             for record in list(self._cluster.store.collection(_NODES).records.values()):
                 renewed = self._last_renewal(record)
                 if renewed is not None and now - renewed > grace:
-                    self._mark_unknown(record)
+                    self._set_unknown(record)
 
     def _last_renewal(self, node: Record) -> float | None:
         """Time of the last renewal of the node's lease; None if it has none."""
         lease = self._cluster.store.get(_LEASES, f"kube-node-lease/{node.metadata['name']}")
         return None if lease is None else parse_time((lease.object.get("spec") or {}).get("renewTime"))
 
-    def _mark_unknown(self, record: Record) -> None:
+    def _set_unknown(self, record: Record) -> None:
         status = record.object.get("status") or {}
         conditions: list[Any] = status.get("conditions") or []
         if all(each.get("status") == "Unknown" for each in conditions):
@@ -83,7 +83,7 @@ class NodeLifecycle:
         self._cluster.store.put(_NODES, record.key, changed)
 
 
-def _wanted_taints(node: Object) -> list[Object]:
+def _desired_taints(node: Object) -> list[Object]:
     conditions = (node.get("status") or {}).get("conditions") or ()
     ready = next((each.get("status") for each in conditions if each.get("type") == "Ready"), None)
     taints = []
@@ -98,5 +98,5 @@ def _wanted_taints(node: Object) -> list[Object]:
     return taints
 
 
-def _matching(taint: Object, others: list[Any]) -> bool:
-    return any((taint.get("key"), taint.get("effect")) == (each.get("key"), each.get("effect")) for each in others)
+def _matching(taint: Object, candidates: list[Any]) -> bool:
+    return any((taint.get("key"), taint.get("effect")) == (each.get("key"), each.get("effect")) for each in candidates)

@@ -63,8 +63,8 @@ def apply_merge_patch(current: Object, patch: Object) -> Object:
         if value is None:
             merged.pop(name, None)
         elif isinstance(value, dict):
-            former = merged.get(name)
-            merged[name] = apply_merge_patch(former if isinstance(former, dict) else {}, value)
+            previous = merged.get(name)
+            merged[name] = apply_merge_patch(previous if isinstance(previous, dict) else {}, value)
         else:
             merged[name] = value
     return merged

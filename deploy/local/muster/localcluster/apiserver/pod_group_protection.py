@@ -17,8 +17,8 @@ class PodGroupProtection:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._going: set[str] = set()
-        self._queue: WorkQueue[str] = WorkQueue(self._look_at)
+        self._terminating: set[str] = set()
+        self._queue: WorkQueue[str] = WorkQueue(self._reconcile)
 
     async def run(self) -> None:
         await self._queue.run()
@@ -27,14 +27,16 @@ class PodGroupProtection:
         key = change.record.key
         if collection.name == COLLECTION:
             if change.type == "DELETED":
-                self._going.discard(key)
+                self._terminating.discard(key)
             elif "deletionTimestamp" in change.record.metadata:
-                self._going.add(key)
+                self._terminating.add(key)
                 self._queue.add(key)
-        elif collection.name == _PODS and self._going and (group := _group_of(change.record)) in self._going:
+        elif (
+            collection.name == _PODS and self._terminating and (group := _group_of(change.record)) in self._terminating
+        ):
             self._queue.add(group)
 
-    def _look_at(self, key: str) -> None:
+    def _reconcile(self, key: str) -> None:
         record = self._cluster.store.get(COLLECTION, key)
         if record is None or "deletionTimestamp" not in record.metadata:
             return

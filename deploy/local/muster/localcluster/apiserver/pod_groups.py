@@ -45,8 +45,8 @@ def _fields(*required: str, **fields: Any) -> Object:
     return {"type": "object", "properties": fields, **({"required": list(required)} if required else {})}
 
 
-def _listed(most: int, item: Object) -> Object:
-    return {"type": "array", "maxItems": most, "items": item}
+def _listed(maximum: int, item: Object) -> Object:
+    return {"type": "array", "maxItems": maximum, "items": item}
 
 
 _CLAIM: Final = _fields("name", name=_TEXT, resourceClaimName=_TEXT, resourceClaimTemplateName=_TEXT)
@@ -139,13 +139,13 @@ def _admit_priority(cluster: "Cluster", name: str, spec: Object) -> None:
     chosen = priority_class(cluster, class_name)
     if chosen is None:
         raise forbidden("podgroups", GROUP, name, f"no PriorityClass with name {class_name} was found")
-    given, computed = spec.get("priority"), chosen.get("value", 0)
-    if given is not None and given != computed:
-        why = (
-            f"priority set in the pod group ({given}) must match the priority computed ({computed}) based on the "
+    requested, computed = spec.get("priority"), chosen.get("value", 0)
+    if requested is not None and requested != computed:
+        message = (
+            f"priority set in the pod group ({requested}) must match the priority computed ({computed}) based on the "
             "priority class set in the spec"
         )
-        raise forbidden("podgroups", GROUP, name, why)
+        raise forbidden("podgroups", GROUP, name, message)
     if chosen:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     spec["priority"] = computed
@@ -155,8 +155,8 @@ def _check_workload(cluster: "Cluster", metadata: Object, spec: Object) -> None:
     reference = spec.get("workloadRef") or (spec.get("podGroupTemplateRef") or {}).get("workload") or {}
     workload = reference.get("workloadName")
     if workload and cluster.store.get(_WORKLOADS, key_of(metadata["namespace"], workload)) is None:
-        why = f'PodGroup rejected: Workload "{workload}" not found'
-        raise forbidden("podgroups", GROUP, metadata.get("name", ""), why)
+        message = f'PodGroup rejected: Workload "{workload}" not found'
+        raise forbidden("podgroups", GROUP, metadata.get("name", ""), message)
 
 
 class _WorkloadRules(Rules):
@@ -214,10 +214,10 @@ Conversion = Callable[[Object], Object]
 def _conversions(version: str) -> tuple[Conversion | None, Conversion | None]:
     if version == _STORED:
         return None, None
-    own, stored = {"apiVersion": f"{GROUP}/{version}"}, {"apiVersion": f"{GROUP}/{_STORED}"}
+    own_version, stored = {"apiVersion": f"{GROUP}/{version}"}, {"apiVersion": f"{GROUP}/{_STORED}"}
     if version == _ALPHA2:
-        return lambda obj: _from_alpha2(obj) | stored, lambda obj: _to_alpha2(obj) | own
-    return lambda obj: obj | stored, lambda obj: obj | own
+        return lambda obj: _from_alpha2(obj) | stored, lambda obj: _to_alpha2(obj) | own_version
+    return lambda obj: obj | stored, lambda obj: obj | own_version
 
 
 def _from_alpha2(obj: Object) -> Object:

@@ -17,7 +17,7 @@ def _cells(pod: Object, now: float) -> list[Any]:
     return [
         metadata["name"],
         f"{ready}/{len(spec.get('containers') or ())}",
-        _word(metadata, spec, status),
+        _status_text(metadata, spec, status),
         str(restarts),
         age(metadata.get("creationTimestamp"), now),
         status.get("podIP") or _NONE,
@@ -27,21 +27,21 @@ def _cells(pod: Object, now: float) -> list[Any]:
     ]
 
 
-def _word(metadata: Object, spec: Object, status: Object) -> str:
-    word = status.get("reason") or status.get("phase") or "Unknown"
+def _status_text(metadata: Object, spec: Object, status: Object) -> str:
+    text = status.get("reason") or status.get("phase") or "Unknown"
     if spec.get("schedulingGates") and not spec.get("nodeName"):
-        word = "SchedulingGated"
-    initialising = _initialising(spec, status)
-    word = initialising or _container_word(status, word)
+        text = "SchedulingGated"
+    initializing = _init_status_text(spec, status)
+    text = initializing or _container_status_text(status, text)
     if "deletionTimestamp" in metadata:
         if status.get("reason") == "NodeLost":
             return "Unknown"
         if status.get("phase") not in ("Succeeded", "Failed"):
             return "Terminating"
-    return word
+    return text
 
 
-def _initialising(spec: Object, status: Object) -> str:
+def _init_status_text(spec: Object, status: Object) -> str:
     """Status of the init containers; empty when they are done."""
     statuses = status.get("initContainerStatuses") or []
     for index, each in enumerate(statuses):
@@ -57,20 +57,18 @@ def _initialising(spec: Object, status: Object) -> str:
     return ""
 
 
-def _container_word(status: Object, word: str) -> str:
+def _container_status_text(status: Object, text: str) -> str:
     running = False
     for each in reversed(status.get("containerStatuses") or []):
         state = each.get("state") or {}
         waiting, terminated = state.get("waiting") or {}, state.get("terminated") or {}
         if waiting.get("reason"):
-            word = waiting["reason"]
+            text = waiting["reason"]
         elif terminated:
-            word = terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}"
+            text = terminated.get("reason") or f"ExitCode:{terminated.get('exitCode', 0)}"
         elif each.get("ready") and "running" in state:
             running = True
-    if word == "Completed" and running:
-        return "Running"
-    return word
+    return "Running" if text == "Completed" and running else text
 
 
 PODS: Final = TableForm(
@@ -82,7 +80,7 @@ PODS: Final = TableForm(
         AGE_COLUMN,
         Column("IP", priority=1, description="Address of the pod."),
         Column("Node", priority=1, description="Node that the pod is bound to."),
-        Column("Nominated Node", priority=1, description="Node that room is being made on for the pod."),
+        Column("Nominated Node", priority=1, description="Node on which lower-priority pods are evicted for this pod."),
         Column("Readiness Gates", priority=1, description="Conditions that must be true beside the containers'."),
     ),
     _cells,

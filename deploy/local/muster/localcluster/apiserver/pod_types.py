@@ -146,5 +146,5 @@ def _make_canonical(holder: Object) -> None:
             resources.pop(field, None)
 
 
-def _unreadable(why: str) -> Exception:
-    return bad_request(f'Pod in version "v1" cannot be handled as a Pod: {why}')
+def _unreadable(detail: str) -> Exception:
+    return bad_request(f'Pod in version "v1" cannot be handled as a Pod: {detail}')

@@ -71,8 +71,8 @@ def pod_update_causes(new: Object, old: Object) -> Iterator[Cause]:
         if name in changed and _without_images(new.get(name)) == _without_images(old.get(name)):
             changed.discard(name)
     if "tolerations" in changed:
-        kept = [each for each in old.get("tolerations") or () if each not in (new.get("tolerations") or ())]
-        if kept:
+        unchanged = [each for each in old.get("tolerations") or () if each not in (new.get("tolerations") or ())]
+        if unchanged:
             yield forbidden_value(
                 "spec.tolerations", "existing toleration can not be modified except its tolerationSeconds"
             )
@@ -115,8 +115,8 @@ def _resource_causes(resources: Object, field: str) -> Iterator[Cause]:
         limit = limits.get(name)
         if _overcommitable(name):
             if limit is not None and parse_quantity(amount) > parse_quantity(limit):
-                why = f"must be less than or equal to {name} limit of {limit}"
-                yield invalid_value(f"{field}.requests", amount, why)
+                detail = f"must be less than or equal to {name} limit of {limit}"
+                yield invalid_value(f"{field}.requests", amount, detail)
         elif limit is None:
             yield required(f"{field}.limits", "Limit must be set for non overcommitable resources")
         elif parse_quantity(amount) != parse_quantity(limit):
@@ -149,12 +149,12 @@ def _node_affinity_causes(affinity: Object, field: str) -> Iterator[Cause]:
             yield required(at, "must have at least one node selector term")
         for index, term in enumerate(required_terms.get("nodeSelectorTerms") or ()):
             yield from _term_causes(term, f"{at}[{index}]")
-    for index, wish in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
+    for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
-        weight = wish.get("weight") or 0
+        weight = preferred.get("weight") or 0
         if not 1 <= weight <= 100:
             yield invalid_value(f"{at}.weight", weight, "must be in the range 1-100")
-        yield from _term_causes(wish.get("preference") or {}, f"{at}.preference")
+        yield from _term_causes(preferred.get("preference") or {}, f"{at}.preference")
 
 
 def _term_causes(term: Object, field: str) -> Iterator[Cause]:
@@ -192,19 +192,19 @@ def _toleration_causes(toleration: Object, field: str) -> Iterator[Cause]:
     if effect and effect not in _EFFECTS:
         yield not_supported(f"{field}.effect", effect, _EFFECTS)
     if toleration.get("tolerationSeconds") is not None and effect != "NoExecute":
-        why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
-        yield invalid_value(f"{field}.effect", effect, why)
+        detail = "effect must be 'NoExecute' when `tolerationSeconds` is set"
+        yield invalid_value(f"{field}.effect", effect, detail)
 
 
 def _gate_causes(gates: Any, field: str) -> Iterator[Cause]:
-    seen: set[str] = set()
+    names_seen: set[str] = set()
     for index, gate in enumerate(gates):
         name = gate.get("name") or ""
         for problem in qualified_name_problems(name):
             yield invalid_value(f"{field}[{index}]", name, problem)
-        if name in seen:
+        if name in names_seen:
             yield duplicate(f"{field}[{index}]", name)
-        seen.add(name)
+        names_seen.add(name)
 
 
 def _group_causes(name: str, field: str) -> Iterator[Cause]:

@@ -51,8 +51,8 @@ class PriorityClassRules(Rules):
     def validate(self, obj: Object) -> Iterable[Cause]:
         value, name = obj["value"], obj["metadata"]["name"]
         if not name.startswith("system-") and value > 1_000_000_000:
-            why = "maximum allowed value of a user defined priority is 1000000000"
-            yield Cause("FieldValueForbidden", f"Forbidden: {why}", "value")
+            message = "maximum allowed value of a user defined priority is 1000000000"
+            yield Cause("FieldValueForbidden", f"Forbidden: {message}", "value")
 
     def validate_update(self, new: Object, old: Object) -> Iterable[Cause]:
         if new["value"] != old["value"]:
@@ -80,12 +80,12 @@ def _admit_priority(cluster: "Cluster", pod: str, spec: Object) -> None:
     if chosen:
         spec["priorityClassName"] = chosen["metadata"]["name"]
     priority, policy = chosen.get("value", 0), chosen.get("preemptionPolicy", "PreemptLowerPriority")
-    given = spec.get("priority")
-    if given is not None and given != priority:
-        why = (
-            f"the integer value of priority ({given}) must not be provided in pod spec; priority admission controller "
-            f"computed {priority} from the given PriorityClass name"
+    requested = spec.get("priority")
+    if requested is not None and requested != priority:
+        message = (
+            f"the integer value of priority ({requested}) must not be provided in pod spec; priority admission "
+            f"controller computed {priority} from the given PriorityClass name"
         )
-        raise forbidden("pods", "", pod, why)
+        raise forbidden("pods", "", pod, message)
     spec["priority"] = priority
     spec.setdefault("preemptionPolicy", policy)

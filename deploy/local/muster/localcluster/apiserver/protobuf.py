@@ -76,7 +76,7 @@ _FIELDS: Final[dict[str, str]] = {
 }
 """Fields by number. The type is a message, int, bool or bytes; default string; [] is a list, {} a map from strings.
 
-`Any` is a message that is passed over: the server makes its own.
+`Any` is a message that is ignored: the server sets the field itself.
 """
 
 
@@ -87,7 +87,7 @@ class UnknownField(ValueError):
 def decode_protobuf(body: bytes) -> Object:
     """Decode the object of a request body. Raises ValueError."""
     if not body.startswith(_MAGIC):
-        raise ValueError("it does not start with the magic of Kubernetes' protobuf form")
+        raise ValueError("the body does not start with the magic number of Kubernetes' protobuf format")
     envelope = _message("Unknown", body[len(_MAGIC) :])
     kind = envelope.get("typeMeta", {}).get("kind", "")
     if kind not in _FIELDS:

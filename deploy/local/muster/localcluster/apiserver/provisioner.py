@@ -29,26 +29,26 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 
 
 class _Progress(Enum):
-    UNDER_WAY = 1
-    DUE = 2
-    GIVEN_UP = 3
+    RUNNING = 1
+    READY = 2
+    FAILED = 3
 
 
-class _Refused(Exception):
-    """The volume cannot be created; `selects_anew`: another node may work."""
+class _ProvisioningError(Exception):
+    """The volume cannot be created; `reselect`: another node may work."""
 
-    def __init__(self, why: str, *, selects_anew: bool) -> None:
-        super().__init__(why)
-        self.selects_anew = selects_anew
+    def __init__(self, message: str, *, reselect: bool) -> None:
+        super().__init__(message)
+        self.reselect = reselect
 
 
 class Provisioner:
     """Creates volumes, each after its delay."""
 
-    def __init__(self, cluster: Cluster, look_again: Callable[[str], None]) -> None:
-        """`look_again` is called with the key of a claim that should be reconciled."""
+    def __init__(self, cluster: Cluster, enqueue: Callable[[str], None]) -> None:
+        """`enqueue` is called with the key of a claim that should be reconciled."""
         self._store = cluster.store
-        self._look_again = look_again
+        self._enqueue = enqueue
         self._tasks: dict[tuple[str, str], _Progress] = {}  # by claim uid and node
         self._timers: set[asyncio.TimerHandle] = set()
 
@@ -57,7 +57,7 @@ class Provisioner:
         for timer in self._timers:
             timer.cancel()
 
-    def serve(self, claim: Record, storage_class: Object) -> None:
+    def provision(self, claim: Record, storage_class: Object) -> None:
         """Create the volume of an unbound claim when its delay is over."""
         if storage_class["provisioner"] != PROVISIONER:
             return
@@ -72,7 +72,7 @@ class Provisioner:
         match self._tasks.get(task):
             case None:
                 self._begin(task, claim.key, float(_parameters(storage_class).get("seconds", "0")))
-            case _Progress.DUE:
+            case _Progress.READY:
                 self._finish(task, claim, storage_class)
 
     def _begin(self, task: tuple[str, str], key: str, seconds: float) -> None:
@@ -80,33 +80,33 @@ class Provisioner:
 
         def end() -> None:
             self._timers.discard(timer)
-            self._tasks[task] = _Progress.DUE
-            self._look_again(key)
+            self._tasks[task] = _Progress.READY
+            self._enqueue(key)
 
-        self._tasks[task] = _Progress.UNDER_WAY
+        self._tasks[task] = _Progress.RUNNING
         timer = loop.call_later(seconds, end)
         self._timers.add(timer)
 
     def _finish(self, task: tuple[str, str], claim: Record, storage_class: Object) -> None:
         try:
-            self._make(claim, task[1], storage_class)
-        except _Refused as refused:
-            self._report(claim, f'failed to provision volume with StorageClass "{_name(storage_class)}": {refused}')
-            if not refused.selects_anew:
-                self._tasks[task] = _Progress.GIVEN_UP
+            self._create_volume(claim, task[1], storage_class)
+        except _ProvisioningError as error:
+            self._report(claim, f'failed to provision volume with StorageClass "{_name(storage_class)}": {error}')
+            if not error.reselect:
+                self._tasks[task] = _Progress.FAILED
                 return
             annotations = claim.metadata.get("annotations") or {}
             self._annotate(claim, {key: value for key, value in annotations.items() if key != SELECTED_NODE})
         del self._tasks[task]
 
-    def _make(self, claim: Record, node: str, storage_class: Object) -> None:
+    def _create_volume(self, claim: Record, node: str, storage_class: Object) -> None:
         """Create the volume with a claimRef to this claim. Raises _Refused."""
         parameters, spec = _parameters(storage_class), claim.object["spec"]
         if "failure" in parameters:
-            raise _Refused(parameters["failure"], selects_anew=False)
+            raise _ProvisioningError(parameters["failure"], reselect=False)
         if node and node in parameters.get("refusedNodes", "").split(","):
-            raise _Refused(f"no room on node {node!r}", selects_anew=True)
-        made: Object = {
+            raise _ProvisioningError(f"node {node!r} has no free storage", reselect=True)
+        volume_spec: Object = {
             "accessModes": spec["accessModes"],
             "capacity": {"storage": spec["resources"]["requests"]["storage"]},
             "claimRef": {
@@ -121,20 +121,20 @@ class Provisioner:
             "volumeMode": spec["volumeMode"],
         }
         if node:
-            made["nodeAffinity"] = self._affinity(node, parameters.get("topologyKey", _HOSTNAME))
+            volume_spec["nodeAffinity"] = self._affinity(node, parameters.get("topologyKey", _HOSTNAME))
         name = f"pvc-{claim.metadata['uid']}"
         metadata: Object = {"name": name, "uid": str(uuid.uuid4()), "creationTimestamp": now_text()}
         metadata["annotations"] = {"pv.kubernetes.io/provisioned-by": PROVISIONER}
-        volume = {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": metadata, "spec": made}
+        volume = {"kind": "PersistentVolume", "apiVersion": "v1", "metadata": metadata, "spec": volume_spec}
         self._store.put(VOLUMES, name, {**volume, "status": {"phase": "Pending"}})
 
     def _affinity(self, node: str, key: str) -> Object:
         record = self._store.get("nodes", node)
         if record is None:
-            raise _Refused(f"node {node!r} is not there", selects_anew=True)
+            raise _ProvisioningError(f"node {node!r} does not exist", reselect=True)
         value = (record.metadata.get("labels") or {}).get(key)
         if value is None:
-            raise _Refused(f"node {node!r} has no label {key!r}", selects_anew=True)
+            raise _ProvisioningError(f"node {node!r} has no label {key!r}", reselect=True)
         requirement = {"key": key, "operator": "In", "values": [value]}
         return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 

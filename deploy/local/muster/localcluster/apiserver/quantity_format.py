@@ -10,7 +10,7 @@ from muster.localcluster.apiserver.store import Object
 _BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 _DECIMAL: Final = (("E", 27), ("P", 24), ("T", 21), ("G", 18), ("M", 15), ("k", 12), ("", 9), ("m", 6), ("u", 3))
 _EXPONENT: Final = re.compile(r"[0-9][eE][-+]?[0-9]+$")
-_REFUSED: Final = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
+_BAD_QUANTITY: Final = r"quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
 
 
 def quantities(amounts: Object) -> Object:
@@ -24,7 +24,7 @@ def canonical(text: str) -> str:
     try:
         nanos = parse_quantity(text)
     except BadQuantity as error:
-        raise ValueError(_REFUSED) from error
+        raise ValueError(_BAD_QUANTITY) from error
     if nanos == 0:
         return "0"
     if text.endswith("i") and nanos % NANOS_PER_UNIT == 0:

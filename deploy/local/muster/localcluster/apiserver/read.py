@@ -13,7 +13,7 @@ from muster.localcluster.apiserver.selectors import Selection, parse_fields, par
 from muster.localcluster.apiserver.status import StatusError, bad_request, expired
 from muster.localcluster.apiserver.store import Object, Record, in_namespace
 
-_PAGED_LISTS_KEPT: Final = 64
+_MAX_PAGED_LISTS: Final = 64
 _PageKey = tuple[str, int, Selection]  # collection, revision, what was selected
 
 
@@ -69,16 +69,16 @@ class Reader:
         if not selection.everything:
             records = tuple(record for record in records if selection.matches(record.object))
         if limit and len(records) > limit:
-            metadata["continue"] = self._kept((kind.collection, revision, selection), records, limit)
+            metadata["continue"] = self._save_page((kind.collection, revision, selection), records, limit)
             if not selection.labels and not selection.fields:
                 metadata["remainingItemCount"] = len(records) - limit
             records = records[:limit]
         return form.many(records, metadata)
 
-    def _kept(self, key: _PageKey, records: tuple[Record, ...], limit: int) -> str:
+    def _save_page(self, key: _PageKey, records: tuple[Record, ...], limit: int) -> str:
         if key not in self._paged:
             self._paged[key] = records
-            if len(self._paged) > _PAGED_LISTS_KEPT:
+            if len(self._paged) > _MAX_PAGED_LISTS:
                 self._paged.popitem(last=False)
         return _token(key[1], records[limit - 1].key)
 
@@ -103,15 +103,15 @@ def parse_revision(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
-        why = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
-        raise bad_request(f"invalid resource version: {why}")
+        detail = f'resourceVersion: Invalid value: "{text}": strconv.ParseUint: parsing "{text}": invalid syntax'
+        raise bad_request(f"invalid resource version: {detail}")
     return int(text)
 
 
-def too_large(wanted: int, current: int) -> StatusError:
+def too_large(requested: int, current: int) -> StatusError:
     """504 for a resource version of the future, which the client has from another server."""
     cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
-    message = f"Timeout: Too large resource version: {wanted}, current: {current}"
+    message = f"Timeout: Too large resource version: {requested}, current: {current}"
     return StatusError(504, message, details={"causes": [cause]}, retry_after_seconds=1)
 
 

@@ -88,8 +88,8 @@ class QuotaRules(Rules):
             if each.get("scopeName") not in _SCOPES:
                 yield not_supported("spec.scopeSelector.matchExpressions.scopeName", each.get("scopeName"), _SCOPES)
             if each.get("operator") in ("In", "NotIn") and not each.get("values"):
-                why = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
-                yield required("spec.scopeSelector.matchExpressions.values", why)
+                message = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+                yield required("spec.scopeSelector.matchExpressions.values", message)
             if each.get("operator") not in _OPERATORS:
                 yield not_supported("spec.scopeSelector.matchExpressions.operator", each.get("operator"), _OPERATORS)
 
@@ -107,30 +107,32 @@ def charge(cluster: Cluster, kind: Kind, record: Record, *, dry_run: bool) -> No
     amounts = _number(kind.plural, kind.group) if usage is None else dict(usage.amounts)
     charged = []
     for quota in in_namespace(quotas.values(), namespace):
-        if not _is_about(decode_quota(quota.encoded), usage):
+        if not _applies_to(decode_quota(quota.encoded), usage):
             continue
         status = quota.object.get("status") or {}
         hard, used = _read(status.get("hard")), _read(status.get("used"))
-        asked = {name: amounts[name] for name in hard if amounts.get(name)}
+        requested_nanos = {name: amounts[name] for name in hard if amounts.get(name)}
         if usage is not None:
             _check_containers(kind, quota, hard, record.object)
-        _check(kind, quota, record, hard, used, asked)
-        charged.append((quota, {name: nanos + asked.get(name, 0) for name, nanos in used.items()}))
+        _check(kind, quota, record, hard, used, requested_nanos)
+        charged.append((quota, {name: nanos + requested_nanos.get(name, 0) for name, nanos in used.items()}))
     if not dry_run:
         for quota, used in charged:
             _put(cluster, quota, {**(quota.object.get("status") or {}), "used": _written(used)})
 
 
-def _check(kind: Kind, quota: Record, record: Record, hard: Nanos, used: Nanos, asked: Nanos) -> None:
-    name, about = quota.metadata["name"], record.metadata.get("name", "")
-    if unknown := sorted(each for each in asked if each not in used):
-        why = f"status unknown for quota: {name}, resources: {','.join(unknown)}"
-        raise forbidden(kind.plural, kind.group, about, why)
-    exceeded = [each for each, nanos in asked.items() if used[each] + nanos > hard[each]]
+def _check(kind: Kind, quota: Record, record: Record, hard: Nanos, used: Nanos, requested_nanos: Nanos) -> None:
+    name, object_name = quota.metadata["name"], record.metadata.get("name", "")
+    if unknown := sorted(each for each in requested_nanos if each not in used):
+        message = f"status unknown for quota: {name}, resources: {','.join(unknown)}"
+        raise forbidden(kind.plural, kind.group, object_name, message)
+    exceeded = [each for each, nanos in requested_nanos.items() if used[each] + nanos > hard[each]]
     if exceeded:
-        requested, had, most = (shown_amounts({each: of[each] for each in exceeded}) for of in (asked, used, hard))
-        why = f"exceeded quota: {name}, requested: {requested}, used: {had}, limited: {most}"
-        raise forbidden(kind.plural, kind.group, about, why)
+        requested, in_use, limited = (
+            shown_amounts({each: of[each] for each in exceeded}) for of in (requested_nanos, used, hard)
+        )
+        message = f"exceeded quota: {name}, requested: {requested}, used: {in_use}, limited: {limited}"
+        raise forbidden(kind.plural, kind.group, object_name, message)
 
 
 def _check_containers(kind: Kind, quota: Record, hard: Nanos, pod: Object) -> None:
@@ -148,8 +150,8 @@ def _check_containers(kind: Kind, quota: Record, hard: Nanos, pod: Object) -> No
         if silent:
             missing.append(f"{name} for: {','.join(silent)}")
     if missing:
-        why = f"failed quota: {quota.metadata['name']}: must specify {'; '.join(missing)}"
-        raise forbidden(kind.plural, kind.group, pod["metadata"].get("name", ""), why)
+        message = f"failed quota: {quota.metadata['name']}: must specify {'; '.join(missing)}"
+        raise forbidden(kind.plural, kind.group, pod["metadata"].get("name", ""), message)
 
 
 class ResourceQuotaController:
@@ -157,7 +159,7 @@ class ResourceQuotaController:
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._stale: set[str] = set()
+        self._dirty: set[str] = set()
         self._wake = asyncio.Event()
         self._usages: dict[str, dict[str, tuple[int, PodUsage | None]]] = {}
         """Namespace -> key of a pod -> its revision and usage, None if it has ended."""
@@ -168,15 +170,15 @@ class ResourceQuotaController:
         if namespace is None or not quotas:
             return
         if collection.name == _PODS or change.type != "MODIFIED" or collection.name == QUOTAS:
-            self._stale.add(namespace)
+            self._dirty.add(namespace)
             self._wake.set()
 
     async def run(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
-            stale, self._stale = self._stale, set()
-            for namespace in stale:
+            dirty, self._dirty = self._dirty, set()
+            for namespace in dirty:
                 self._recount(namespace)
             await asyncio.sleep(_PAUSE_SECONDS)
 
@@ -219,7 +221,7 @@ def _usage_of_pod(record: Record) -> PodUsage:
     return pod_usage(decode_pod(record.encoded))
 
 
-def _is_about(quota: ResourceQuota, usage: PodUsage | None) -> bool:
+def _applies_to(quota: ResourceQuota, usage: PodUsage | None) -> bool:
     """Whether the quota applies: those with scopes apply to pods only."""
     requirements = quota.requirements
     return not requirements if usage is None else usage.traits.meets(requirements)

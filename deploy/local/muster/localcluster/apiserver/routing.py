@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import parse_qsl, unquote
 
-from muster.localcluster.apiserver.access.users import OWNER, User
+from muster.localcluster.apiserver.access.users import ADMINISTRATOR, User
 from muster.localcluster.apiserver.kinds import Kind, Kinds
 from muster.localcluster.apiserver.status import bad_request, no_such_resource
 
@@ -35,7 +35,7 @@ class Call:
     body: bytes = b""
     content_type: str = ""
     accept: str = ""
-    user: User = OWNER
+    user: User = ADMINISTRATOR
     warnings: list[str] = field(default_factory=list)
     """Warning headers of the response."""
     trial: bool = False
@@ -68,9 +68,9 @@ class Call:
 
 def split_target(raw: str) -> tuple[str, dict[str, str]]:
     """Path and query parameters of a request line; the first value of a repeated parameter."""
-    path, mark, text = raw.partition("?")
+    path, separator, text = raw.partition("?")
     query: dict[str, str] = {}
-    if mark:
+    if separator:
         for name, value in parse_qsl(text, keep_blank_values=True):
             query.setdefault(name, value)
     return (unquote(path) if "%" in path else path), query

@@ -29,7 +29,7 @@ def prune(schema: Object, value: Any, path: str = "", *, embedded: bool = True) 
     """Prune unknown fields, in place; yields their paths. `embedded`: the value is a whole object."""
     if isinstance(value, dict):
         properties = schema.get("properties") or {}
-        others = schema.get("additionalProperties")
+        additional = schema.get("additionalProperties")
         for name in list(value):
             at = f"{path}.{name}" if path else name
             if embedded and name in _OF_EVERY_OBJECT:
@@ -37,9 +37,9 @@ def prune(schema: Object, value: Any, path: str = "", *, embedded: bool = True) 
             if name in properties:
                 inner = properties[name]
                 yield from prune(inner, value[name], at, embedded=inner.get("x-kubernetes-embedded-resource", False))
-            elif isinstance(others, dict):
-                yield from prune(others, value[name], at, embedded=False)
-            elif not others and not schema.get(_PRESERVE):
+            elif isinstance(additional, dict):
+                yield from prune(additional, value[name], at, embedded=False)
+            elif not additional and not schema.get(_PRESERVE):
                 del value[name]
                 yield at
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
@@ -57,10 +57,10 @@ def fill_defaults(schema: Object, value: Any) -> None:
                 del value[name]
             if name in value:
                 fill_defaults(inner, value[name])
-        others = schema.get("additionalProperties")
-        if isinstance(others, dict):
+        additional = schema.get("additionalProperties")
+        if isinstance(additional, dict):
             for name in value.keys() - (schema.get("properties") or {}).keys():
-                fill_defaults(others, value[name])
+                fill_defaults(additional, value[name])
     elif isinstance(value, list) and isinstance(schema.get("items"), dict):
         for item in value:
             fill_defaults(schema["items"], item)
@@ -72,10 +72,10 @@ def schema_causes(schema: Object, value: Any, path: str = "") -> Iterator[Cause]
         return
     if not _has_type(schema, value):
         found = _type_of(value)
-        wanted = "integer,string" if schema.get(_INT_OR_STRING) else schema["type"]
+        expected = "integer,string" if schema.get(_INT_OR_STRING) else schema["type"]
         yield Cause(
             "FieldValueTypeInvalid",
-            f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"',
+            f'Invalid value: "{found}": {path} in body must be of type {expected}: "{found}"',
             path,
         )
         return
@@ -96,14 +96,14 @@ def schema_causes(schema: Object, value: Any, path: str = "") -> Iterator[Cause]
 def _has_type(schema: Object, value: Any) -> bool:
     if schema.get(_INT_OR_STRING):
         return isinstance(value, int | str) and not isinstance(value, bool)
-    wanted = schema.get("type")
-    if wanted not in _TYPES:
+    expected = schema.get("type")
+    if expected not in _TYPES:
         return True
-    if isinstance(value, bool) and wanted != "boolean":
+    if isinstance(value, bool) and expected != "boolean":
         return False
-    if wanted == "integer" and isinstance(value, float):
+    if expected == "integer" and isinstance(value, float):
         return value.is_integer()
-    return isinstance(value, _TYPES[wanted])
+    return isinstance(value, _TYPES[expected])
 
 
 def _type_of(value: Any) -> str:
@@ -119,36 +119,36 @@ def _object_causes(schema: Object, value: Object, path: str) -> Iterator[Cause]:
     for name in schema.get("required") or ():
         if name not in value:
             yield required(f"{prefix}{name}")
-    properties, others = schema.get("properties") or {}, schema.get("additionalProperties")
+    properties, additional = schema.get("properties") or {}, schema.get("additionalProperties")
     for name, member in value.items():
         if name in properties:
             yield from schema_causes(properties[name], member, f"{prefix}{name}")
-        elif isinstance(others, dict):
-            yield from schema_causes(others, member, f"{prefix}{name}")
-    most = schema.get("maxProperties")
-    if most is not None and len(value) > most:
-        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(most)}", path)
+        elif isinstance(additional, dict):
+            yield from schema_causes(additional, member, f"{prefix}{name}")
+    maximum = schema.get("maxProperties")
+    if maximum is not None and len(value) > maximum:
+        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(maximum)}", path)
     if len(value) < schema.get("minProperties", 0):
-        why = f"{path} in body should have at least {schema['minProperties']} properties"
-        yield invalid_value(path, len(value), why)
+        detail = f"{path} in body should have at least {schema['minProperties']} properties"
+        yield invalid_value(path, len(value), detail)
 
 
 def _array_causes(schema: Object, value: list[Any], path: str) -> Iterator[Cause]:
     if isinstance(schema.get("items"), dict):
         for index, item in enumerate(value):
             yield from schema_causes(schema["items"], item, f"{path}[{index}]")
-    most = schema.get("maxItems")
-    if most is not None and len(value) > most:
-        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(most)}", path)
+    maximum = schema.get("maxItems")
+    if maximum is not None and len(value) > maximum:
+        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(maximum)}", path)
     if len(value) < schema.get("minItems", 0):
-        why = f"{path} in body should have at least {schema['minItems']} items"
-        yield invalid_value(path, len(value), why)
+        detail = f"{path} in body should have at least {schema['minItems']} items"
+        yield invalid_value(path, len(value), detail)
 
 
 def _string_causes(schema: Object, value: str, path: str) -> Iterator[Cause]:
-    most = schema.get("maxLength")
-    if most is not None and len(value) > most:
-        yield too_long(path, most)
+    maximum = schema.get("maxLength")
+    if maximum is not None and len(value) > maximum:
+        yield too_long(path, maximum)
     if len(value) < schema.get("minLength", 0):
         yield invalid_value(path, value, f"{path} in body should be at least {schema['minLength']} chars long")
     pattern = schema.get("pattern")
@@ -168,8 +168,8 @@ def _number_causes(schema: Object, value: float, path: str) -> Iterator[Cause]:
         yield invalid_value(path, value, f"{path} in body should be less than or equal to {high}")
 
 
-def _counted(most: int) -> str:
-    return "1 item" if most == 1 else f"{most} items"
+def _counted(maximum: int) -> str:
+    return "1 item" if maximum == 1 else f"{maximum} items"
 
 
 @lru_cache(maxsize=512)

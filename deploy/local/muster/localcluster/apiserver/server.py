@@ -61,7 +61,7 @@ class ApiServer:
         self._api = Api(self._cluster)
         self._admission = Admission(self._cluster, self._api.writer, self._api.deleter)
         self._controllers = Controllers(self._cluster, self._api.writer, self._api.deleter, self._admission)
-        self._faults = Faults(self._levers()) if allow_faults else None
+        self._faults = Faults(self._server_faults()) if allow_faults else None
         self._runner: web.ServerRunner | None = None
         self.url = ""
         """URL, after the start."""
@@ -97,9 +97,9 @@ class ApiServer:
 
     def write_kubeconfig(self, path: Path) -> None:
         """Write the administrator's kubeconfig."""
-        write_kubeconfig(path, self.url, self.access.authenticator.owners_token)
+        write_kubeconfig(path, self.url, self.access.authenticator.administrator_token)
 
-    def _levers(self) -> ServerFaults:
+    def _server_faults(self) -> ServerFaults:
         def compact() -> None:
             self._cluster.store.compact()
             self._api.reader.forget_pages()
@@ -117,10 +117,10 @@ class ApiServer:
             fault = self._faults.take(request.method, path)
         try:
             if fault is not None and not fault.after:
-                await self._meet(fault, request)
+                await self._inject(fault, request)
             response = await self._respond(request, path, query)
             if fault is not None and fault.after:
-                await self._meet(fault, request)
+                await self._inject(fault, request)
             return response
         except StatusError as error:
             return _failure(error)
@@ -129,7 +129,7 @@ class ApiServer:
         except (asyncio.CancelledError, ConnectionError):
             raise
         except Exception as error:
-            _log.exception("request failed", method=request.method, path=path)
+            _log.exception("request_failed", method=request.method, path=path)
             return _failure(StatusError(500, f"Internal error occurred: {error}"))
 
     async def _respond(self, request: web.BaseRequest, path: str, query: dict[str, str]) -> web.StreamResponse:
@@ -148,7 +148,7 @@ class ApiServer:
             if self.access.reviews.handles(call):
                 return web.Response(body=self.access.reviews.respond(call), status=201, headers=_JSON)
             answer = await self._admission.answer(self._api, call)
-            return await self._watch(request, answer) if isinstance(answer, Watch) else _whole(answer)
+            return await self._watch(request, answer) if isinstance(answer, Watch) else _response(answer)
         return self._of_server(request, path)
 
     def _of_server(self, request: web.BaseRequest, path: str) -> web.Response:
@@ -172,7 +172,7 @@ class ApiServer:
 
     def _serve_access(self, method: str) -> web.Response:
         if method == "DELETE":
-            self.access.record.forget()
+            self.access.record.clear()
         return web.Response(body=self.access.record.encoded(), headers=_JSON)
 
     async def _watch(self, request: web.BaseRequest, watch: Watch) -> web.StreamResponse:
@@ -198,7 +198,7 @@ class ApiServer:
         except StatusError as error:
             return _failure(error)
 
-    async def _meet(self, fault: Fault, request: web.BaseRequest) -> None:
+    async def _inject(self, fault: Fault, request: web.BaseRequest) -> None:
         if fault.delay_seconds:
             await asyncio.sleep(fault.delay_seconds)
         if fault.status == 0:
@@ -220,7 +220,7 @@ async def _body(request: web.BaseRequest) -> bytes:
         raise StatusError(413, f"Request entity too large: limit is {_MAX_BODY_BYTES}") from None
 
 
-def _whole(answer: Answer) -> web.Response:
+def _response(answer: Answer) -> web.Response:
     response = web.Response(body=answer.body, status=answer.status, headers=_JSON)
     for warning in answer.warnings:
         quoted = warning.replace("\\", "\\\\").replace('"', '\\"')

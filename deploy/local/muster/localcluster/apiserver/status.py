@@ -109,13 +109,13 @@ def already_exists(resource: str, group: str, name: str) -> StatusError:
     return StatusError(409, message, reason="AlreadyExists", details=_details(name, group, resource))
 
 
-def conflict(resource: str, group: str, name: str, why: str) -> StatusError:
-    message = f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {why}'
+def conflict(resource: str, group: str, name: str, detail: str) -> StatusError:
+    message = f'Operation cannot be fulfilled on {_qualified(resource, group)} "{name}": {detail}'
     return StatusError(409, message, details=_details(name, group, resource))
 
 
-def forbidden(resource: str, group: str, name: str, why: str, *, causes: Sequence[object] = ()) -> StatusError:
-    message = f'{_qualified(resource, group)} "{name}" is forbidden: {why}'
+def forbidden(resource: str, group: str, name: str, detail: str, *, causes: Sequence[object] = ()) -> StatusError:
+    message = f'{_qualified(resource, group)} "{name}" is forbidden: {detail}'
     details = _details(name, group, resource)
     return StatusError(403, message, details=details | {"causes": causes} if causes else details)
 
@@ -137,24 +137,24 @@ def required(field: str, detail: str = "") -> Cause:
 
 
 def invalid_value(field: str, value: object, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {_shown(value)}: {detail}", field)
+    return Cause("FieldValueInvalid", f"Invalid value: {_quoted(value)}: {detail}", field)
 
 
 def not_supported(field: str, value: object, supported: Iterable[str]) -> Cause:
     listed = ", ".join(f'"{each}"' for each in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {_shown(value)}: supported values: {listed}", field)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {_quoted(value)}: supported values: {listed}", field)
 
 
 def duplicate(field: str, value: object) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {_shown(value)}", field)
+    return Cause("FieldValueDuplicate", f"Duplicate value: {_quoted(value)}", field)
 
 
 def forbidden_value(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 
 
-def too_long(field: str, most_bytes: int) -> Cause:
-    return Cause("FieldValueTooLong", f"Too long: may not be more than {most_bytes} bytes", field)
+def too_long(field: str, max_bytes: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {max_bytes} bytes", field)
 
 
 def _cause_text(cause: Cause) -> str:
@@ -170,5 +170,5 @@ def _details(name: str, group: str, kind: str) -> dict[str, Any]:
     return {key: value for key, value in details.items() if value}
 
 
-def _shown(value: object) -> str:
+def _quoted(value: object) -> str:
     return msgspec.json.encode(value).decode()

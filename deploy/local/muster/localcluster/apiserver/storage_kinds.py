@@ -73,8 +73,8 @@ class ClaimRules(Rules):
         free = ["resources", "volumeAttributesClassName"]
         free += [field for field in ("volumeName", "storageClassName") if old["spec"].get(field) is None]
         if _without(new["spec"], free) != _without(old["spec"], free):
-            kept = "resources.requests and volumeAttributesClassName for bound claims"
-            yield forbidden_value("spec", f"spec is immutable after creation except {kept}")
+            mutable = "resources.requests and volumeAttributesClassName for bound claims"
+            yield forbidden_value("spec", f"spec is immutable after creation except {mutable}")
 
 
 class VolumeRules(Rules):

@@ -145,9 +145,9 @@ class Store:
 
     def drop_collection(self, name: str) -> None:
         """Drop a resource and end its watches."""
-        if (gone := self.collections.pop(name, None)) is not None:
+        if (dropped := self.collections.pop(name, None)) is not None:
             self.revision += 1
-            gone.close()
+            dropped.close()
 
     def listen(self, listener: Listener) -> None:
         """Call a listener after every change. Listeners must not modify the store."""

@@ -60,30 +60,30 @@ def apply_strategic_merge(current: Object, patch: Object, inside: str = "") -> O
 
 
 def _merge_field(merged: Object, name: str, value: Any, order: Any, inside: str) -> None:
-    former = merged.get(name)
+    previous = merged.get(name)
     if value is None:
         merged.pop(name, None)
     elif isinstance(value, dict):
-        merged[name] = apply_strategic_merge(former if isinstance(former, dict) else {}, value, name)
+        merged[name] = apply_strategic_merge(previous if isinstance(previous, dict) else {}, value, name)
     elif isinstance(value, list):
-        merged[name] = _merged_list(name, inside, former if isinstance(former, list) else [], value, order)
+        merged[name] = _merged_list(name, inside, previous if isinstance(previous, list) else [], value, order)
     else:
         merged[name] = value
 
 
-def _merged_list(field: str, inside: str, former: list[Any], patch: list[Any], order: Any) -> list[Any]:
+def _merged_list(field: str, inside: str, previous: list[Any], patch: list[Any], order: Any) -> list[Any]:
     if field in _PRIMITIVE_SETS:
-        return former + [item for item in patch if item not in former]
+        return previous + [item for item in patch if item not in previous]
     key = _key_of(field, inside)
     if key is None:
         return [without_nulls(item) for item in patch]
     if any(isinstance(item, dict) and item.get(_DIRECTIVE) == "replace" for item in patch):
         return [item for item in patch if _DIRECTIVE not in item]
-    return _merged_by_key(field, key, former, patch, order)
+    return _merged_by_key(field, key, previous, patch, order)
 
 
-def _merged_by_key(field: str, key: str, former: list[Any], patch: list[Any], order: Any) -> list[Any]:
-    elements: dict[Any, Any] = {item.get(key): item for item in former}
+def _merged_by_key(field: str, key: str, previous: list[Any], patch: list[Any], order: Any) -> list[Any]:
+    elements: dict[Any, Any] = {item.get(key): item for item in previous}
     place = {value: index for index, value in enumerate(elements)}
     named: list[Any] = []
     for item in patch:
@@ -98,19 +98,19 @@ def _merged_by_key(field: str, key: str, former: list[Any], patch: list[Any], or
     if isinstance(order, list):
         named = [item[key] for item in order if item.get(key) in elements]
     named = list(dict.fromkeys(named))
-    others = [value for value in elements if value not in named]
-    return [elements[value] for value in _interleaved(named, others, place)]
+    unordered = [value for value in elements if value not in named]
+    return [elements[value] for value in _interleaved(named, unordered, place)]
 
 
-def _interleaved(named: list[Any], others: list[Any], place: dict[Any, int]) -> list[Any]:
+def _interleaved(named: list[Any], unordered: list[Any], place: dict[Any, int]) -> list[Any]:
     """Elements of the patch in its order, others in the server's order, which wins in case of conflict."""
     result: list[Any] = []
-    waiting = list(others)
+    remaining = list(unordered)
     for value in named:
-        while waiting and value in place and place[waiting[0]] < place[value]:
-            result.append(waiting.pop(0))
+        while remaining and value in place and place[remaining[0]] < place[value]:
+            result.append(remaining.pop(0))
         result.append(value)
-    return result + waiting
+    return result + remaining
 
 
 def _key_of(field: str, inside: str) -> str | None:

@@ -16,8 +16,8 @@ def _form(columns: str, cells: Cells) -> TableForm:
     """Columns by name; "+": only with -o wide."""
     known = {"Name": NAME_COLUMN, "Age": AGE_COLUMN}
     names = [text.strip() for text in columns.split(",")]
-    made = [known.get(name) or Column(name.removeprefix("+"), priority=int(name[0] == "+")) for name in names]
-    return TableForm(tuple(made), cells)
+    listed = [known.get(name) or Column(name.removeprefix("+"), priority=int(name[0] == "+")) for name in names]
+    return TableForm(tuple(listed), cells)
 
 
 def _name(obj: Object) -> str:
@@ -35,23 +35,23 @@ def _node(node: Object, now: float) -> list[Any]:
     labels = node["metadata"].get("labels") or {}
     roles = sorted(key.removeprefix(_ROLE) for key in labels if key.startswith(_ROLE))
     addresses = {each.get("type"): each.get("address") for each in status.get("addresses") or ()}
-    about = status.get("nodeInfo") or {}
+    involved = status.get("nodeInfo") or {}
     return [
         _name(node),
         f"{state},SchedulingDisabled" if spec.get("unschedulable") else state,
         ",".join(roles) or _NONE,
         _age(node, now),
-        about.get("kubeletVersion", ""),
+        involved.get("kubeletVersion", ""),
         addresses.get("InternalIP") or _NONE,
         addresses.get("ExternalIP") or _NONE,
-        about.get("osImage") or _UNKNOWN,
-        about.get("kernelVersion") or _UNKNOWN,
-        about.get("containerRuntimeVersion") or _UNKNOWN,
+        involved.get("osImage") or _UNKNOWN,
+        involved.get("kernelVersion") or _UNKNOWN,
+        involved.get("containerRuntimeVersion") or _UNKNOWN,
     ]
 
 
 def _event(event: Object, now: float) -> list[Any]:
-    about, source, series = event.get("involvedObject") or {}, event.get("source") or {}, event.get("series") or {}
+    involved, source, series = event.get("involvedObject") or {}, event.get("source") or {}, event.get("series") or {}
     first = event.get("firstTimestamp") or event.get("eventTime")
     last = series.get("lastObservedTime") or event.get("lastTimestamp") or first
     count = series.get("count") or event.get("count") or 1
@@ -63,8 +63,8 @@ def _event(event: Object, now: float) -> list[Any]:
         last_seen,
         event.get("type", ""),
         event.get("reason", ""),
-        f"{str(about.get('kind', '')).lower()}/{about.get('name', '')}",
-        about.get("fieldPath", ""),
+        f"{str(involved.get('kind', '')).lower()}/{involved.get('name', '')}",
+        involved.get("fieldPath", ""),
         f"{component}, {source['host']}" if source.get("host") else component,
         str(event.get("message", "")).strip(),
         age(first, now),

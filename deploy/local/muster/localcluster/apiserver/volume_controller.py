@@ -29,7 +29,7 @@ class VolumeController:
 
     def __init__(self, cluster: Cluster) -> None:
         self._store = cluster.store
-        self._provisioner = Provisioner(cluster, self._look_at)
+        self._provisioner = Provisioner(cluster, self._enqueue)
         self._last_events: dict[str, ClaimEvent] = {}
         """Uid of an unbound claim -> last event about it."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
@@ -44,7 +44,7 @@ class VolumeController:
         if collection.name == CLAIMS:
             name = (change.record.object.get("spec") or {}).get("volumeName")
             if change.type != "DELETED":
-                self._look_at(change.record.key)
+                self._enqueue(change.record.key)
                 return
             self._last_events.pop(change.record.metadata["uid"], None)
             if name:
@@ -52,17 +52,17 @@ class VolumeController:
         elif collection.name == VOLUMES and change.type != "DELETED":
             self._queue.add((VOLUMES, change.record.key))
             if not _reference(change.record.object):
-                self._look_at_all_pending()
+                self._enqueue_pending_claims()
         elif collection.name == CLASSES:
-            self._look_at_all_pending()
+            self._enqueue_pending_claims()
 
-    def _look_at(self, claim: str) -> None:
+    def _enqueue(self, claim: str) -> None:
         self._queue.add((CLAIMS, claim))
 
-    def _look_at_all_pending(self) -> None:
+    def _enqueue_pending_claims(self) -> None:
         for record in self._store.collection(CLAIMS).records.values():
             if not _is_bound(record.object):
-                self._look_at(record.key)
+                self._enqueue(record.key)
 
     def _reconcile(self, item: tuple[str, str]) -> None:
         collection, key = item
@@ -70,11 +70,11 @@ class VolumeController:
         if record is None or "deletionTimestamp" in record.metadata:
             return
         if collection == CLAIMS:
-            self._serve_claim(record)
+            self._reconcile_claim(record)
         else:
-            self._keep_volume(record)
+            self._reconcile_volume(record)
 
-    def _serve_claim(self, claim: Record) -> None:
+    def _reconcile_claim(self, claim: Record) -> None:
         if _is_bound(claim.object):
             self._last_events.pop(claim.metadata["uid"], None)
             return
@@ -89,7 +89,7 @@ class VolumeController:
             self._bind(claim, volume)
         elif (storage_class := self._class_of(claim)) is not None:
             self._report_pending(claim, storage_class)
-            self._provisioner.serve(claim, storage_class)
+            self._provisioner.provision(claim, storage_class)
 
     def _report_pending(self, claim: Record, storage_class: Object) -> None:
         """Store an event about a pending claim, unless it repeats the last one."""
@@ -121,12 +121,12 @@ class VolumeController:
         if storage_class is not None and storage_class["volumeBindingMode"] == DELAYED:
             return None
         volumes = self._store.collection(VOLUMES).records.values()
-        fitting = [each for each in volumes if not _reference(each.object) and _does_for(each.object, claim.object)]
+        fitting = [each for each in volumes if not _reference(each.object) and _satisfies(each.object, claim.object)]
         return min(fitting, key=lambda each: (_bytes(each.object["spec"].get("capacity")), each.key), default=None)
 
     def _bind(self, claim: Record, volume: Record) -> None:
         """Set the references in both directions, then both statuses in separate writes, as in real clusters."""
-        ours = _reference(volume.object)
+        own_reference = _reference(volume.object)
         reference = {
             "kind": "PersistentVolumeClaim",
             "apiVersion": "v1",
@@ -134,15 +134,15 @@ class VolumeController:
             "name": claim.metadata["name"],
             "uid": claim.metadata["uid"],
         }
-        marks = {} if ours else {_BOUND_BY_CONTROLLER: "yes"}
+        annotations = {} if own_reference else {_BOUND_BY_CONTROLLER: "yes"}
         spec = volume.object["spec"]
-        self._change(VOLUMES, volume, marks, {**spec, "claimRef": reference}, {"phase": "Bound"})
-        wanted = {**claim.object["spec"], "volumeName": volume.key}
-        self._change(CLAIMS, claim, {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}, wanted)
+        self._change(VOLUMES, volume, annotations, {**spec, "claimRef": reference}, {"phase": "Bound"})
+        claim_spec = {**claim.object["spec"], "volumeName": volume.key}
+        self._change(CLAIMS, claim, {_BIND_COMPLETED: "yes", _BOUND_BY_CONTROLLER: "yes"}, claim_spec)
         status = {"phase": "Bound", "accessModes": spec["accessModes"], "capacity": spec["capacity"]}
-        self._change(CLAIMS, self._store.collection(CLAIMS).records[claim.key], {}, wanted, status)
+        self._change(CLAIMS, self._store.collection(CLAIMS).records[claim.key], {}, claim_spec, status)
 
-    def _keep_volume(self, volume: Record) -> None:
+    def _reconcile_volume(self, volume: Record) -> None:
         reference, spec = _reference(volume.object), volume.object["spec"]
         phase = (volume.object.get("status") or {}).get("phase")
         if not reference:
@@ -151,18 +151,18 @@ class VolumeController:
             return
         claim = self._store.get(CLAIMS, f"{reference.get('namespace')}/{reference.get('name')}")
         if claim is not None and reference.get("uid") in (None, "", claim.metadata["uid"]):
-            self._look_at(claim.key)
+            self._enqueue(claim.key)
         elif reference.get("uid") and spec["persistentVolumeReclaimPolicy"] == "Delete":
             self._store.remove(VOLUMES, volume.key)
         elif reference.get("uid") and phase != "Released":
             self._change(VOLUMES, volume, {}, spec, {"phase": "Released"})
 
     def _change(
-        self, collection: str, record: Record, marks: Object, spec: Object, status: Object | None = None
+        self, collection: str, record: Record, annotations: Object, spec: Object, status: Object | None = None
     ) -> None:
         metadata = dict(record.metadata)
-        if marks:
-            metadata["annotations"] = {**(metadata.get("annotations") or {}), **marks}
+        if annotations:
+            metadata["annotations"] = {**(metadata.get("annotations") or {}), **annotations}
         changed = {**record.object, "metadata": metadata, "spec": spec}
         if status is not None:
             changed["status"] = status
@@ -187,13 +187,13 @@ def _is_available_to(volume: Object, claim: Record) -> bool:
     return named and reference.get("uid") in (None, "", metadata["uid"])
 
 
-def _does_for(volume: Object, claim: Object) -> bool:
-    offered, wanted = volume["spec"], claim["spec"]
+def _satisfies(volume: Object, claim: Object) -> bool:
+    volume_spec, claim_spec = volume["spec"], claim["spec"]
     return (
-        (offered.get("storageClassName") or "") == (wanted.get("storageClassName") or "")
-        and offered.get("volumeMode") == wanted.get("volumeMode")
-        and set(wanted.get("accessModes") or ()) <= set(offered.get("accessModes") or ())
-        and _bytes(offered.get("capacity")) >= _bytes((wanted.get("resources") or {}).get("requests"))
+        (volume_spec.get("storageClassName") or "") == (claim_spec.get("storageClassName") or "")
+        and volume_spec.get("volumeMode") == claim_spec.get("volumeMode")
+        and set(claim_spec.get("accessModes") or ()) <= set(volume_spec.get("accessModes") or ())
+        and _bytes(volume_spec.get("capacity")) >= _bytes((claim_spec.get("resources") or {}).get("requests"))
     )
 
 

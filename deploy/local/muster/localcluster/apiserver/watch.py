@@ -56,7 +56,7 @@ class Watch:
     """One watch; iterate over `chunks`."""
 
     def __init__(self, cluster: Cluster, call: Call, open_watches: set["Watch"]) -> None:
-        _refuse_initial_events(call)
+        _reject_initial_events(call)
         kind = call.target.kind
         self._cluster, self._kind, self._open = cluster, kind, open_watches
         self._selection = selection_of(call)
@@ -65,8 +65,8 @@ class Watch:
         if self._revision > cluster.store.revision:
             raise too_large(self._revision, cluster.store.revision)
         self._bookmarks = call.flag("allowWatchBookmarks")
-        longest = cluster.timing.watch_seconds
-        self._seconds = call.number("timeoutSeconds") or longest * random.uniform(1.0, 2.0)  # noqa: S311
+        minimum = cluster.timing.watch_seconds
+        self._seconds = call.number("timeoutSeconds") or minimum * random.uniform(1.0, 2.0)  # noqa: S311
         self._line_of = self._choose_line()
         self.wake = asyncio.Event()
         self.cut = False
@@ -90,13 +90,13 @@ class Watch:
         next_bookmark = loop.time() + self._cluster.timing.bookmark_seconds
         if self._revision == 0:  # start with the current objects
             self._revision = self._cluster.store.revision
-            if present := self._present(collection):
+            if present := self._current_objects(collection):
                 yield present
         while not self.cut:
             try:
                 changes = collection.since(self._revision)
-            except HistoryGone as gone:
-                yield error_line(expired(str(gone)))
+            except HistoryGone as error:
+                yield error_line(expired(str(error)))
                 return
             if changes:
                 yield b"".join(line for change in changes[:_MAX_BATCH_CHANGES] if (line := self._line_of(change)))
@@ -118,36 +118,40 @@ class Watch:
                 async with asyncio.timeout_at(min(deadline, next_bookmark) if self._bookmarks else deadline):
                     await self.wake.wait()
 
-    def _present(self, collection: Collection) -> bytes:
+    def _current_objects(self, collection: Collection) -> bytes:
         found = [record for record in collection.records.values() if self._selection.matches(record.object)]
         return b"".join(event_line("ADDED", self._form.event(record)) for record in found)
 
     def _bookmark(self) -> bytes:
         metadata = {"resourceVersion": str(self._revision), "creationTimestamp": None}
-        mark = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
-        return event_line("BOOKMARK", msgspec.json.encode(mark))
+        bookmark = {"kind": self._kind.name, "apiVersion": self._kind.api_version, "metadata": metadata}
+        return event_line("BOOKMARK", msgspec.json.encode(bookmark))
 
     def _choose_line(self) -> Callable[[Change], bytes]:
         """Shared encodings, unless the watch has a selector or another form."""
         if not isinstance(self._form, ObjectForm) or self._kind.from_stored is not None:
-            return self._own_line
+            return self._converted_line
         if self._selection.everything:
             return _shared_line
         return self._selected_line
 
     def _selected_line(self, change: Change) -> bytes:
-        seen_as = _seen_as(self._selection, change)
-        if seen_as == change.type:
+        event_type = _event_type(self._selection, change)
+        if event_type == change.type:
             return change.line
-        return b"" if seen_as is None else event_line(seen_as, self._shown(change, seen_as).encoded)
+        return b"" if event_type is None else event_line(event_type, self._visible_record(change, event_type).encoded)
 
-    def _own_line(self, change: Change) -> bytes:
-        seen_as = _seen_as(self._selection, change)
-        return b"" if seen_as is None else event_line(seen_as, self._form.event(self._shown(change, seen_as)))
+    def _converted_line(self, change: Change) -> bytes:
+        event_type = _event_type(self._selection, change)
+        return (
+            b""
+            if event_type is None
+            else event_line(event_type, self._form.event(self._visible_record(change, event_type)))
+        )
 
-    def _shown(self, change: Change, seen_as: str) -> Record:
+    def _visible_record(self, change: Change, event_type: str) -> Record:
         """An object that left the selection is sent as it last matched, with the new revision."""
-        if seen_as != "DELETED" or change.type == "DELETED" or change.before is None:
+        if event_type != "DELETED" or change.type == "DELETED" or change.before is None:
             return change.record
         last = dict(change.before.object)
         last["metadata"] = last["metadata"] | {"resourceVersion": str(change.record.revision)}
@@ -163,27 +167,27 @@ def _shared_line(change: Change) -> bytes:
     return change.line
 
 
-def _seen_as(selection: Selection, change: Change) -> str | None:
+def _event_type(selection: Selection, change: Change) -> str | None:
     """Event type of a change for a watch with a selector, which objects enter and leave."""
     if change.type == "ADDED":
         return "ADDED" if selection.matches(change.record.object) else None
     before = change.before
-    was = before is not None and selection.matches(before.object)
+    matched = before is not None and selection.matches(before.object)
     if change.type == "DELETED":
-        return "DELETED" if was else None
+        return "DELETED" if matched else None
     if selection.matches(change.record.object):
-        return "MODIFIED" if was else "ADDED"
-    return "DELETED" if was else None
+        return "MODIFIED" if matched else "ADDED"
+    return "DELETED" if matched else None
 
 
-def _refuse_initial_events(call: Call) -> None:
+def _reject_initial_events(call: Call) -> None:
     """Error for streaming lists, which are not served; with this text clients fall back to list and watch."""
     causes: list[Any] = []
     if "sendInitialEvents" in call.query:
-        why = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
-        causes.append(forbidden_value("sendInitialEvents", why))
+        detail = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        causes.append(forbidden_value("sendInitialEvents", detail))
     elif call.query.get("resourceVersionMatch"):
-        why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        causes.append(forbidden_value("resourceVersionMatch", why))
+        detail = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
+        causes.append(forbidden_value("resourceVersionMatch", detail))
     if causes:
         raise invalid("ListOptions", "meta.k8s.io", "", causes)

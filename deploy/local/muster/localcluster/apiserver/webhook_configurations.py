@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import urlsplit
 
-from muster.localcluster.apiserver.access.users import OWNER, User
+from muster.localcluster.apiserver.access.users import ADMINISTRATOR, User
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.kinds import Kind, Rules
 from muster.localcluster.apiserver.selectors import LabelRequirement, label_selector
@@ -29,8 +29,8 @@ _GROUP: Final = "admissionregistration.k8s.io"
 _OPERATIONS: Final = ("CREATE", "UPDATE", "DELETE", "CONNECT", "*")
 _POLICIES: Final = ("Fail", "Ignore")
 _SIDE_EFFECTS: Final = ("None", "NoneOnDryRun")
-_LONGEST_TIMEOUT_SECONDS: Final = 30
-_FEWEST_PARTS_OF_A_NAME: Final = 3
+_MAX_TIMEOUT_SECONDS: Final = 30
+_MIN_NAME_SEGMENTS: Final = 3
 
 
 class ConfigurationRules(Rules):
@@ -67,7 +67,7 @@ class Request:
     old: Object | None = None
     dry_run: bool = False
     options: Object = field(default_factory=dict)
-    user: User = OWNER
+    user: User = ADMINISTRATOR
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Webhook:
     ignores_failures: bool
 
 
-def may_concern(cluster: Cluster, operation: str, kind: Kind, subresource: str) -> bool:
+def has_matching_rule(cluster: Cluster, operation: str, kind: Kind, subresource: str) -> bool:
     """Whether any webhook has a matching rule; its selectors may still exclude the request."""
     return any(
         _has_rule(webhook, operation, kind, subresource)
@@ -92,7 +92,7 @@ def may_concern(cluster: Cluster, operation: str, kind: Kind, subresource: str) 
     )
 
 
-def asked_about(cluster: Cluster, request: Request) -> list[Webhook]:
+def matching_webhooks(cluster: Cluster, request: Request) -> list[Webhook]:
     """Webhooks whose rules and selectors match the request."""
     if request.kind.group == _GROUP:
         return []
@@ -175,20 +175,20 @@ def _webhook_causes(path: str, webhook: Object) -> Iterable[Cause]:
     name = webhook.get("name") or ""
     if not name:
         yield required(f"{path}.name")
-    elif len(name.split(".")) < _FEWEST_PARTS_OF_A_NAME:
-        why = "should be a domain with at least three segments separated by dots"
-        yield invalid_value(f"{path}.name", name, why)
+    elif len(name.split(".")) < _MIN_NAME_SEGMENTS:
+        detail = "should be a domain with at least three segments separated by dots"
+        yield invalid_value(f"{path}.name", name, detail)
     if webhook.get("sideEffects") not in _SIDE_EFFECTS:
         yield not_supported(f"{path}.sideEffects", webhook.get("sideEffects"), _SIDE_EFFECTS)
     if "v1" not in (webhook.get("admissionReviewVersions") or ()):
-        why = "must include at least one of v1"
-        yield invalid_value(f"{path}.admissionReviewVersions", webhook.get("admissionReviewVersions"), why)
+        detail = "must include at least one of v1"
+        yield invalid_value(f"{path}.admissionReviewVersions", webhook.get("admissionReviewVersions"), detail)
     if webhook.get("failurePolicy") not in _POLICIES:
         yield not_supported(f"{path}.failurePolicy", webhook.get("failurePolicy"), _POLICIES)
     seconds = webhook.get("timeoutSeconds")
-    if not isinstance(seconds, int) or not 1 <= seconds <= _LONGEST_TIMEOUT_SECONDS:
-        why = "the timeout value must be between 1 and 30 seconds"
-        yield invalid_value(f"{path}.timeoutSeconds", seconds, why)
+    if not isinstance(seconds, int) or not 1 <= seconds <= _MAX_TIMEOUT_SECONDS:
+        detail = "the timeout value must be between 1 and 30 seconds"
+        yield invalid_value(f"{path}.timeoutSeconds", seconds, detail)
     if webhook.get("matchConditions"):
         yield forbidden_value(f"{path}.matchConditions", "the local cluster does not evaluate CEL")
     yield from _client_causes(f"{path}.clientConfig", webhook.get("clientConfig") or {})

@@ -12,9 +12,9 @@ import structlog
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.status import StatusError
 from muster.localcluster.apiserver.store import Object
-from muster.localcluster.apiserver.webhook_configurations import Request, Webhook, asked_about
+from muster.localcluster.apiserver.webhook_configurations import Request, Webhook, matching_webhooks
 
-_LARGEST_ANSWER_BYTES: Final = 3 * 1024 * 1024
+_MAX_RESPONSE_BYTES: Final = 3 * 1024 * 1024
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -37,13 +37,13 @@ class Webhooks:
             await self._http.close()
             self._http = None
 
-    async def ask(self, request: Request) -> list[str]:
+    async def call_all(self, request: Request) -> list[str]:
         """Call all matching webhooks concurrently; returns their warnings.
 
         Raises StatusError if one denies the request, or fails with failurePolicy Fail.
         """
-        webhooks = asked_about(self._cluster, request)
-        answers = await asyncio.gather(*(self._ask(each, request) for each in webhooks), return_exceptions=True)
+        webhooks = matching_webhooks(self._cluster, request)
+        answers = await asyncio.gather(*(self._decision_of(each, request) for each in webhooks), return_exceptions=True)
         warnings: list[str] = []
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -51,17 +51,17 @@ class Webhooks:
             warnings += answer
         return warnings
 
-    async def _ask(self, webhook: Webhook, request: Request) -> list[str]:
+    async def _decision_of(self, webhook: Webhook, request: Request) -> list[str]:
         try:
             response = await self._call(webhook, request)
         except CallFailed as failure:
             if webhook.ignores_failures:
-                _log.warning("a webhook that may fail was passed over", webhook=webhook.name, error=str(failure))
+                _log.warning("webhook_failure_ignored", webhook=webhook.name, error=str(failure))
                 return []
             message = f'failed calling webhook "{webhook.name}": failed to call webhook: {failure}'
             raise StatusError(500, f"Internal error occurred: {message}") from failure
         if not response.get("allowed"):
-            raise _refusal(webhook.name, response.get("status") or {})
+            raise _denial(webhook.name, response.get("status") or {})
         return [str(warning) for warning in response.get("warnings") or ()]
 
     async def _call(self, webhook: Webhook, request: Request) -> Object:
@@ -70,7 +70,11 @@ class Webhooks:
             raise CallFailed(f"Service {webhook.service} has no address in the local cluster: give a url")
         url = f"{webhook.url}{'&' if '?' in webhook.url else '?'}timeout={webhook.timeout_seconds}s"
         uid = str(uuid.uuid4())
-        review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": _asked(request, uid)}
+        review = {
+            "kind": "AdmissionReview",
+            "apiVersion": "admission.k8s.io/v1",
+            "request": _request_body(request, uid),
+        }
         try:
             async with self._session().post(
                 url,
@@ -80,13 +84,13 @@ class Webhooks:
                 timeout=aiohttp.ClientTimeout(total=webhook.timeout_seconds),
                 allow_redirects=False,
             ) as answer:
-                status, body = answer.status, await answer.content.read(_LARGEST_ANSWER_BYTES)
-                while not answer.content.at_eof() and len(body) < _LARGEST_ANSWER_BYTES:
-                    body += await answer.content.read(_LARGEST_ANSWER_BYTES)
+                status, body = answer.status, await answer.content.read(_MAX_RESPONSE_BYTES)
+                while not answer.content.at_eof() and len(body) < _MAX_RESPONSE_BYTES:
+                    body += await answer.content.read(_MAX_RESPONSE_BYTES)
         except TimeoutError as error:
             raise CallFailed(f'Post "{url}": context deadline exceeded') from error
         except (aiohttp.ClientError, OSError, ssl.SSLError) as error:
-            raise CallFailed(f'Post "{url}": {_told(error)}') from error
+            raise CallFailed(f'Post "{url}": {_error_text(error)}') from error
         if status != 200:
             raise CallFailed(f"the server responded with the status code {status}: {body[:300]!r}")
         return _response(body, uid)
@@ -98,38 +102,38 @@ class Webhooks:
 
     def _trusting(self, webhook: Webhook) -> ssl.SSLContext:
         """Raises CallFailed."""
-        known = self._trust.get(webhook.ca_bundle)
-        if known is None:
+        context = self._trust.get(webhook.ca_bundle)
+        if context is None:
             try:
                 authorities = webhook.ca_bundle.decode("ascii") if webhook.ca_bundle else None
-                known = ssl.create_default_context(cadata=authorities)
+                context = ssl.create_default_context(cadata=authorities)
             except (ssl.SSLError, ValueError) as error:
                 raise CallFailed(f"unable to load root certificates: {error}") from error
-            self._trust[webhook.ca_bundle] = known
-        return known
+            self._trust[webhook.ca_bundle] = context
+        return context
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """Text of an error, without details of aiohttp."""
     if isinstance(error, aiohttp.ClientConnectorError) and not isinstance(error, aiohttp.ClientSSLError):
-        why = (error.os_error.strerror or str(error.os_error)).lower()
-        return f"dial tcp {error.host}:{error.port}: connect: {why}"
+        message_text = (error.os_error.strerror or str(error.os_error)).lower()
+        return f"dial tcp {error.host}:{error.port}: connect: {message_text}"
     return str(error)
 
 
-def _asked(request: Request, uid: str) -> Object:
+def _request_body(request: Request, uid: str) -> Object:
     kind = request.kind
     group_version = {"group": kind.group, "version": kind.version}
     of_kind, of_resource = {**group_version, "kind": kind.name}, {**group_version, "resource": kind.plural}
-    asked: Object = {"uid": uid, "kind": of_kind, "resource": of_resource}
-    asked |= {"requestKind": of_kind, "requestResource": of_resource, "name": request.name}
+    body: Object = {"uid": uid, "kind": of_kind, "resource": of_resource}
+    body |= {"requestKind": of_kind, "requestResource": of_resource, "name": request.name}
     if request.subresource:
-        asked |= {"subResource": request.subresource, "requestSubResource": request.subresource}
+        body |= {"subResource": request.subresource, "requestSubResource": request.subresource}
     if request.namespace is not None:
-        asked["namespace"] = request.namespace
-    asked |= {"operation": request.operation, "userInfo": request.user.as_object()}
-    asked |= {"object": request.object, "oldObject": request.old}
-    return asked | {"dryRun": request.dry_run, "options": request.options}
+        body["namespace"] = request.namespace
+    body |= {"operation": request.operation, "userInfo": request.user.as_object()}
+    body |= {"object": request.object, "oldObject": request.old}
+    return body | {"dryRun": request.dry_run, "options": request.options}
 
 
 def _response(body: bytes, uid: str) -> Object:
@@ -137,10 +141,10 @@ def _response(body: bytes, uid: str) -> Object:
     try:
         review: Any = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise CallFailed(f"the answer is no JSON: {error}") from error
+        raise CallFailed(f"the response is not JSON: {error}") from error
     response = review.get("response") if isinstance(review, dict) else None
     if not isinstance(response, dict):
-        raise CallFailed("webhook response is missing: the answer is no AdmissionReview with a response")
+        raise CallFailed("webhook response is missing: the body is not an AdmissionReview with a response")
     if (review.get("kind"), review.get("apiVersion")) != ("AdmissionReview", "admission.k8s.io/v1"):
         raise CallFailed("expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview")
     if response.get("uid") != uid:
@@ -148,9 +152,9 @@ def _response(body: bytes, uid: str) -> Object:
     return response
 
 
-def _refusal(webhook: str, status: Object) -> StatusError:
+def _denial(webhook: str, status: Object) -> StatusError:
     denied = f'admission webhook "{webhook}" denied the request'
     message, reason = status.get("message") or "", status.get("reason") or ""
-    why = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
+    message_text = f"{denied}: {message or reason}" if message or reason else f"{denied} without explanation"
     code = max(int(status.get("code") or 0), 400)
-    return StatusError(code, why, reason=reason or None, details=status.get("details"))
+    return StatusError(code, message_text, reason=reason or None, details=status.get("details"))

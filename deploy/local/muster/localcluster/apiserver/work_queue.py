@@ -36,5 +36,5 @@ class WorkQueue(Generic[Item]):
                     try:
                         self._process(item)
                     except Exception:
-                        _log.exception("controller failed", item=item)
+                        _log.exception("controller_failed", item=item)
                 await asyncio.sleep(0)

@@ -27,7 +27,7 @@ from muster.localcluster.apiserver.store import Object, Record, key_of
 
 _SUFFIX_ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, as in Kubernetes
 _SUFFIX_LENGTH: Final = 5
-_LONGEST_GENERATED_BASE: Final = 58
+_MAX_GENERATED_BASE: Final = 58
 _NAME_ATTEMPTS: Final = 8
 _STALE: Final = "the object has been modified; please apply your changes to the latest version and try again"
 _FROM_OLD: Final = ("uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation")
@@ -153,8 +153,8 @@ class Writer:
             if call.method == "PATCH":
                 problem = invalid_value("metadata.uid", metadata["uid"], "field is immutable")
                 raise invalid(kind.name, kind.group, name, [problem])
-            why = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
-            raise conflict(kind.plural, kind.group, name, why)
+            detail = f"Precondition failed: UID in precondition: {metadata['uid']}, UID in object meta: {uid}"
+            raise conflict(kind.plural, kind.group, name, detail)
         version = metadata.get("resourceVersion")
         if not version and kind.custom and call.method == "PUT":
             problem = invalid_value("metadata.resourceVersion", 0, "must be specified for an update")
@@ -169,7 +169,7 @@ class Writer:
         if call.name:
             metadata["name"] = call.name
             return
-        base = metadata["generateName"][:_LONGEST_GENERATED_BASE]
+        base = metadata["generateName"][:_MAX_GENERATED_BASE]
         for _ in range(_NAME_ATTEMPTS):
             name = base + "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(_SUFFIX_LENGTH))
             if self._cluster.store.get(kind.collection, key_of(namespace, name)) is None:
@@ -197,8 +197,8 @@ def _finalizer_problems(new: Object, old: Object) -> list[Any]:
     added = [each for each in new.get("finalizers") or () if each not in (old.get("finalizers") or ())]
     if not added:
         return []
-    why = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
-    return [forbidden_value("metadata.finalizers", why)]
+    detail = f"no new finalizers can be added if the object is being deleted, found new finalizers {added}"
+    return [forbidden_value("metadata.finalizers", detail)]
 
 
 def _check(kind: Kind, obj: Object, problems: list[Any]) -> None:

@@ -39,7 +39,7 @@ class NodeCapacity:
 
     def admit(self, uid: str, pod_class: PodClass) -> Rejection | None:
         """Admit the pod, or return the reason for rejecting it."""
-        rejection = self._why_not(pod_class)
+        rejection = self._rejection_of(pod_class)
         if rejection is None:
             self.take(uid, pod_class)
         return rejection
@@ -56,10 +56,10 @@ class NodeCapacity:
         for name, amount in self._taken.pop(uid, ()):
             self._used[name] -= amount
 
-    def _why_not(self, pod_class: PodClass) -> Rejection | None:
-        wanted = dict(pod_class.requests)
-        for name in (*_ORDER, *(name for name in wanted if name not in _ORDER)):
-            if rejection := self._short_of(name, wanted.get(name, 0)):
+    def _rejection_of(self, pod_class: PodClass) -> Rejection | None:
+        requested = dict(pod_class.requests)
+        for name in (*_ORDER, *(name for name in requested if name not in _ORDER)):
+            if rejection := self._insufficient(name, requested.get(name, 0)):
                 return rejection
         if not affinity_matches(pod_class, self._facts):
             return _failed("NodeAffinity", "node(s) didn't match Pod's node affinity/selector")
@@ -68,8 +68,8 @@ class NodeCapacity:
                 return _failed("TaintToleration", "node(s) had taints that the pod didn't tolerate")
         return None
 
-    def _short_of(self, name: str, wanted: int) -> Rejection | None:
-        if not wanted:
+    def _insufficient(self, name: str, requested: int) -> Rejection | None:
+        if not requested:
             return None
         capacity = self._allocatable.get(name)
         if capacity is None:
@@ -77,11 +77,13 @@ class NodeCapacity:
                 return None  # kubelets ignore extended resources that their node does not have
             capacity = 0
         used = self._used.get(name, 0)
-        if wanted <= capacity - used:
+        if requested <= capacity - used:
             return None
-        short = f"Node didn't have enough resource: {name}, requested: {wanted}, used: {used}, capacity: {capacity}"
-        return Rejection(f"OutOf{name}", short)
+        message = (
+            f"Node didn't have enough resource: {name}, requested: {requested}, used: {used}, capacity: {capacity}"
+        )
+        return Rejection(f"OutOf{name}", message)
 
 
-def _failed(predicate: str, why: str) -> Rejection:
-    return Rejection(predicate, f"Predicate {predicate} failed: {why}")
+def _failed(predicate: str, detail: str) -> Rejection:
+    return Rejection(predicate, f"Predicate {predicate} failed: {detail}")

@@ -11,10 +11,10 @@ from muster.retry.retrying import retry_forever
 
 STRATEGIC_MERGE: Final = "application/strategic-merge-patch+json"
 
-_AT_ONCE: Final = 32
+_MAX_CONCURRENT: Final = 32
 _CALL_SECONDS: Final = 15.0
 _PAUSE_SECONDS: Final = (0.1, 5.0)
-_LASTING: Final = (404, 409, 422)
+_FINAL_STATUSES: Final = (404, 409, 422)
 """Final answers: the object was deleted or replaced."""
 
 _log: Final = structlog.get_logger(__name__)
@@ -36,7 +36,7 @@ class Calls:
     async def run(self) -> None:
         """Process items until cancelled."""
         async with asyncio.TaskGroup() as group:
-            for _ in range(_AT_ONCE):
+            for _ in range(_MAX_CONCURRENT):
                 group.create_task(self._work())
 
     async def make(self, method: Method, path: str, body: bytes, content_type: str) -> Response:
@@ -51,8 +51,8 @@ class Calls:
             return answer
 
         def note(attempt: int, error: BaseException, pause_seconds: float) -> None:
-            say = _log.warning if attempt == 1 else _log.debug
-            say("api_call_retried", path=path, error=str(error), attempt=attempt)
+            log = _log.warning if attempt == 1 else _log.debug
+            log("api_call_retried", path=path, error=str(error), attempt=attempt)
 
         try:
             return await once()  # fast path without the retry helper
@@ -67,5 +67,5 @@ class Calls:
             if answer.status < 300:
                 if done is not None:
                     done()
-            elif answer.status not in _LASTING:
+            elif answer.status not in _FINAL_STATUSES:
                 _log.error("api_call_rejected", path=path, status=answer.status, answer=answer.body[:512].decode())

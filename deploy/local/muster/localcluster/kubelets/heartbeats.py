@@ -32,15 +32,15 @@ class Heartbeats:
 
     async def register(self) -> None:
         """Create all nodes and leases; report existing nodes as ready."""
-        turns = asyncio.Semaphore(_REGISTERED_AT_ONCE)
+        limit = asyncio.Semaphore(_REGISTERED_AT_ONCE)
 
-        async def one(node: SimulatedNode) -> None:
-            async with turns:
+        async def register(node: SimulatedNode) -> None:
+            async with limit:
                 await self._register(node)
 
         async with asyncio.TaskGroup() as group:
             for node in self._nodes_by_name.values():
-                group.create_task(one(node))
+                group.create_task(register(node))
 
     async def run(self, alive: Callable[[str], bool]) -> None:
         """Renew leases until cancelled, spread over the interval; `alive` tells whether a Node object exists."""
@@ -68,7 +68,7 @@ class Heartbeats:
                 "PATCH", f"{_NODES}/{node.name}", msgspec.json.encode(labels), STRATEGIC_MERGE
             )
         if answer.status >= 300:
-            raise RuntimeError(f"node {node.name} was refused: {answer.body[:512].decode()}")
+            raise RuntimeError(f"node {node.name} was rejected: {answer.body[:512].decode()}")
         created = msgspec.json.decode(answer.body)
         self._uids[node.name] = created["metadata"]["uid"]
         await self._clear_taint(node.name, created["spec"].get("taints") or [])
@@ -76,9 +76,9 @@ class Heartbeats:
 
     async def _clear_taint(self, name: str, taints: list[Any]) -> None:
         """Remove the not-ready taint of new nodes, since there may be no node lifecycle controller."""
-        kept = [taint for taint in taints if taint.get("key") != _NOT_READY]
-        if len(kept) < len(taints):
-            body = msgspec.json.encode({"spec": {"taints": kept or None}})
+        remaining = [taint for taint in taints if taint.get("key") != _NOT_READY]
+        if len(remaining) < len(taints):
+            body = msgspec.json.encode({"spec": {"taints": remaining or None}})
             await self._calls.make("PATCH", f"{_NODES}/{name}", body, STRATEGIC_MERGE)
 
     async def _renew(self, name: str) -> None:

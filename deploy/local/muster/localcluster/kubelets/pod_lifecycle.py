@@ -135,9 +135,9 @@ class Kubelets:
         if isinstance(item, Removed):
             self._forget(item.uid)
         else:
-            self._pod_seen(item)
+            self._pod_updated(item)
 
-    def _pod_seen(self, pod: RunPod) -> None:
+    def _pod_updated(self, pod: RunPod) -> None:
         uid, capacity = pod.metadata.uid, self._capacities.get(pod.spec.node_name or "")
         if capacity is None:
             return

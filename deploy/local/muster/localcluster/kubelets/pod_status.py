@@ -52,12 +52,12 @@ def rejected(pod: RunPod, rejection: Rejection, now: str) -> bytes:
 def rejection_event(pod: RunPod, rejection: Rejection, node: str, now: str) -> bytes:
     """Event for a rejected pod."""
     metadata = pod.metadata
-    about = {"kind": "Pod", "apiVersion": "v1", "namespace": metadata.namespace, "name": metadata.name}
+    pod_reference = {"kind": "Pod", "apiVersion": "v1", "namespace": metadata.namespace, "name": metadata.name}
     event = {
         "apiVersion": "v1",
         "kind": "Event",
         "metadata": {"generateName": f"{metadata.name[:50].rstrip('.-')}.", "namespace": metadata.namespace},
-        "involvedObject": about | {"uid": metadata.uid},
+        "involvedObject": pod_reference | {"uid": metadata.uid},
         "reason": rejection.reason,
         "message": rejection.message,
         "source": {"component": "kubelet", "host": node},
@@ -75,8 +75,13 @@ def _patch(pod: RunPod, status: Status) -> bytes:
 
 
 def _conditions(*, ready: bool, reason: str, now: str) -> list[Status]:
-    whether = "True" if ready else "False"
-    states = {"Initialized": "True", "PodReadyToStartContainers": whether, "Ready": whether, "ContainersReady": whether}
+    readiness = "True" if ready else "False"
+    states = {
+        "Initialized": "True",
+        "PodReadyToStartContainers": readiness,
+        "Ready": readiness,
+        "ContainersReady": readiness,
+    }
     listed = []
     for name, status in states.items():
         condition: Status = {"type": name, "status": status, "lastProbeTime": None, "lastTransitionTime": now}
@@ -87,13 +92,13 @@ def _conditions(*, ready: bool, reason: str, now: str) -> list[Status]:
 
 
 def _container(name: str, image: str, state: Status) -> Status:
-    up = "running" in state
+    is_running = "running" in state
     return {
         "name": name,
         "image": image,
         "imageID": "",
-        "ready": up,
-        "started": up,
+        "ready": is_running,
+        "started": is_running,
         "restartCount": 0,
         "state": state,
         "lastState": {},

@@ -21,7 +21,7 @@ class RunContainer(Container, rename="camel", frozen=True, gc=False):
 class RunSpec(PodSpec, rename="camel", frozen=True, gc=False):
     """Pod spec."""
 
-    containers: list[RunContainer] | None = None  # type: ignore[assignment]  # nobody writes it
+    containers: list[RunContainer] | None = None  # type: ignore[assignment]  # never assigned
     init_containers: list[RunContainer] | None = None  # type: ignore[assignment]
     restart_policy: str = "Always"
     host_network: bool = False

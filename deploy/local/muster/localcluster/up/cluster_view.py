@@ -73,15 +73,15 @@ async def watch_gangs(address: str, view: ClusterView) -> None:
     stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     try:
         while True:
-            seen: set[str] | None = set()
+            listed: set[str] | None = set()
             try:
                 async for step in stub.Watch(coordinator_pb2.WatchRequest()):
                     view.apply(step)
-                    if seen is not None:
-                        seen.update(gang.id for gang in step.gangs)
+                    if listed is not None:
+                        listed.update(gang.id for gang in step.gangs)
                         if step.synced:
-                            _remove_others(view, seen)
-                            seen = None
+                            _remove_unlisted(view, listed)
+                            listed = None
             except grpc.aio.AioRpcError:
                 pass  # it is restarting, or does not lead yet; the views show which process is down
             await asyncio.sleep(_RECONNECT_SECONDS)
@@ -89,7 +89,7 @@ async def watch_gangs(address: str, view: ClusterView) -> None:
         await channel.close()
 
 
-def _remove_others(view: ClusterView, seen: set[str]) -> None:
+def _remove_unlisted(view: ClusterView, listed: set[str]) -> None:
     """Remove gangs that disappeared while the stream was broken."""
-    for gone in view.gangs.keys() - seen:
-        del view.gangs[gone]
+    for removed in view.gangs.keys() - listed:
+        del view.gangs[removed]

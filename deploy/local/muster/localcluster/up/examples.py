@@ -35,7 +35,7 @@ class Example:
     pods: set[tuple[str, str]] = field(default_factory=set)
     """Namespace and name of each pod; empty if a controller creates them."""
 
-    def wanted(self, gang: Gang) -> int:
+    def expected_bound(self, gang: Gang) -> int:
         """Number of pods to be bound: those of the manifests, else all members of the gang."""
         return len(self.pods) or max(gang.members, gang.minimum)
 
@@ -44,7 +44,7 @@ class Example:
         if gang is None:
             return False
         if self.expected is Expected.BOUND:
-            return gang.phase == Phase.PHASE_SATISFIED and gang.bound == self.wanted(gang)
+            return gang.phase == Phase.PHASE_SATISFIED and gang.bound == self.expected_bound(gang)
         return gang.phase in _PENDING_PHASES and gang.bound == 0 and bool(gang.reason)
 
 
@@ -78,13 +78,13 @@ def _gang_of_controller(manifest: Manifest) -> str:
 def _marked(namespace: str, pod: Mapping[str, Any]) -> str:
     """Gang that a pod or pod template declares; empty if none."""
     metadata, group = pod.get("metadata") or {}, (pod.get("spec") or {}).get("schedulingGroup") or {}
-    marks = gang_marks(
+    annotations = gang_marks(
         namespace,
         _texts(metadata.get("labels") or {}),
         _texts(metadata.get("annotations") or {}),
         str(group.get("podGroupName") or ""),
     )
-    membership = membership_of(marks)
+    membership = membership_of(annotations)
     return membership.gang_id if membership else ""
 
 

@@ -113,9 +113,9 @@ async def _bound_pods(session: KubeSession) -> set[tuple[str, str]]:
 
 def _outcome(example: Example, view: ClusterView, bound: set[tuple[str, str]]) -> ExampleOutcome:
     gang = view.gangs.get(example.id)
-    pods = example.wanted(gang) if gang else len(example.pods)
+    pods = example.expected_bound(gang) if gang else len(example.pods)
     really_bound = len(example.pods & bound) if example.pods or gang is None else gang.bound
-    wanted = pods if example.expected is Expected.BOUND else 0
+    expected_bound = pods if example.expected is Expected.BOUND else 0
     return ExampleOutcome(
         name=example.name,
         namespace=example.namespace,
@@ -123,7 +123,7 @@ def _outcome(example: Example, view: ClusterView, bound: set[tuple[str, str]]) -
         bound=really_bound,
         phase=phase_word(gang.phase) if gang else "unknown",
         expected=example.expected.value,
-        as_expected=example.reached(gang) and really_bound == wanted,
+        as_expected=example.reached(gang) and really_bound == expected_bound,
         seconds=round(gang.start_seconds, 3) if gang and gang.HasField("start_seconds") else None,
         reason=gang.reason if gang else "the coordinator does not know the gang",
     )

@@ -82,11 +82,11 @@ class LiveView:
         if not gangs:
             return Text("no gangs yet: kubectl apply some" if self._view.ready else "starting", style="dim")
         rows = self._console.height - _OTHER_LINES - len(self._view.notices)
-        shown = gangs[: max(_MIN_ROWS, rows)]
+        displayed = gangs[: max(_MIN_ROWS, rows)]
         counted = Text(_counted(gangs), style="dim")
-        if len(shown) < len(gangs):
-            counted.append(f"; {len(gangs) - len(shown)} not shown, see `muster gangs`")
-        return Group(gangs_table(shown, brief=True), "", counted)
+        if len(displayed) < len(gangs):
+            counted.append(f"; {len(gangs) - len(displayed)} not shown, see `muster gangs`")
+        return Group(gangs_table(displayed, brief=True), "", counted)
 
 
 class PlainView:

@@ -56,11 +56,11 @@ def denied(user: str, attributes: Attributes) -> StatusError:
         return StatusError(403, message, details={})
     plural = attributes.resource.partition("/")[0]
     qualified = f"{plural}.{attributes.group}" if attributes.group else plural
-    what = f'{qualified} "{attributes.name}"' if attributes.name else qualified
+    subject = f'{qualified} "{attributes.name}"' if attributes.name else qualified
     details = {"name": attributes.name, "group": attributes.group, "kind": plural}
     return StatusError(
         403,
-        f"{what} is forbidden: {denial_text(user, attributes)}",
+        f"{subject} is forbidden: {denial_text(user, attributes)}",
         details={key: value for key, value in details.items() if value},
     )
 

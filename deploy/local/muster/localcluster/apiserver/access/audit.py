@@ -13,8 +13,8 @@ from muster.localcluster.apiserver.access.users import User
 
 PATH: Final = "/muster-access"
 
-_MAX_KEPT: Final = 20_000
-_ELSEWHERE: Final = "…"
+_MAX_ENTRIES: Final = 20_000
+_OTHER: Final = "…"
 
 
 class Use(Struct, frozen=True, omit_defaults=True):
@@ -43,7 +43,7 @@ class AccessAudit:
 
     def __init__(self) -> None:
         self._counts: dict[_Key, int] = {}
-        self._rare: dict[_RareKey, int] = {}
+        self._detailed: dict[_RareKey, int] = {}
 
     def note(self, user: User, attributes: Attributes, *, allowed: bool) -> None:
         """Count a request. Beyond a bound, its namespace is not kept."""
@@ -52,8 +52,8 @@ class AccessAudit:
             return
         key = (user.name, attributes.verb, attributes.group, attributes.resource, attributes.namespace)
         count = self._counts.get(key, 0)
-        if not count and len(self._counts) >= _MAX_KEPT:
-            key = (user.name, attributes.verb, attributes.group, attributes.resource, _ELSEWHERE)
+        if not count and len(self._counts) >= _MAX_ENTRIES:
+            key = (user.name, attributes.verb, attributes.group, attributes.resource, _OTHER)
             count = self._counts.get(key, 0)
         self._counts[key] = count + 1
 
@@ -69,20 +69,29 @@ class AccessAudit:
             name,
             allowed,
         )
-        if key not in self._rare and len(self._rare) >= _MAX_KEPT:
-            key = (user.name, attributes.verb, attributes.group, attributes.resource, _ELSEWHERE, "", "", allowed)
-        self._rare[key] = self._rare.get(key, 0) + 1
+        if key not in self._detailed and len(self._detailed) >= _MAX_ENTRIES:
+            key = (
+                user.name,
+                attributes.verb,
+                attributes.group,
+                attributes.resource,
+                _OTHER,
+                "",
+                "",
+                allowed,
+            )
+        self._detailed[key] = self._detailed.get(key, 0) + 1
 
     def uses(self) -> list[Use]:
         """All requests so far."""
         frequent = [Use(*key, count=count) for key, count in self._counts.items()]
-        return frequent + [Use(*key, count) for key, count in self._rare.items()]
+        return frequent + [Use(*key, count) for key, count in self._detailed.items()]
 
     def encoded(self) -> bytes:
         """`uses` as JSON."""
         return msgspec.json.encode(self.uses())
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Reset all counts."""
         self._counts.clear()
-        self._rare.clear()
+        self._detailed.clear()

@@ -45,14 +45,14 @@ _BOUND: Final = {
 def default_roles() -> list[Object]:
     """Default ClusterRoles and ClusterRoleBindings, without system metadata."""
     labels = {"kubernetes.io/bootstrapping": "rbac-defaults"}
-    made: list[Object] = []
+    objects: list[Object] = []
     for name, rules in _ROLES.items():
-        made.append(_object("ClusterRole", name, labels) | {"rules": rules})
+        objects.append(_object("ClusterRole", name, labels) | {"rules": rules})
     for name, groups in _BOUND.items():
         subjects = [{"kind": "Group", "apiGroup": GROUP, "name": group} for group in groups]
         role = {"apiGroup": GROUP, "kind": "ClusterRole", "name": name}
-        made.append(_object("ClusterRoleBinding", name, labels) | {"subjects": subjects, "roleRef": role})
-    return made
+        objects.append(_object("ClusterRoleBinding", name, labels) | {"subjects": subjects, "roleRef": role})
+    return objects
 
 
 def _object(kind: str, name: str, labels: dict[str, str]) -> Object:

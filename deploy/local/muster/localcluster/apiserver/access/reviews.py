@@ -16,7 +16,7 @@ from muster.localcluster.apiserver.status import bad_request, method_not_allowed
 from muster.localcluster.apiserver.store import Object
 
 _ACCOUNTS: Final = "serviceaccounts"
-_SHORTEST_SECONDS, _USUAL_SECONDS = 600, 3600
+_MIN_SECONDS, _DEFAULT_SECONDS = 600, 3600
 
 
 class Reviews:
@@ -47,9 +47,9 @@ class Reviews:
         account = self._cluster.record(target.kind, target.namespace, target.name or "").metadata
         request: Any = decode_body(call.body, call.content_type) if call.body else {}
         spec = (request.get("spec") if isinstance(request, dict) else None) or {}
-        seconds = spec.get("expirationSeconds", _USUAL_SECONDS)
-        if not isinstance(seconds, int) or seconds < _SHORTEST_SECONDS:
-            raise bad_request(f"spec.expirationSeconds: {seconds!r:.50} is not {_SHORTEST_SECONDS} or more")
+        seconds = spec.get("expirationSeconds", _DEFAULT_SECONDS)
+        if not isinstance(seconds, int) or seconds < _MIN_SECONDS:
+            raise bad_request(f"spec.expirationSeconds: {seconds!r:.50} is not {_MIN_SECONDS} or more")
         token = self._authenticator.issue(str(target.namespace), str(target.name), account["uid"])
         expires = (datetime.now(UTC) + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
         return {

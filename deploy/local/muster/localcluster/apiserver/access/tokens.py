@@ -16,7 +16,7 @@ from typing import Final
 
 from multidict import CIMultiDictProxy
 
-from muster.localcluster.apiserver.access.users import AUTHENTICATED, OWNER, User, service_account
+from muster.localcluster.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User, service_account
 from muster.localcluster.apiserver.status import StatusError
 
 _BEARER: Final = "Bearer "
@@ -40,10 +40,10 @@ def read_tokens(path: Path) -> dict[str, User]:
     users: dict[str, User] = {}
     for number, line in lines:
         if not _MIN_FIELDS <= len(line) <= _MAX_FIELDS or not line[0] or not line[1]:
-            wanted = 'TOKEN,USER,UID or TOKEN,USER,UID,"GROUP,GROUP"'
-            raise BadTokenFile(f"line {number} of {path} has {len(line)} fields; it has to be {wanted}")
+            expected = 'TOKEN,USER,UID or TOKEN,USER,UID,"GROUP,GROUP"'
+            raise BadTokenFile(f"line {number} of {path} has {len(line)} fields; expected {expected}")
         if line[0] in users:
-            raise BadTokenFile(f"line {number} of {path}: the token is there twice, for {line[1]!r} the second time")
+            raise BadTokenFile(f"line {number} of {path}: duplicate token, for {line[1]!r}")
         groups = [each.strip() for each in line[3].split(",") if each.strip()] if len(line) > _MIN_FIELDS else []
         users[line[0]] = User(line[1], tuple(dict.fromkeys([*groups, AUTHENTICATED])), line[2])
     return users
@@ -56,16 +56,16 @@ class Authenticator:
         self._users = {_BEARER + token: user for token, user in tokens.items()}
         self._issued: dict[str, User] = {}
         """Users by issued token, at most _MAX_ISSUED; ends with the ServiceAccount."""
-        known = (token for token, user in tokens.items() if user.unbounded)
-        self.owners_token: str = next(known, "") or secrets.token_urlsafe(24)
+        unbounded = (token for token, user in tokens.items() if user.unbounded)
+        self.administrator_token: str = next(unbounded, "") or secrets.token_urlsafe(24)
         """Token of the administrator."""
-        self._users.setdefault(_BEARER + self.owners_token, OWNER)
+        self._users.setdefault(_BEARER + self.administrator_token, ADMINISTRATOR)
 
     def user(self, headers: Headers) -> User:
         """Raises StatusError 401."""
         token = headers.get("Authorization", "")
         if not token:
-            return OWNER
+            return ADMINISTRATOR
         user = self._users.get(token) or self._issued.get(token)
         if user is None:
             raise StatusError(401, "Unauthorized")

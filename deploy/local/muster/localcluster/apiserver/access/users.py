@@ -24,11 +24,11 @@ class User:
 
     def as_object(self) -> dict[str, object]:
         """UserInfo of reviews."""
-        shown: dict[str, object] = {"username": self.name, "groups": list(self.groups)}
-        return {**shown, "uid": self.uid} if self.uid else shown
+        user_info: dict[str, object] = {"username": self.name, "groups": list(self.groups)}
+        return {**user_info, "uid": self.uid} if self.uid else user_info
 
 
-OWNER: Final = User("muster-local", (MASTERS, AUTHENTICATED))
+ADMINISTRATOR: Final = User("muster-local", (MASTERS, AUTHENTICATED))
 """The administrator; also the identity of built-in controllers."""
 
 
