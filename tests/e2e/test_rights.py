@@ -24,6 +24,7 @@ from builders.gangs.sakkara_manifests import group as sakkara_group
 from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
+from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.manifests import load_manifests
 from muster.localcluster.rights import NAMESPACE, find_rights, read_rights
 from muster.localcluster.stack import SERVICES
@@ -37,7 +38,6 @@ WITHOUT_STATUS = ("scheduling.x-k8s.io", "scheduling.sigs.k8s.io")
 """API groups whose PodGroups have no status subresource here, as in some clusters: their status is written
 nevertheless.
 """
-LATER_LEADER = 2**62
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -238,10 +238,10 @@ async def spec_that_is_not_seen(world: World) -> None:
         await wait_for_status(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
 
 
-async def volume_of_another_node(world: World) -> None:
+async def volume_of_another_node(world: World, leader_epoch: int) -> None:
     """Two pods share a claim; its volume is provisioned for the first, and the second is rejected with the reason.
 
-    No coordinator runs then: it would not request that.
+    No coordinator runs then: it would not request that. `leader_epoch` is that of the last leader.
     """
     nodes = await world.nodes(1, 1)
     two = world.here(gang("two").of(2).with_claims(await world.storage_class()))
@@ -260,7 +260,7 @@ async def volume_of_another_node(world: World) -> None:
     world.cluster.invariants.excuse(two.id)
     async with open_channel(world.cluster.stack.addresses["binding"]) as channel:
         stub = binding_pb2_grpc.BindingServiceStub(channel)
-        request = binding_pb2.BindRequest(leader_epoch=LATER_LEADER, group="by hand", pods=bindings)
+        request = binding_pb2.BindRequest(leader_epoch=leader_epoch, group="by hand", pods=bindings)
         outcomes = {
             result.node or result.message: result.outcome
             async for answer in stub.Bind(request, timeout=WAIT_SECONDS)
@@ -276,7 +276,7 @@ async def volume_of_another_node(world: World) -> None:
             action="Telling",
             note="told twice",
         )
-        written = binding_pb2.WriteRequest(leader_epoch=LATER_LEADER, events=[event, event])
+        written = binding_pb2.WriteRequest(leader_epoch=leader_epoch, events=[event, event])
         assert not (await stub.Write(written, timeout=WAIT_SECONDS)).failures
     await world.cluster.stack.stop_one("binding")  # it writes its counts before it ends
 
@@ -287,8 +287,11 @@ async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, ne
             acts.create_task(act(new_world()), name=act.__name__)
     await told_again_by_the_next(cluster)
     await spec_that_is_not_seen(new_world())
+    async with open_channel(cluster.stack.addresses["coordinator"]) as channel:
+        stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
+        leader = await stub.Leader(coordinator_pb2.LeaderRequest(), timeout=WAIT_SECONDS)
     await cluster.stack.stop_one("coordinator")
-    await volume_of_another_node(new_world())
+    await volume_of_another_node(new_world(), leader.epoch)
     asked = await uses(cluster.session)
 
     assert refused(asked) == []

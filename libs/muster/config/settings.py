@@ -3,10 +3,21 @@
 import os
 import socket
 from collections.abc import Mapping
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 CLUSTER_STATE_PORT: Final = 7001
@@ -101,6 +112,27 @@ PLAIN_TEXT: Final = ServerTlsSettings()
 """No TLS: for one machine and for tests."""
 
 
+def listens_on(port: int) -> Any:
+    """The field `listen` of a service: loopback, or all addresses if TLS is configured or `insecure` is set."""
+
+    def default(before: Mapping[str, Any]) -> str:
+        return f"{'0.0.0.0' if _may_listen_on_the_network(before) else '127.0.0.1'}:{port}"  # noqa: S104
+
+    return Field(default_factory=default)
+
+
+def _may_listen_on_the_network(settings: Mapping[str, Any]) -> bool:
+    return bool(settings.get("insecure")) or settings.get("tls", PLAIN_TEXT).files is not None
+
+
+def _is_loopback(address: str) -> bool:
+    host = address.rpartition(":")[0].strip("[]")
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 class KubeSettings(BaseModel):
     """Connection to the API server."""
 
@@ -121,13 +153,16 @@ class ServiceSettings(BaseSettings):
 
     model_config = SettingsConfigDict(env_nested_delimiter="__", frozen=True, use_attribute_docstrings=True)
 
-    listen: Address
-    """Address of the gRPC server, e.g. "0.0.0.0:7001"."""
     instance: str = Field(default_factory=_instance, min_length=1, max_length=253)
     """Name of this replica in logs, traces and the leader key."""
     log_level: LogLevel = "info"
     log_format: LogFormat = "json"
     tls: ServerTlsSettings = PLAIN_TEXT
+    insecure: bool = False
+    """Allow `listen` to be an address of the network although no TLS is configured: anyone there can call this service.
+    """
+    listen: Address
+    """Address of the gRPC server. Default without TLS: 127.0.0.1; with TLS, or if insecure: 0.0.0.0."""
     health_listen: Address | None = None
     """Address of the gRPC health service without TLS, for Kubernetes probes, which do not support TLS, e.g.
     "0.0.0.0:8081". None: health is served at `listen` only."""
@@ -135,6 +170,16 @@ class ServiceSettings(BaseSettings):
     """Address of the HTTP server for /metrics, e.g. "0.0.0.0:8080". None: no metrics."""
     reflection: bool = False
     """Serve gRPC reflection, for grpcurl and similar tools."""
+
+    @field_validator("listen")
+    @classmethod
+    def _protected(cls, listen: str, info: ValidationInfo) -> str:
+        if "tls" in info.data and not _may_listen_on_the_network(info.data) and not _is_loopback(listen):
+            raise ValueError(
+                "this address can be reached from the network, and no TLS is configured, so that anyone there could "
+                "call: give tls certificate_file, key_file and ca_file, listen on 127.0.0.1, or set insecure"
+            )
+        return listen
 
 
 _Settings = TypeVar("_Settings", bound=ServiceSettings)
@@ -148,6 +193,8 @@ def load(settings: type[_Settings], flags: Mapping[str, Any] | None = None) -> _
         prefix = settings.model_config.get("env_prefix", "")
         lines = []
         for mistake in error.errors():
+            if mistake["type"] == "default_factory_not_called":
+                continue  # because another setting is wrong
             name = prefix + "__".join(str(part) for part in mistake["loc"]).upper()
             if mistake["type"] == "missing":
                 lines.append(f"{name}: must be set")

@@ -22,7 +22,7 @@ from muster.etcd.lease_keepalive import LeaseKeepAlive
 from muster.etcd.store import Fence, Store
 from muster.retry.retrying import Backoff
 
-__all__ = ["Election", "Fence", "Leadership"]
+__all__ = ["Election", "Fence", "LeaderKey", "Leadership"]
 
 _log = structlog.get_logger()
 
@@ -36,7 +36,7 @@ def _now() -> float:
     return time.clock_gettime(_CLOCK)
 
 
-class _LeaderKey(Struct, frozen=True):
+class LeaderKey(Struct, frozen=True):
     """The leader key as read; `revision` is the revision of the store at that time."""
 
     identity: str
@@ -134,10 +134,9 @@ class Election:
                 leadership.keeper = asyncio.create_task(self._keep(leadership))
                 return leadership
 
-    async def leader(self) -> str | None:
-        """Identity of the leader, or None. Raises EtcdUnavailable."""
-        leader = await self._read_key()
-        return None if leader is None else leader.identity
+    async def leader(self) -> LeaderKey | None:
+        """The leader key, or None. Raises EtcdUnavailable."""
+        return await self._read_key()
 
     async def resign(self) -> None:
         """Resign the last leadership, if there was one."""
@@ -146,13 +145,13 @@ class Election:
 
     # -- the leader key
 
-    async def _read_key(self) -> _LeaderKey | None:
-        def request(client: Any) -> _LeaderKey | None:
+    async def _read_key(self) -> LeaderKey | None:
+        def request(client: Any) -> LeaderKey | None:
             found = client.get_response(self._key)
             if not found.kvs:
                 return None
             kv = found.kvs[0]
-            return _LeaderKey(kv.value.decode(errors="replace"), kv.create_revision, kv.lease, found.header.revision)
+            return LeaderKey(kv.value.decode(errors="replace"), kv.create_revision, kv.lease, found.header.revision)
 
         leader = await self._store.ask(request)
         if self._outage:
@@ -183,8 +182,8 @@ class Election:
             self._stale_lease = lease.id
         return leadership
 
-    def _create_key(self, lease_id: int) -> Callable[[Any], _LeaderKey]:
-        def request(client: Any) -> _LeaderKey:
+    def _create_key(self, lease_id: int) -> Callable[[Any], LeaderKey]:
+        def request(client: Any) -> LeaderKey:
             make = client.transactions
             _, responses = client.transaction(
                 compare=[make.create(self._key) == 0],
@@ -192,11 +191,11 @@ class Election:
                 failure=[make.get(self._key)],
             )
             value, found = responses[-1][0]
-            return _LeaderKey(value.decode(errors="replace"), found.create_revision, found.lease_id, 0)
+            return LeaderKey(value.decode(errors="replace"), found.create_revision, found.lease_id, 0)
 
         return request
 
-    async def _until_changed(self, leader: _LeaderKey) -> None:
+    async def _until_changed(self, leader: LeaderKey) -> None:
         """Wait for a change of the key, but not longer than a TTL: a broken watch may miss the deletion."""
         watch = KeyWatch(self._store.connection, self._key, leader.revision)
         try:

@@ -26,6 +26,13 @@ RETRIES: Final = counter(
     ("reason",),
     known=[("write_failed",), ("server_unavailable",)],
 )
+EPOCHS_REFUSED: Final = counter(
+    "muster_leader_epochs_refused_total",
+    "Calls that were refused for their leader epoch: superseded (etcd has a later leader), unconfirmed (above that of "
+    "the leader key in etcd: not a call of a leader) or unknown (the leader key could not be read).",
+    ("reason",),
+    known=[("superseded",), ("unconfirmed",), ("unknown",)],
+)
 PENDING: Final = sampled("muster_writes_pending", "Writes in the queue by type, in order of priority.", ("type",))
 IN_FLIGHT: Final = sampled("muster_writes_in_flight", "Writes that the API server has not answered yet.")
 

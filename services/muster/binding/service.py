@@ -1,7 +1,7 @@
 """The binding process: start, readiness and shutdown."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
@@ -10,12 +10,15 @@ import structlog
 from muster.binding import metrics
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.events import EventRecorder
+from muster.binding.leader_epoch import LeaderEpochReader
+from muster.binding.leader_fence import LeaderFence
 from muster.binding.pipeline import Pipeline
 from muster.binding.servicer import FULL_NAME, BindingServicer
 from muster.binding.settings import Settings
 from muster.binding.v1.binding_pb2_grpc import add_BindingServiceServicer_to_server
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
+from muster.rpc.channel import open_channel
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
@@ -36,12 +39,14 @@ async def run(settings: Settings) -> None:
     connections = settings.requests_in_flight + _SPARE_CONNECTIONS
     session = await KubeSession.connect(settings.kube, connections=connections)
     try:
-        service = BindingService(session, settings)
+        epochs = LeaderEpochReader(open_channel(settings.coordinator, settings.tls))
+        service = BindingService(session, settings, epochs)
         await service.start()
         try:
             await until_stopped()
         finally:
             await service.stop()
+            await epochs.close()
     finally:
         await session.close()
 
@@ -49,14 +54,15 @@ async def run(settings: Settings) -> None:
 class BindingService:
     """One replica."""
 
-    def __init__(self, session: KubeSession, settings: Settings) -> None:
+    def __init__(self, session: KubeSession, settings: Settings, read_epoch: Callable[[], Awaitable[int]]) -> None:
+        """`read_epoch` as of LeaderFence."""
         self._session = session
         self._drain_seconds = settings.drain_seconds
         self._pipeline = Pipeline(settings.requests_in_flight)
         self._events = EventRecorder(session, self._pipeline, settings.instance)
         self._claims = ClaimWatch(session)
         self._server = RpcServer.from_settings(settings, "binding")
-        servicer = BindingServicer(session, self._pipeline, self._events, self._claims)
+        servicer = BindingServicer(session, self._pipeline, self._events, self._claims, LeaderFence(read_epoch))
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._readiness: asyncio.Task[None] | None = None
         metrics.PENDING.read_from(self._waiting_by_type)

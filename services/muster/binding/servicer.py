@@ -43,9 +43,16 @@ _log = structlog.get_logger()
 class BindingServicer(pb_grpc.BindingServiceServicer):
     """Binds and evicts pods, writes conditions, annotations and gang objects, records events."""
 
-    def __init__(self, session: KubeSession, pipeline: Pipeline, events: EventRecorder, claims: ClaimWatch) -> None:
+    def __init__(
+        self,
+        session: KubeSession,
+        pipeline: Pipeline,
+        events: EventRecorder,
+        claims: ClaimWatch,
+        leader_fence: LeaderFence,
+    ) -> None:
         self._session, self._pipeline, self._events, self._claims = session, pipeline, events, claims
-        self._leader_fence = LeaderFence()
+        self._leader_fence = leader_fence
 
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
         """Bind or evict pods; streams results as they are settled."""
@@ -53,7 +60,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
         trace = CallTrace("bind", len(request.pods), gang_traceparent(context.invocation_metadata()))
         call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
-        with self._leader_fence.admit(request.leader_epoch, call.stop):
+        async with self._leader_fence.admit(request.leader_epoch, call.stop):
             try:
                 async for results in call.results():
                     yield pb.BindResponse(results=results)
@@ -66,7 +73,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
         trace = CallTrace("evict", len(request.pods), gang_traceparent(context.invocation_metadata()))
         call = EvictCall(request, self._session, self._pipeline, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
-        with self._leader_fence.admit(request.leader_epoch, call.stop):
+        async with self._leader_fence.admit(request.leader_epoch, call.stop):
             try:
                 async for results in call.results():
                     yield pb.EvictResponse(results=results)
@@ -84,7 +91,7 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             events.close(reason)
 
         context.add_done_callback(_stopping(stop))
-        with self._leader_fence.admit(request.leader_epoch, stop):
+        async with self._leader_fence.admit(request.leader_epoch, stop):
             try:
                 call = WriteCall()
                 statuses = len(request.conditions) + len(request.annotations) + len(request.objects)

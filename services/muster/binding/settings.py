@@ -3,7 +3,7 @@
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import BINDING_PORT, Address, KubeSettings, ServiceSettings
+from muster.config.settings import BINDING_PORT, Address, KubeSettings, ServiceSettings, listens_on
 
 
 class Settings(ServiceSettings):
@@ -11,7 +11,11 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_BINDING_")
 
-    listen: Address = f"0.0.0.0:{BINDING_PORT}"
+    listen: Address = listens_on(BINDING_PORT)
+    coordinator: str = "127.0.0.1:7002"
+    """Address of the coordinator, which confirms the epochs of leaders: HOST:PORT, or dns:///NAME:PORT for all replicas
+    behind a name.
+    """
     kube: KubeSettings = Field(default_factory=KubeSettings)
     requests_in_flight: int = Field(default=64, ge=1, le=1024)
     """Maximum number of concurrent requests to the API server, each on its own connection; fewer while it throttles.

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode, SettingsConfigDict
 
-from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Names, ServiceSettings
+from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Names, ServiceSettings, listens_on
 from muster.topology.constraints import is_level_name
 from muster.topology.trees import MAX_LEVELS, NODE_LEVEL
 
@@ -62,7 +62,7 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_CLUSTER_STATE_")
 
-    listen: Address = f"0.0.0.0:{CLUSTER_STATE_PORT}"
+    listen: Address = listens_on(CLUSTER_STATE_PORT)
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
     """Pods with one of these in spec.schedulerName are ours."""

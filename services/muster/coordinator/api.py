@@ -12,6 +12,7 @@ from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.etcd.election import LeaderKey
 from muster.etcd.errors import EtcdUnavailable
 from muster.rpc.errors import RpcError
 from muster.rpc.solve_codec import encode_explanation
@@ -28,7 +29,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
 
     def __init__(self) -> None:
         self._term: Term | None = None
-        self._leader: Callable[[], Awaitable[str | None]] | None = None
+        self._leader: Callable[[], Awaitable[LeaderKey | None]] | None = None
         self._watchers: set[_Watcher] = set()
 
     def lead(self, term: Term) -> None:
@@ -36,10 +37,21 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         self._term = term
         term.on_gang_changed, term.on_synced = self._gang_changed, self._wake
 
-    def standby(self, leader: Callable[[], Awaitable[str | None]]) -> None:
-        """Stops answering; `leader` looks up the identity of the current leader for error messages."""
+    def standby(self, leader: Callable[[], Awaitable[LeaderKey | None]]) -> None:
+        """Stops answering about gangs; `leader` reads the leader key, from now on."""
         self._term, self._leader = None, leader
         self._wake()
+
+    async def Leader(self, request: pb.LeaderRequest, context: Any) -> pb.LeaderResponse:  # noqa: N802
+        if self._leader is None:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "this replica is starting")
+        try:
+            leader = await self._leader()
+        except EtcdUnavailable as error:
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, f"the leader key cannot be read: {error}") from error
+        if leader is None:
+            return pb.LeaderResponse()
+        return pb.LeaderResponse(identity=leader.identity, epoch=leader.create_revision)
 
     async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
         term = await self._synced_term()
@@ -113,7 +125,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             leader = await self._leader() if self._leader is not None else None
         except EtcdUnavailable as error:
             raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {error}") from error
-        found = f"{leader} leads" if leader else "no replica leads now"
+        found = f"{leader.identity} leads" if leader else "no replica leads now"
         raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {found}")
 
 

@@ -5,7 +5,15 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import COORDINATOR_PORT, PLAIN_TEXT, Address, CannotStart, ServiceSettings, TlsSettings
+from muster.config.settings import (
+    COORDINATOR_PORT,
+    PLAIN_TEXT,
+    Address,
+    CannotStart,
+    ServiceSettings,
+    TlsSettings,
+    listens_on,
+)
 from muster.coordinator.core.events import Rules
 
 
@@ -14,7 +22,7 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_COORDINATOR_", env_nested_delimiter="__", frozen=True)
 
-    listen: Address = f"0.0.0.0:{COORDINATOR_PORT}"
+    listen: Address = listens_on(COORDINATOR_PORT)
     cluster_state: str = "127.0.0.1:7001"
     """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""
     placement: str = "127.0.0.1:7003"

@@ -2,7 +2,7 @@
 
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import PLACEMENT_PORT, Address, ServiceSettings
+from muster.config.settings import PLACEMENT_PORT, Address, ServiceSettings, listens_on
 
 
 class Settings(ServiceSettings):
@@ -10,6 +10,6 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_FIRST_FIT_", env_nested_delimiter="__", frozen=True)
 
-    listen: Address = f"0.0.0.0:{PLACEMENT_PORT}"
+    listen: Address = listens_on(PLACEMENT_PORT)
     cluster_state: str = "127.0.0.1:7001"
     """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""

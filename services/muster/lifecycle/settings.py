@@ -6,7 +6,7 @@ from typing import Final, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import LIFECYCLE_PORT, QUOTA_PORT, Address, KubeSettings, Names, ServiceSettings
+from muster.config.settings import LIFECYCLE_PORT, QUOTA_PORT, Address, KubeSettings, Names, ServiceSettings, listens_on
 
 _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
@@ -42,7 +42,7 @@ class Settings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="MUSTER_LIFECYCLE_")
 
-    listen: Address = f"0.0.0.0:{LIFECYCLE_PORT}"
+    listen: Address = listens_on(LIFECYCLE_PORT)
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
     """Values of spec.schedulerName of the pods that Muster schedules."""

@@ -33,12 +33,26 @@ Object = dict[str, Any]
 class Rig:
     """A running binding service with its client, the cluster and the faults."""
 
-    def __init__(
-        self, service: BindingService, port: int, stub: Any, kube: KubeCalls, session: KubeSession, faults: Faults
-    ) -> None:
-        self.service, self.port, self.stub, self.faults = service, port, stub, faults
-        self.kube = kube
+    service: BindingService
+    port: int
+    stub: Any
+
+    def __init__(self, kube: KubeCalls, session: KubeSession, faults: Faults) -> None:
+        self.kube, self.faults = kube, faults
+        self.leader = 0
+        """Epoch of the leader key in etcd. Calls with another are refused; the builders of calls set a later one."""
         self._session = session
+
+    def serve(self, service: BindingService, port: int, stub: Any) -> None:
+        """The service has started."""
+        self.service, self.port, self.stub = service, port, stub
+
+    async def read_epoch(self) -> int:
+        return self.leader
+
+    def _leads(self, epoch: int) -> int:
+        self.leader = max(self.leader, epoch)
+        return epoch
 
     # -- the cluster, bypassing the faults
 
@@ -143,7 +157,7 @@ class Rig:
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
-        request = pb.BindRequest(leader_epoch=epoch, group="ml/gang", pods=bindings)
+        request = pb.BindRequest(leader_epoch=self._leads(epoch), group="ml/gang", pods=bindings)
         return self.stub.Bind(request, timeout=timeout, metadata=gang_metadata(gang_span))
 
     async def bind(
@@ -154,7 +168,7 @@ class Rig:
 
     def evict_call(self, pods: Sequence[Object], *, epoch: int = 5, timeout: float = SECONDS) -> Any:
         """A running Evict call."""
-        request = pb.EvictRequest(leader_epoch=epoch, gang="koordinator/ml/gang", pods=map(name_of, pods))
+        request = pb.EvictRequest(leader_epoch=self._leads(epoch), gang="koordinator/ml/gang", pods=map(name_of, pods))
         return self.stub.Evict(request, timeout=timeout)
 
     async def evict(self, pods: Sequence[Object], **more: Any) -> list[pb.EvictResult]:
@@ -172,7 +186,11 @@ class Rig:
         seconds: float = SECONDS,
     ) -> pb.WriteResponse:
         request = pb.WriteRequest(
-            leader_epoch=epoch, conditions=conditions, events=events, annotations=annotations, objects=objects
+            leader_epoch=self._leads(epoch),
+            conditions=conditions,
+            events=events,
+            annotations=annotations,
+            objects=objects,
         )
         response: pb.WriteResponse = await self.stub.Write(request, timeout=seconds)
         return response
@@ -238,13 +256,15 @@ async def rig(directory: Path, **settings: Any) -> AsyncIterator[Rig]:
     kube = KubeSettings(kubeconfig=directory / "faulty")
     options = Settings(listen="127.0.0.1:0", instance="binding-0", kube=kube, **settings)
     of_service = await KubeSession.connect(options.kube, connections=options.requests_in_flight + 2)
-    service = BindingService(of_service, options)
+    calls = KubeCalls(session)
+    rig = Rig(calls, session, faults)
+    service = BindingService(of_service, options, rig.read_epoch)
     port = await service.start()
     channel = open_channel(f"127.0.0.1:{port}")
-    calls = KubeCalls(session)
+    rig.serve(service, port, pb_grpc.BindingServiceStub(channel))
     await calls.create("Namespace", {"metadata": {"name": "ml"}})
     try:
-        yield Rig(service, port, pb_grpc.BindingServiceStub(channel), calls, session, faults)
+        yield rig
     finally:
         await channel.close()
         await service.stop()

@@ -253,7 +253,7 @@ async def test_disconnect_stops_queued_binds_but_not_those_in_flight(muster: Rig
 async def test_earlier_leader_is_rejected(muster: Rig) -> None:
     pods = await muster.pods("trainer-0")
     await muster.bind([], epoch=7)
-    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 has called") as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 leads") as refused:
         await muster.bind(pods, epoch=6)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded"):

@@ -251,7 +251,7 @@ async def test_evictions_precede_conditions(muster: Rig) -> None:
 async def test_earlier_leader_cannot_evict(muster: Rig) -> None:
     pods = await muster.running("trainer-0")
     await muster.bind([], epoch=7)
-    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 has called") as refused:
+    with pytest.raises(grpc.aio.AioRpcError, match="leader epoch 6 is superseded: epoch 7 leads") as refused:
         await muster.evict(pods, epoch=6)
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     assert not await muster.is_going("trainer-0")

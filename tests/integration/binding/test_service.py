@@ -22,6 +22,7 @@ from muster.binding.settings import Settings
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.config.settings import KubeSettings
+from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.kube.session import KubeSession
 from muster.localcluster.ports import free_port
 from muster.rpc.channel import open_channel
@@ -87,10 +88,26 @@ async def test_service_is_not_ready_before_the_api_server_answers(muster: Rig, t
     await session.close()
 
 
+class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
+    """Says who leads."""
+
+    def __init__(self, rig: Rig) -> None:
+        self._rig = rig
+
+    async def Leader(self, request: Any, context: Any) -> coordinator_pb2.LeaderResponse:  # noqa: N802
+        return coordinator_pb2.LeaderResponse(identity="a", epoch=await self._rig.read_epoch())
+
+
 async def test_sigterm_lets_running_binds_finish(muster: Rig, tmp_path: Path) -> None:
+    coordinator = grpc.aio.server()
+    coordinator_pb2_grpc.add_CoordinatorServiceServicer_to_server(Coordinator(muster), coordinator)  # type: ignore[abstract]
+    leader = f"127.0.0.1:{coordinator.add_insecure_port('127.0.0.1:0')}"
+    await coordinator.start()
     pods = await muster.pods("trainer-0", "trainer-1")
     port = free_port()
-    settings = Settings(listen=f"127.0.0.1:{port}", kube=KubeSettings(kubeconfig=tmp_path / "faulty"))
+    settings = Settings(
+        listen=f"127.0.0.1:{port}", coordinator=leader, kube=KubeSettings(kubeconfig=tmp_path / "faulty")
+    )
     running = asyncio.create_task(run(settings))
     await healthy(port, SERVING)
     async with open_channel(f"127.0.0.1:{port}") as channel, open_channel(f"127.0.0.1:{port}") as other:
@@ -106,6 +123,7 @@ async def test_sigterm_lets_running_binds_finish(muster: Rig, tmp_path: Path) ->
             assert [result.outcome for result in await call] == [BOUND, BOUND]
     async with asyncio.timeout(SECONDS):
         await running
+    await coordinator.stop(None)
 
 
 async def _goes_away(channel: grpc.aio.Channel) -> None:

@@ -58,6 +58,9 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
         await self._refuse(context)
         return pb.ListResponse(gangs=[g for g in self.gangs if request.namespace in ("", g.namespace)])
 
+    async def Leader(self, request: pb.LeaderRequest, context: Any) -> pb.LeaderResponse:  # noqa: N802
+        return pb.LeaderResponse()
+
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
         await self._refuse(context)
         if not request.gang.endswith("resnet"):
@@ -260,7 +263,7 @@ async def test_help_lists_every_setting_with_its_variable(tmp_path: Path) -> Non
     [
         (("cluster-state", "--kubeconfig", "nowhere"), "error: the kubeconfig 'nowhere' does not exist"),
         (("binding", "--kubeconfig", "empty"), "error: the kubeconfig 'empty' cannot be read"),
-        (("placement", "--listen", "192.0.2.1:1"), "error: cannot listen on '192.0.2.1:1'"),
+        (("placement", "--insecure", "--listen", "192.0.2.1:1"), "error: cannot listen on '192.0.2.1:1'"),
         (("coordinator", "--etcd", "http://a:1"), "error: etcd endpoints must be HOST:PORT"),
         (("coordinator", "--etcd-password-file", "nowhere"), "error: the password of etcd's user cannot be read"),
         (

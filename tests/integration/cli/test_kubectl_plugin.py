@@ -46,6 +46,9 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
             await context.abort(grpc.StatusCode.UNAVAILABLE, "this replica does not lead")
         return pb.ListResponse(gangs=[gang for gang in (RESNET, BERT) if request.namespace in ("", gang.namespace)])
 
+    async def Leader(self, request: pb.LeaderRequest, context: Any) -> pb.LeaderResponse:  # noqa: N802
+        return pb.LeaderResponse()
+
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
         if request.gang != "ml/resnet":
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such gang")

@@ -147,6 +147,11 @@ def test_optional_rights_follow_their_feature() -> None:
     assert not may_read_maps("default", "Role", "muster-lifecycle")
 
 
+def test_plain_text_between_services_is_said_to_each() -> None:
+    for name in ("cluster-state", "coordinator", "placement", "binding", "lifecycle"):
+        assert "--insecure" not in container_of("default", name)["args"]
+
+
 def test_servers_accept_only_the_intended_clients() -> None:
     def clients(name: str) -> str:
         [argument] = [each for each in container_of("default", name)["args"] if each.startswith("--tls-clients=")]
@@ -155,7 +160,7 @@ def test_servers_accept_only_the_intended_clients() -> None:
     coordinator, placement = "muster-coordinator.muster-system.svc", "muster-placement.muster-system.svc"
     assert clients("cluster-state") == f"{coordinator},{placement},muster-client"
     assert clients("placement") == clients("binding") == coordinator
-    assert clients("coordinator") == "muster-client"
+    assert clients("coordinator") == "muster-binding.muster-system.svc,muster-client"
     assert "--listen=127.0.0.1:7005" in container_of("default", "lifecycle")["args"]
 
 

@@ -54,6 +54,7 @@ def test_pods_reach_exactly_the_services_they_call() -> None:
         ("coordinator", "placement", 7003),
         ("coordinator", "binding", 7004),
         ("coordinator", "etcd", 2379),
+        ("binding", "coordinator", 7002),
         ("placement", "cluster-state", 7001),
         ("etcd", "etcd", 2380),
         ("etcd-users", "etcd", 2379),
@@ -96,7 +97,9 @@ def test_trace_and_client_egress_is_configurable() -> None:
     egress = policies("everything")["coordinator"]["egress"]
     assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
     ingress = policies("everything")["coordinator"]["ingress"]
-    assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [["namespace platform"]]
+    assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [
+        ["binding", "namespace platform"]
+    ]
 
 
 def test_external_services_are_reachable() -> None:

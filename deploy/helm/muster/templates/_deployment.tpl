@@ -48,6 +48,8 @@ spec:
         - --tls-key-file=/etc/muster/tls/tls.key
         - --tls-ca-file=/etc/muster/tls/ca.crt
         - --tls-clients={{ join "," .clients }}
+        {{- else if .port }}
+        - --insecure
         {{- end }}
         {{- range .args }}
         - {{ . | quote }}

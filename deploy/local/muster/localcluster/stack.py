@@ -197,7 +197,7 @@ class Stack:
         of_service = {
             "cluster-state": self._kubeconfig_flags("cluster-state"),
             "placement": ["--cluster-state", self._target("cluster-state")],
-            "binding": self._kubeconfig_flags("binding"),
+            "binding": [*self._kubeconfig_flags("binding"), "--coordinator", self._target("coordinator")],
             _LIFECYCLE: self._kubeconfig_flags(_LIFECYCLE) + (self.quota_webhook.flags if self.quota_webhook else []),
             "coordinator": [
                 *("--cluster-state", self._target("cluster-state")),
