@@ -41,7 +41,7 @@ async def add_namespace(session: KubeSession) -> str:
 
 
 def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
-    """This many pods in gangs of that size, on the bench's nodes only."""
+    """Pods in gangs of one size, on the bench's nodes only."""
     return [
         gang(f"g{size}-{number:04}")
         .of(size)

@@ -83,7 +83,7 @@ def answered(scenario: Scenario, solve: Solve) -> Solved:
 
 
 def ends(scenario: Scenario, *uids: str) -> None:
-    """These pods succeed."""
+    """Lets pods succeed."""
     scenario.change(pods=[replace(scenario.cluster.pods[uid], phase=PodPhase.SUCCEEDED) for uid in uids])
 
 

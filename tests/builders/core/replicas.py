@@ -24,7 +24,7 @@ _SECONDS = 60.0
 
 @asynccontextmanager
 async def placements(batch: Batch, count: int, directory: Path) -> AsyncIterator[list[str]]:
-    """This number of placement processes that know the cluster; yields their addresses."""
+    """Runs placement processes that have the state of the cluster; yields their addresses."""
     stream = ClusterStream()
     stream.opens_with(batch, {"pods": 1, "nodes": 1})
     async with serving(stream) as cluster_state, AsyncExitStack() as stack:

@@ -14,7 +14,7 @@ from muster.gangs.facts import Batch, PodFacts
 
 
 def starved(scenario: Scenario, *gangs: CoreGang) -> None:
-    """What cannot be placed has waited long enough to get room kept."""
+    """Lets pass the time after which capacity is reserved for a starving gang."""
     scenario.add(*gangs)
     scenario.pass_time(31)
     assert scenario.leader.cache.nominations
@@ -32,7 +32,7 @@ def test_i9_capacity_reserved_for_one_gang_is_not_preempted_by_another() -> None
 
 
 def goes_with(scenario: Scenario, head: CoreGang, question: Solve) -> None:
-    """That the head is gone, and the answer to a question, come in one step."""
+    """The head of the queue is deleted in the step in which the answer about it arrives."""
     answer = answered(scenario, question)
     uids = tuple(pod.uid for pod in head.pods())
     for uid in uids:
@@ -85,7 +85,7 @@ def test_i8_a_later_pod_of_an_older_gang_placed_elsewhere_keeps_the_reservation(
 
 
 def test_i8_a_non_strict_gang_reserves_no_backfill_capacity() -> None:
-    """Its pods run for a short time, but nobody knows when it starts."""
+    """A gang whose pods run for a short time, but whose start is unknown."""
     scenario = Scenario({"n": 4, "m": 4})
     runs = gang("runs").of(4).running_for(100)
     scenario.add(runs)

@@ -24,7 +24,7 @@ def replicated(nodes: dict[str, int], replicas: int = 2) -> Scenario:
 
 
 def solves(scenario: Scenario) -> list[Solve]:
-    """Those that are under way."""
+    """Solve requests under way."""
     return [effect for effect in scenario.under_way if isinstance(effect, Solve)]
 
 

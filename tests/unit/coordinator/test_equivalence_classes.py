@@ -20,7 +20,7 @@ def line(count: int, size: int = 4) -> list[CoreGang]:
 
 
 def waiting(scenario: Scenario, gangs: Iterable[CoreGang]) -> None:
-    """They come, and have no place."""
+    """Creates gangs that have no place."""
     scenario.add(*gangs)
     scenario.run()
     scenario.pass_time(2)
@@ -33,7 +33,7 @@ def asked_for(scenario: Scenario) -> list[str]:
 
 
 def started(scenario: Scenario, gangs: Iterable[CoreGang]) -> list[str]:
-    """Those that are bound whole."""
+    """Gangs of which all pods are bound."""
     return [each.name for each in gangs if scenario.bound(each.name) == each.size]
 
 

@@ -161,7 +161,7 @@ def test_g37_nodes_with_failed_binds_are_avoided_until_all_were_tried() -> None:
 
 
 def test_g37_a_pod_that_can_never_be_bound_is_tried_less_and_less() -> None:
-    """And the trouble of one is forgotten when it is gone: it is not told of others that are bound later."""
+    """The bind error of a deleted pod is forgotten: it is not reported for pods that are bound later."""
     scenario = Scenario({"n1": 2, "n2": 2})
     a = gang("a").needing(2).of(2)
     failing = a.pods()[0].uid

@@ -16,7 +16,7 @@ G, R, A, P, B = Stage.GATHERING, Stage.READY, Stage.ASSIGNED, Stage.PERMITTED, S
 
 
 def anew(pods: list[PodFacts]) -> list[PodFacts]:
-    """What a controller makes when these are gone."""
+    """Pods that a controller creates when the earlier ones are deleted."""
     return [replace(pod, uid=f"{pod.uid}/anew", node="", phase=PodPhase.PENDING, deleting=False) for pod in pods]
 
 

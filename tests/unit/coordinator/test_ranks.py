@@ -41,7 +41,7 @@ class Ranked(Scenario):
 
 
 def anew(pod: PodFacts) -> PodFacts:
-    """What its owner makes in its place."""
+    """The pod that its owner creates in its place."""
     return replace(pod, uid=f"{pod.uid}/new", node="", phase=PodPhase.PENDING)
 
 

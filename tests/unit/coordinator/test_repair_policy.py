@@ -80,7 +80,7 @@ def test_g22_a_crash_in_the_middle_of_the_eviction() -> None:
 
 
 def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> None:
-    """It is placed again and again: that is no progress."""
+    """A member that is placed repeatedly makes no progress."""
     built = gang("a").of(4).with_repair_policy(RepairPolicy.EVICT)
     scenario = Scenario({"n": 8})
     scenario.bind_failures[built.pods()[0].uid] = 10**9

@@ -21,7 +21,7 @@ NAMES = ("default/a", "default/b")
 
 
 def conditions_of(scenario: Scenario, uid: str) -> list[str]:
-    """What was written on the pod, in order."""
+    """Messages of the conditions of the pod, in order."""
     return [condition.message for report in scenario.reports for condition in report.conditions if condition.uid == uid]
 
 
@@ -136,7 +136,7 @@ def test_i10_unreachable_binding_is_the_reason_of_a_partly_started_gang() -> Non
 
 
 def waiting_gangs() -> tuple[Scenario, list[CoreGang]]:
-    """45 gangs of 8 to 16, none like another, that do not fit; each is told so."""
+    """45 gangs of 8 to 16, all different, that do not fit; each gets a reason."""
     scenario = Scenario({"n2": 2})
     sizes = [(size, minimum) for size in range(8, 17) for minimum in range(8, size + 1)]
     gangs = [gang(f"g{number:03}").needing(least).of(size) for number, (size, least) in enumerate(sizes)]

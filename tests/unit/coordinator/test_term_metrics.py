@@ -49,7 +49,7 @@ class Figured(Scenario):
         return Figures.here()(name, **labels) - self.before(name, **labels)
 
     def told_phases(self) -> Mapping[str, float]:
-        """As they are told, without those of which there is none."""
+        """Numbers above zero by phase."""
         reported = {phase.name: Figures.here()("muster_gangs", phase=phase.name.lower()) for phase in Phase}
         return {phase: count for phase, count in reported.items() if count}
 

@@ -288,7 +288,7 @@ def wrong_tree(*messages: str) -> TopologyTree:
 
 
 def tree_events(scenario: Scenario) -> list[str]:
-    """What was told on the ConfigMap."""
+    """Notes of the events on the ConfigMap."""
     events = [event for report in scenario.reports for event in report.events if event.regarding == CONFIG_MAP]
     assert all((event.type, event.reason) == (EventType.WARNING, "TopologyTree") for event in events)
     return [event.note for event in events]

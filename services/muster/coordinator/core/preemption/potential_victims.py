@@ -103,7 +103,7 @@ class RunningGangs:
             yield each, self._sorted[each]
 
     def offer(self, gang: Gang) -> OfferedPods:
-        """Its bound pods, the youngest first."""
+        """The bound pods of the gang, the youngest first."""
         offer = self._offers.get(gang)
         if offer is None:
             pods = sorted((gang.pods[uid] for uid in gang.bound), key=_youngest_pod_first)

@@ -31,7 +31,7 @@ MAX_NODE_CHECKS: Final = 2000
 
 
 class WaitsFor(NamedTuple):
-    """What could let a group start that has no place now."""
+    """Conditions that could let a group start that has no place now."""
 
     classes: frozenset[str]
     """Classes of its pending members."""
@@ -42,7 +42,7 @@ class WaitsFor(NamedTuple):
     selected: bool
     """Rules of other pods select its members; which labels those name is not known here."""
     tree: bool
-    """It names a topology tree, or has constraints on one."""
+    """Whether the group names a topology tree, or has constraints on one."""
     preempts: bool
     """Pods may be evicted for it."""
 
@@ -164,7 +164,7 @@ HINTS: Final[Mapping[EventKind, Hint]] = {
 
 
 class WakeIndex:
-    """What unschedulable groups and equivalence classes wait for."""
+    """Index of unschedulable groups and equivalence classes by the conditions that could help them."""
 
     def __init__(self, ledger: Ledger, trees: TopologyTrees) -> None:
         self._ledger, self._trees = ledger, trees
@@ -194,7 +194,7 @@ class WakeIndex:
 
 
 def waits_for(group: Group, known: Mapping[str, PodClass], trees: TopologyTrees) -> WaitsFor:
-    """What could let the group start."""
+    """The conditions that could let the group start."""
     class_ids = frozenset(pod.class_id for gang in group.gangs for pod in gang.pending.values())
     classes = [known[class_id] for class_id in class_ids]
     facts = [gang.facts for gang in group.gangs if gang.facts is not None]
