@@ -154,18 +154,23 @@ async def test_an_unwritable_config_map_does_not_block_its_group(world: World, o
     await observed.wait_for_data(two, status="Bound")
 
 
+def ranked(name: str, priority: int) -> SakkaraGroup:
+    """A group with a priority in the queue, and the right to preempt that its pods have by the same priority."""
+    return group(name).saying(priority=str(priority)).with_priority(priority)
+
+
 async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, observed: ObservedGroups) -> None:
     nodes = await world.nodes(2, 2, 2, 2)
-    lowest, low = (group(name).of(4).saying(priority=priority) for name, priority in (("lowest", "-5"), ("low", "2")))
+    lowest, low = ranked("lowest", -5).of(4), ranked("low", 2).of(4)
     for each in (low, lowest):
         await world.create(each)
         await observed.wait_for_data(each, status="Bound")
     spared = world.uids(low)
-    harmless = group("harmless").of(2).saying(priority="0")
+    harmless = ranked("harmless", 0).of(2)
     await world.create(harmless)
     await world.waits(harmless, "0 of 2 members fit")
     assert len(world.uids(lowest)) == 4, "only priorities above 0 preempt"
-    rush = group("rush").of(3).saying(priority="5")
+    rush = ranked("rush", 5).of(3)
     await world.create(rush)
     await world.bound(rush)
     evicted = await observed.wait_for_data(lowest, status="Preempted", preemptor="rush")
@@ -183,14 +188,12 @@ async def test_a_preempted_group_names_the_preemptor_and_restarts(world: World, 
 
 async def test_groups_of_higher_priority_are_not_chosen_as_victims(world: World, observed: ObservedGroups) -> None:
     await world.nodes(8)
-    running = [
-        group(f"of-{priority}").of(size).saying(priority=str(priority)) for priority, size in ((1, 2), (2, 4), (3, 2))
-    ]
+    running = [ranked(f"of-{priority}", priority).of(size) for priority, size in ((1, 2), (2, 4), (3, 2))]
     for each in running:
         await world.create(each)
         await observed.wait_for_data(each, status="Bound")
     low, middle, high = running
-    rush = group("rush").of(4).saying(priority="9")
+    rush = ranked("rush", 9).of(4)
     await world.create(rush)
     await world.bound(rush)
     await observed.wait_for_data(middle, status="Preempted", preemptor="rush")

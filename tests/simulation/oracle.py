@@ -436,6 +436,8 @@ def check_eviction(scenario: Scenario, effect: Evict) -> None:
         gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place
     )
     assert not never_preempts and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
-    victims = max(victim.pods[pod.uid].priority for pod in effect.pods if pod.uid in victim.pods)
-    priority = max(gang.priority for gang in preemptor.group.gangs)
-    assert victims < priority, f"I9: {effect.gang} ({victims}) is evicted for {preemptor.id} ({priority})"
+    live = [pod.priority for pod in victim.pods.values() if not (pod.phase.ended or pod.deleting)]
+    asking = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pods.values()]
+    right = min(pod.priority for pod in asking if not (pod.phase.ended or pod.deleting))
+    assert max(live, default=0) < right, f"I13: {effect.gang} {live} is evicted for {preemptor.id} ({right})"
+    assert max(live, default=0) < 2_000_000_000, f"I13: {effect.gang} is evicted although it is critical to the system"

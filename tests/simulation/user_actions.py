@@ -113,6 +113,21 @@ def edit_demands(world: World, slot: int, succeeded: int, uniform: int, free: in
         world.declare(slot, changed(edited, constraints=REST_PACKED if rest == 1 else built.constraints))
 
 
+@action(0.7, slot=6, priority=4)
+def declare_priority(world: World, slot: int, priority: int) -> None:
+    """Declares a priority of the gang, or none; that of its pods remains."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, changed(built, declared_priority=(None, 0, 2, 2_147_483_647)[priority]))
+
+
+@action(1, slot=6, priority=3)
+def create_odd_member(world: World, slot: int, priority: int) -> None:
+    """Creates one more pod of the gang, with a priority of its own."""
+    if built := world.gangs.get(slot):
+        odd = replace(world.anew(built.pods()[0]), name=f"odd{world.number()}")
+        world.change_pods(replace(odd, priority=(0, 2, 2_000_000_000)[priority]))
+
+
 @action(0.7, slot=6)
 def recreate_definition(world: World, slot: int) -> None:
     """Deletes and recreates the definition; the pods remain."""

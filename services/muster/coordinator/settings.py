@@ -49,6 +49,10 @@ class Settings(ServiceSettings):
     """Time without a placement after which capacity is reserved for the head of the queue."""
     repair_timeout_seconds: float = Field(default=Rules.repair_timeout_seconds, gt=0)
     """Time below its minimum after which the repair policy of a started gang applies."""
+    trust_declared_priority: bool = Rules.trust_declared_priority
+    """Whether the priority of PodGroups, SchedulingSpecs and other group-level objects is a right to preempt. Admission
+    checks only the priority of pods, against ResourceQuotas with a scope of priority classes.
+    """
     solve_timeout_seconds: float = Field(default=10.0, gt=0)
     """Timeout of a solve request."""
     bind_timeout_seconds: float = Field(default=60.0, gt=0)
@@ -57,7 +61,11 @@ class Settings(ServiceSettings):
     @property
     def rules(self) -> Rules:
         """Settings of the core."""
-        return Rules(self.starvation_after_seconds, self.repair_timeout_seconds)
+        return Rules(
+            starvation_after_seconds=self.starvation_after_seconds,
+            repair_timeout_seconds=self.repair_timeout_seconds,
+            trust_declared_priority=self.trust_declared_priority,
+        )
 
 
 def read_password(file: Path | None) -> str | None:

@@ -16,22 +16,23 @@ from msgspec.structs import replace
 from builders.core.scenario import Scenario, Under
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Persist, Solve
-from muster.coordinator.core.events import Solved
+from muster.coordinator.core.events import Rules, Solved
+from muster.coordinator.core.machine import DEFAULTS
 from muster.gangs.facts import PodFacts, PodPhase
 
 
-def crowded(nodes: dict[str, int], **budgets: int) -> Scenario:
+def crowded(nodes: dict[str, int], *, rules: Rules = DEFAULTS, **budgets: int) -> Scenario:
     """A cluster in which evicted pods terminate slowly; `budgets`: allowed evictions of "default/<name>"."""
-    scenario = Scenario(nodes)
+    scenario = Scenario(nodes, rules=rules)
     scenario.graceful = True
     for name, allowed in budgets.items():
         scenario.set_budget(f"default/{name}", allowed)
     return scenario
 
 
-def full(*gangs: CoreGang, nodes: dict[str, int]) -> Scenario:
+def full(*gangs: CoreGang, nodes: dict[str, int], rules: Rules = DEFAULTS) -> Scenario:
     """A cluster in which these gangs run, and evicted pods terminate slowly."""
-    scenario = crowded(nodes)
+    scenario = crowded(nodes, rules=rules)
     scenario.add(*gangs)
     scenario.run_effects()
     for built in gangs:

@@ -49,6 +49,7 @@ from muster.coordinator.core.events import (
     RecordState,
     Recovered,
     Replicas,
+    Rules,
     Seat,
     Snapshot,
     Solved,
@@ -56,7 +57,7 @@ from muster.coordinator.core.events import (
     ViewLost,
 )
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.machine import DEFAULTS, Machine
 from muster.coordinator.core.report.explain import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
@@ -68,7 +69,8 @@ Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
 class Scenario:
     """One cluster, and a coordinator that may crash and restart."""
 
-    def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True) -> None:
+    def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True, rules: Rules = DEFAULTS) -> None:
+        self.rules = rules
         self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
         self.etcd: dict[str, Record] = {}
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
@@ -102,7 +104,7 @@ class Scenario:
 
     def start(self) -> None:
         """A coordinator becomes leader."""
-        self.machine = Machine()
+        self.machine = Machine(self.rules)
         self.under_way = []
         self.stream = []
         self.tell(Recovered(tuple(self.etcd.values())), Replicas(self.replicas), Snapshot(self.cluster.whole()))

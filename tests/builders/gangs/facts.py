@@ -49,6 +49,7 @@ class CoreGang(Gang):
             problems=(Problem(Severity.BLOCKING, self.problem),) if self.problem else (),
             match_policy=self.match_policy,
             mode=self.mode,
+            priority=self.declared_priority,
             waiting_time_seconds=self.waiting_time_seconds,
             repair_policy=self.repair_policy,
             tree=self.tree,

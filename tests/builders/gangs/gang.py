@@ -46,6 +46,8 @@ class Gang:
     """Topology tree of the constraints; empty: the default tree."""
 
     priority: int | None = None
+    declared_priority: int | None = None
+    """Priority that its definition declares; None: that of its pods counts."""
     preempts: bool = True
     """False: the pods' preemption policy is Never."""
     declared_preempts: bool = True

@@ -34,6 +34,7 @@ class Workload(Gang):
     """A gang, or plain pods, to create."""
 
     unsupported: ClassVar[tuple[str, ...]] = (
+        "declared_priority",
         "declared_preempts",
         "budgets",
         "evicted_whole",

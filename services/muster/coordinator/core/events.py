@@ -258,3 +258,5 @@ class Rules:
     """A started gang below its minimum that cannot be completed for this long follows its repair policy."""
     deadlock_after_seconds: float = 1.0
     """Gangs that hold reservations may block each other for this long before one of them must release its own."""
+    trust_declared_priority: bool = False
+    """The priority of a group-level object is a right to preempt, as if admission had checked it."""

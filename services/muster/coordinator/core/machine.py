@@ -61,7 +61,7 @@ class Machine:
     def __init__(self, rules: Rules = DEFAULTS) -> None:
         ledger, trees = Ledger(), TopologyTrees()
         self.queue = queue = Queue(WakeIndex(ledger, trees))
-        self.cache = cache = Cache(ledger, trees, queue.wake)
+        self.cache = cache = Cache(ledger, trees, queue.wake, trusts_declarations=rules.trust_declared_priority)
         self.node_sets = node_sets = NodeSets(ledger)
         self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)

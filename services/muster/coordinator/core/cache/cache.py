@@ -21,9 +21,17 @@ class Cache:
     gangs, in order. `disbanded` are groups without gangs.
     """
 
-    def __init__(self, ledger: Ledger, trees: TopologyTrees, wake: Callable[[ClusterEvent], None]) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        trees: TopologyTrees,
+        wake: Callable[[ClusterEvent], None],
+        *,
+        trusts_declarations: bool = False,
+    ) -> None:
         """`wake` takes the changes that may let pending groups start."""
         self.ledger, self.trees, self._wake = ledger, trees, wake
+        self._trusts_declarations = trusts_declarations
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
@@ -135,7 +143,7 @@ class Cache:
             gang = None
         if gang is None:
             gang = self._gang_for(pod, gang_id)
-        before, needed = gang.pods.get(pod.uid), gang.minimum
+        before, needed, right = gang.pods.get(pod.uid), gang.minimum, gang.right
         waited = pod.uid in gang.pending
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
@@ -149,7 +157,7 @@ class Cache:
             if (resized := gang.resize_seat(pod)) is not None:
                 self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))
         else:
-            edited = gang.minimum < needed or (pod.uid in gang.pending and not waited)
+            edited = gang.minimum < needed or (pod.uid in gang.pending and not waited) or gang.right > right
         self.touch(gang, edited=edited)
         if gang.run_ended:
             self.restart(gang)
@@ -170,9 +178,10 @@ class Cache:
         gang = self.gang_of.pop(uid, None)
         if gang is None:
             return
+        right = gang.right
         seat = gang.drop_pod(uid)
         self.release(gang, [seat.uid] if seat is not None else [])
-        self.touch(gang)
+        self.touch(gang, edited=gang.right > right)
         if gang.run_ended:
             self.restart(gang)
         elif not gang.pods and gang.facts is not None and gang.plain:
@@ -337,7 +346,7 @@ class Cache:
 
     def _new_gang(self, gang_id: str) -> Gang:
         group = Group(gang_id)
-        gang = Gang(gang_id, group)
+        gang = Gang(gang_id, group, trusts_declarations=self._trusts_declarations)
         group.gangs.append(gang)
         self.groups[gang_id] = group
         self.gangs[gang_id] = gang

@@ -30,6 +30,8 @@ class Gang(Members):
     permit: PermitState = field(default_factory=PermitState)
     bind: BindTrouble = field(default_factory=BindTrouble)
     timing: Timing = field(default_factory=Timing)
+    trusts_declarations: bool = False
+    """The declared priority counts as a right to preempt, too (a setting for trusted clusters)."""
 
     # -- transitions that concern several values
 
@@ -160,7 +162,22 @@ class Gang(Members):
         """The declared priority, else the highest of the pods'."""
         if self.facts is not None and self.facts.priority is not None:
             return self.facts.priority
-        return max((priority for priority, count in self.priorities.items() if count > 0), default=0)
+        return max(self.priorities, default=0)
+
+    @property
+    def right(self) -> int:
+        """The priority below which pods are evicted for the gang: the lowest that admission gave to one of its pods,
+        so that none of them profits from the quota of another. Gated pods count: they may be placed next.
+        """
+        declared = self.facts.priority if self.trusts_declarations and self.facts is not None else None
+        return declared if declared is not None else min(self.live_priorities, default=0)
+
+    @property
+    def protection(self) -> int:
+        """The priority that a right to preempt must exceed to evict the gang: the highest of its pods'."""
+        declared = self.facts.priority if self.trusts_declarations and self.facts is not None else None
+        highest = max(self.live_priorities, default=0)
+        return highest if declared is None else max(declared, highest)
 
     @property
     def label(self) -> str:
@@ -187,6 +204,9 @@ class Gang(Members):
             return Phase.REPAIRING if self.below_minimum else Phase.SATISFIED
         return Phase.TIMED_OUT if self.timed_out else self.group.phase
 
+
+SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
+"""Pods of system-cluster-critical and system-node-critical have at least this priority: they are never evicted."""
 
 QueueKey = tuple[int, int, int, str, str]
 
@@ -297,6 +317,11 @@ class Group:
     def priority(self) -> int:
         """The highest priority of its gangs."""
         return max(gang.priority for gang in self.gangs)
+
+    @property
+    def right(self) -> int:
+        """The priority below which pods are evicted for the group: the lowest right of its gangs to place."""
+        return min((gang.right for gang in self.gangs_to_place), default=0)
 
     @property
     def busy(self) -> bool:

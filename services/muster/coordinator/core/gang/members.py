@@ -32,6 +32,8 @@ class Members:
     """Pods that would be pending if their own specification had no problem."""
     priorities: Counter[int] = field(default_factory=Counter)
     """Number of pods by priority."""
+    live_priorities: Counter[int] = field(default_factory=Counter)
+    """Number of pods by priority that have not ended and are not being deleted."""
     eviction: Eviction = field(default_factory=Eviction)
     hold: Hold = field(default_factory=Hold)
 
@@ -41,9 +43,9 @@ class Members:
         """Take in a pod's newest state. Returns the seat that it held and no longer needs, if any."""
         before = self.pods.get(pod.uid)
         if before is not None:
-            self.priorities[before.priority] -= 1
+            self._count_priority(before, -1)
         self.pods[pod.uid] = pod
-        self.priorities[pod.priority] += 1
+        self._count_priority(pod, 1)
         may_run = not (pod.phase.ended or pod.deleting or pod.gated)
         bind_sent = self.bind_sent(pod.uid)
         put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not bind_sent)
@@ -65,8 +67,7 @@ class Members:
 
     def drop_pod(self, uid: str) -> Seat | None:
         """Forget a pod. Returns the seat that it held, if any."""
-        pod = self.pods.pop(uid)
-        self.priorities[pod.priority] -= 1
+        self._count_priority(self.pods.pop(uid), -1)
         self.pending.pop(uid, None)
         self.bound.discard(uid)
         self.eviction.remove(uid)
@@ -74,6 +75,15 @@ class Members:
         for uids in (self.lost, self.succeeded, self.invalid):
             uids.discard(uid)
         return self._leave_seat(uid)
+
+    def _count_priority(self, pod: PodFacts, change: int) -> None:
+        counts = [self.priorities]
+        if not (pod.phase.ended or pod.deleting):
+            counts.append(self.live_priorities)
+        for priorities in counts:
+            priorities[pod.priority] += change
+            if not priorities[pod.priority]:
+                del priorities[pod.priority]
 
     def bind_sent(self, uid: str) -> bool:
         """The binding service was told: the pod may be bound at any moment under this gang's permit, whatever its

@@ -44,6 +44,8 @@ class Nomination:
     """An earlier group in the queue took some of the capacity."""
     topology: tuple[object, ...] = ()
     """Topology trees and constraints by which it was chosen."""
+    right_needed: float = -math.inf
+    """The least right to preempt for which its victims may be evicted."""
     ready: bool = False
     """All victims are gone, and the group was activated."""
 

@@ -1,5 +1,6 @@
 """Preemption plans: decided, durable, carried out, and dropped when their group does not need them any more (I9)."""
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -132,7 +133,7 @@ class Plans:
         victims = plan.victims
         if plan.nomination is not None and victims.bound:
             group = plan.nomination.group
-            if not may_preempt(group) or any(gang.priority >= group.priority for gang in victims.bound):
+            if not may_preempt(group) or any(gang.protection >= group.right for gang in victims.bound):
                 return False
         for gang in victims.bound.keys() - victims.whole:
             if len(gang.bound) < gang.required:
@@ -178,8 +179,11 @@ class Plans:
         """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin."""
         cache = self._cache
         leaving: defaultdict[str, set[str]] = defaultdict(set)
-        for _, record in resumed:
+        right_needed: defaultdict[str, float] = defaultdict(lambda: -math.inf)
+        for gang, record in resumed:
             leaving[record.evicted_for].update(name.uid for name in record.evicting)
+            if record.evicting:
+                right_needed[record.evicted_for] = max(right_needed[record.evicted_for], gang.protection + 1)
         for gang, record in resumed:
             if record.nominated:
                 for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
@@ -190,7 +194,9 @@ class Plans:
                 if known and gang.group.gangs_to_place:
                     gang.nominated = record.nominated
                     leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
-                    self.nominate(Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True))
+                    nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
+                    nomination.right_needed = right_needed[gang.id]
+                    self.nominate(nomination)
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
@@ -289,6 +295,7 @@ class Plans:
             or nomination.used
             or self._cache.groups.get(group.id) is not group
             or not group.gangs_to_place
+            or group.right < nomination.right_needed
         ):
             return False
         if nomination.topology != self._cache.topology_of(group):

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
 from muster.coordinator.core.preemption.nomination import Victims, may_preempt
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
@@ -50,7 +50,7 @@ def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
 
 
 class RunningGangs:
-    """Gangs with bound members by priority. Their removable pods are cached until they are touched."""
+    """Gangs with bound members by protecting priority. Their removable pods are cached until they are touched."""
 
     def __init__(self) -> None:
         self._priority: dict[Gang, int] = {}
@@ -64,8 +64,9 @@ class RunningGangs:
         """The gang was touched. True: it has become a potential victim."""
         self._offers.pop(gang, None)
         self._covered.pop(gang, None)
-        priority = gang.priority if gang.bound else None
+        priority = gang.protection if gang.bound else None
         before = self._priority.get(gang)
+        lowered = priority is not None and before is not None and priority < before
         if priority != before:
             self.forget(gang)
             if priority is not None:
@@ -74,7 +75,7 @@ class RunningGangs:
                 self._sorted.pop(priority, None)
         settled = bool(gang.bound) and not gang.in_transition
         if settled is (gang in self._settled):
-            return False
+            return settled and lowered
         (self._settled.add if settled else self._settled.discard)(gang)
         return settled
 
@@ -95,9 +96,9 @@ class RunningGangs:
         """The lowest priority of a running gang; None if none runs."""
         return min(self._gangs, default=None)
 
-    def below(self, priority: int) -> Iterator[tuple[int, list[Gang]]]:
-        """Gangs of lower priorities, the lowest first, of each priority the youngest first."""
-        for each in sorted(level for level in self._gangs if level < priority):
+    def below(self, right: int) -> Iterator[tuple[int, list[Gang]]]:
+        """Gangs that this right may evict, the lowest priority first, of each priority the youngest first."""
+        for each in sorted(level for level in self._gangs if level < min(right, SYSTEM_CRITICAL_PRIORITY)):
             if each not in self._sorted:
                 self._sorted[each] = sorted(self._gangs[each], key=_youngest_first)
             yield each, self._sorted[each]
@@ -151,7 +152,7 @@ class PotentialVictims:
         key, level = group.key, 0
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):
-            if not group.holds and other.priority >= group.priority:
+            if not group.holds and max(gang.protection for gang in other.gangs) >= group.right:
                 continue  # only gangs that hold reservations can deadlock
             for gang in other.gangs:
                 if gang.seats and self._claimed.isdisjoint(gang.seats):
@@ -164,7 +165,7 @@ class PotentialVictims:
 
     def _offer_running(self, group: Group, first_level: int, cautious: bool) -> None:
         allowed = self._allowed()
-        for level, (_, gangs) in enumerate(self._running.below(group.priority), start=first_level):
+        for level, (_, gangs) in enumerate(self._running.below(group.right), start=first_level):
             for gang in gangs:
                 if gang.in_transition or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
                     continue

@@ -94,10 +94,12 @@ class Preemption:
     def no_place(self, group: Group, now: Now, *, proved: bool) -> None:
         """A solve found no place for the group, or only for a part of it."""
         nomination = self._cache.nominations.get(group)
-        if nomination is None:
+        if nomination is None or nomination.backfill:
             delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
             self._due_at.setdefault(group, max(now.monotonic_seconds + delay, group.preemption.not_before))
-        elif proved and (nomination.ready or (nomination.backfill and nomination.all_left(self._cache.ledger))):
+        if nomination is None or not proved:
+            pass
+        elif nomination.ready or (nomination.backfill and nomination.all_left(self._cache.ledger)):
             self._plans.drop(nomination)  # the nominated capacity does not suffice
         self._starving.add(group, now.monotonic_seconds)
 
@@ -127,7 +129,7 @@ class Preemption:
 
     def victim_added(self, gang: Gang) -> None:
         """The gang became a potential victim: groups of higher priority may be asked for again."""
-        priority = gang.priority
+        priority = gang.protection
         self._new_victims_from = priority if self._new_victims_from is None else min(priority, self._new_victims_from)
 
     # -- requests
@@ -179,7 +181,7 @@ class Preemption:
         if priority is None:
             return
         for group in self._queue.unschedulable_heads():
-            if group.priority > priority:
+            if group.right > priority:
                 self._due_at.setdefault(group, now.monotonic_seconds)
 
     def _due(self, now: float) -> Iterator[Group]:
@@ -194,12 +196,13 @@ class Preemption:
 
     def _may_gain(self, group: Group) -> bool:
         """There may be victims for the group."""
-        if not group.gangs or group in self._cache.nominations:
+        nomination = self._cache.nominations.get(group)
+        if not group.gangs or (nomination is not None and not nomination.backfill):
             return False
         if any(other is not group for other in self._holds.groups):
             return True
         lowest = self.running.lowest
-        return lowest is not None and group.priority > lowest and may_preempt(group)
+        return lowest is not None and group.right > lowest and may_preempt(group)
 
     def _request(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
         cache, time = self._cache, now.monotonic_seconds
@@ -285,9 +288,13 @@ class Preemption:
             if attempt.offer.beyond_budget:
                 self._cautious.add(attempt.group)
             return None
+        if victims.bound:
+            nomination.right_needed = max(gang.protection for gang in victims.bound) + 1
         nomination.leaving = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
         if not self._suffices(nomination, nomination.leaving, now):
             return None
+        if (reserved := self._cache.nominations.get(attempt.group)) is not None:
+            self._plans.drop(reserved)  # it need not wait for pods to end
         self._new_victims_from = self.running.lowest  # equal groups may have victims as well
         return self._plans.begin(Plan(victims, nomination), now)
 

@@ -1,0 +1,44 @@
+"""Planted bugs of claims on capacity: rights to preempt, and the ends of nominations, reservations and holds (I13)."""
+
+from mutation.bug import Bug
+
+_RIGHTS = "unit/coordinator/test_right_to_preempt.py"
+
+CLAIM_BUGS = (
+    Bug(
+        "one pod of high priority lets all of its gang preempt",
+        "gang/gang.py",
+        "else min(self.live_priorities, default=0)",
+        "else max(self.live_priorities, default=0)",
+        first=_RIGHTS,
+    ),
+    Bug(
+        "a declared priority is a right to preempt",
+        "gang/gang.py",
+        """        declared = self.facts.priority if self.trusts_declarations and self.facts is not None else None
+        return declared if""",
+        """        declared = self.facts.priority if self.facts is not None else None
+        return declared if""",
+        first=_RIGHTS,
+    ),
+    Bug(
+        "a gang is protected by the least important of its pods",
+        "gang/gang.py",
+        "        highest = max(self.live_priorities, default=0)\n",
+        "        highest = min(self.live_priorities, default=0)\n",
+        first=_RIGHTS,
+    ),
+    Bug(
+        "pods that are critical to the system are victims",
+        "preemption/potential_victims.py",
+        "if level < min(right, SYSTEM_CRITICAL_PRIORITY)",
+        "if level < right",
+        first=_RIGHTS,
+    ),
+    Bug(
+        "a plan goes on although its group has lost the right to it",
+        "preemption/plan.py",
+        "            or group.right < nomination.right_needed\n",
+        "",
+    ),
+)
