@@ -54,8 +54,8 @@ def test_the_files_are_bounded_and_keep_the_newest_spans(path: Path) -> None:
     writer = TraceWriter(path, limit_bytes=limit)
     for number in range(1000):
         writer.add([span(f"{number:032x}", number)])
-    kept = sum(file.stat().st_size for file in path.parent.iterdir())
-    assert kept <= limit + 1000
+    stored = sum(file.stat().st_size for file in path.parent.iterdir())
+    assert stored <= limit + 1000
     assert spans_of_trace(path, f"{999:032x}")
     assert not spans_of_trace(path, f"{0:032x}")
 

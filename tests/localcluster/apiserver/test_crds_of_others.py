@@ -22,7 +22,7 @@ from muster.localcluster.manifests import apply_manifests, load_manifests
 DEPLOYED = Path(__file__).parents[3] / "deploy" / "crds"
 NAME = "podgroups.scheduling.x-k8s.io"
 GROUPS = "/apis/scheduling.x-k8s.io/v1alpha1/namespaces/default/podgroups"
-THEIRS: dict[str, Any] = {
+EXISTING: dict[str, Any] = {
     "metadata": {"name": NAME, "annotations": {"example.com/owner": "the scheduler-plugins"}},
     "spec": {
         "group": "scheduling.x-k8s.io",
@@ -58,7 +58,7 @@ async def session(server: ApiServer, tmp_path: Path) -> AsyncIterator[KubeSessio
 
 
 async def test_an_existing_definition_is_kept_and_others_are_added(api: ApiClient, session: KubeSession) -> None:
-    before = await api.created(CRDS, THEIRS)
+    before = await api.created(CRDS, EXISTING)
     await apply_manifests(session, load_manifests(DEPLOYED))
     assert (await api.get(f"{CRDS}/{NAME}")).body == before
     assert set(await api.names(CRDS)) == set(map(_name, DEPLOYED.glob("*.yaml")))
@@ -66,7 +66,7 @@ async def test_an_existing_definition_is_kept_and_others_are_added(api: ApiClien
 
 
 async def test_gangs_are_read_by_the_existing_definition(api: ApiClient, session: KubeSession) -> None:
-    await api.created(CRDS, THEIRS)
+    await api.created(CRDS, EXISTING)
     state, streamed = ClusterState(["muster"]), asyncio.Event()
     state.settle()
 

@@ -81,8 +81,8 @@ async def test_a_dependent_stays_while_it_has_an_owner(api: ApiClient) -> None:
 
     await api.delete(f"{MAPS}/first")
 
-    left = await api.until(f"{MAPS}/child", lambda reply: len(reply.body["metadata"]["ownerReferences"]) == 1)
-    assert left.body["metadata"]["ownerReferences"][0]["name"] == "second"
+    remaining = await api.until(f"{MAPS}/child", lambda reply: len(reply.body["metadata"]["ownerReferences"]) == 1)
+    assert remaining.body["metadata"]["ownerReferences"][0]["name"] == "second"
 
 
 async def test_an_object_with_an_unknown_owner_is_collected(api: ApiClient) -> None:
@@ -94,13 +94,13 @@ async def test_an_object_with_an_unknown_owner_is_collected(api: ApiClient) -> N
 
 async def test_an_owner_of_an_unserved_kind_counts_as_existing(api: ApiClient) -> None:
     reference = {"apiVersion": "example.com/v1", "kind": "Queue", "name": "q", "uid": "0-0"}
-    gone = await api.created(MAPS, config_map("gone"))
-    await api.created(MAPS, config_map("child", ownerReferences=[reference, *_owned_by(gone)]))
+    deleted = await api.created(MAPS, config_map("gone"))
+    await api.created(MAPS, config_map("child", ownerReferences=[reference, *_owned_by(deleted)]))
     await api.delete(f"{MAPS}/gone")
 
-    left = await api.until(f"{MAPS}/child", lambda reply: len(reply.body["metadata"]["ownerReferences"]) == 1)
+    remaining = await api.until(f"{MAPS}/child", lambda reply: len(reply.body["metadata"]["ownerReferences"]) == 1)
 
-    assert left.body["metadata"]["ownerReferences"] == [reference]
+    assert remaining.body["metadata"]["ownerReferences"] == [reference]
 
 
 async def test_deleting_a_namespace_deletes_its_objects(api: ApiClient) -> None:
@@ -142,8 +142,8 @@ async def test_pods_of_a_deleted_node_are_removed(api: ApiClient) -> None:
     await api.bind("a", "n")
     async with api.watch(f"{PODS}?resourceVersion={(await api.get(PODS)).revision}") as events:
         await api.delete(f"{NODES}/n")
-        failed, gone = await events.next(), await events.next()
+        failed, deleted = await events.next(), await events.next()
 
     assert failed["object"]["status"]["phase"] == "Failed"
     assert failed["object"]["status"]["conditions"][-1]["reason"] == "DeletionByPodGC"
-    assert gone["type"] == "DELETED"
+    assert deleted["type"] == "DELETED"

@@ -13,14 +13,14 @@ REFUSAL = "Cannot evict pod as it would violate the pod's disruption budget."
 
 async def running(api: ApiClient, *names: str, ready: bool = True) -> list[Any]:
     """Running pods with the label app=web."""
-    made = []
+    created = []
     await api.post(NODES, node("n"))  # pods of a node that is not there are swept away
     for name in names:
-        made.append(await api.created(PODS, pod(name, metadata={"labels": {"app": "web"}})))
+        created.append(await api.created(PODS, pod(name, metadata={"labels": {"app": "web"}})))
         await api.bind(name, "n")
         conditions = [{"type": "Ready", "status": str(ready)}]
         await api.patch(f"{PODS}/{name}/status", {"status": {"phase": "Running", "conditions": conditions}}, STRATEGIC)
-    return made
+    return created
 
 
 async def budget(api: ApiClient, name: str = "web", **spec: Any) -> Any:

@@ -42,7 +42,7 @@ def test_invalid_quantities(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [
         (0.9, "0s"),
         (119, "119s"),
@@ -59,8 +59,8 @@ def test_invalid_quantities(text: str) -> None:
         (730 * 86400, "2y"),
     ],
 )
-def test_durations_in_the_format_of_kubectl(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
+def test_durations_in_the_format_of_kubectl(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 def test_the_age_of_an_invalid_time_is_unknown() -> None:
@@ -123,9 +123,9 @@ def test_jsonpath_of_kubectl(path: str, found: list[Any]) -> None:
 )
 def test_status_column_of_pods(pod: dict[str, Any], word: str) -> None:
     spec = {"containers": [{}], "initContainers": [{}]} | pod.get("spec", {})
-    whole = {"metadata": {"name": "a"} | pod.get("metadata", {}), "spec": spec, "status": pod["status"]}
+    pod = {"metadata": {"name": "a"} | pod.get("metadata", {}), "spec": spec, "status": pod["status"]}
 
-    assert PODS.cells(whole, 0.0)[2] == word
+    assert PODS.cells(pod, 0.0)[2] == word
 
 
 @pytest.mark.parametrize(

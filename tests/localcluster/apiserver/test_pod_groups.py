@@ -24,19 +24,19 @@ def condition(name: str, status: str = "True") -> dict[str, Any]:
 async def test_all_versions_are_one_object(api: ApiClient) -> None:
     reference = {"workload": {"workloadName": "w", "podGroupTemplateName": "t"}}
     await api.created(WORKLOADS.format("v1alpha2"), {"metadata": {"name": "w"}, "spec": {}})
-    made = await api.created(ALPHA2, group(disruptionMode="PodGroup", podGroupTemplateRef=reference))
-    assert made["apiVersion"] == "scheduling.k8s.io/v1alpha2"
+    created = await api.created(ALPHA2, group(disruptionMode="PodGroup", podGroupTemplateRef=reference))
+    assert created["apiVersion"] == "scheduling.k8s.io/v1alpha2"
     beta = (await api.get(f"{BETA}/g")).body
     assert beta["apiVersion"] == "scheduling.k8s.io/v1beta1"
     workload = {"workloadName": "w", "templateName": "t"}
     assert beta["spec"] == {**GANG, "disruptionMode": {"all": {}}, "workloadRef": workload, "priority": 0}
     assert (await api.get(f"{ALPHA3}/g")).body == {**beta, "apiVersion": "scheduling.k8s.io/v1alpha3"}
-    assert (await api.get(f"{ALPHA2}/g")).body == made
+    assert (await api.get(f"{ALPHA2}/g")).body == created
 
 
 async def test_status_is_a_subresource_with_condition_names_by_version(api: ApiClient) -> None:
-    made = await api.created(BETA, {**group(), "status": {"conditions": [condition("x")]}})
-    assert "status" not in made
+    created = await api.created(BETA, {**group(), "status": {"conditions": [condition("x")]}})
+    assert "status" not in created
     status = {"status": {"conditions": [condition("PodGroupInitiallyScheduled")]}}
     assert (await api.patch(f"{BETA}/g/status", status, MERGE)).status == 200
     old = (await api.get(f"{ALPHA2}/g")).body["status"]["conditions"]

@@ -41,8 +41,8 @@ class TestTokens:
         assert (await api.get(PODS)).status == 200
 
     async def test_an_unknown_token_is_rejected(self, api: ApiClient) -> None:
-        for shown in ("Bearer nobody-token", "Basic YTpi", "ann-token", "Bearer "):
-            reply = await api.get(PODS, Authorization=shown)
+        for header in ("Bearer nobody-token", "Basic YTpi", "ann-token", "Bearer "):
+            reply = await api.get(PODS, Authorization=header)
             assert (reply.status, reply.reason, reply.message) == (401, "Unauthorized", "Unauthorized")
 
     async def test_a_user_without_roles_may_only_review_access(self, ann: As) -> None:
@@ -180,8 +180,8 @@ class TestMalformed:
             reply = await api.post(f"{RBAC}/namespaces/default/roles", {"metadata": {"name": "r"}, "rules": rules})
             assert reply.status == 422
             assert [cause["field"] for cause in reply.body["details"]["causes"]] == [field]
-        odd = {"metadata": {"name": "r"}, "rules": {"verbs": "get"}}
-        assert (await api.post(f"{RBAC}/clusterroles", odd)).status == 400
+        mistyped = {"metadata": {"name": "r"}, "rules": {"verbs": "get"}}
+        assert (await api.post(f"{RBAC}/clusterroles", mistyped)).status == 400
 
     async def test_the_role_of_a_binding_is_immutable(self, api: ApiClient) -> None:
         await grant(api, "reads", rule("list", "pods"), to=user("ann"))
@@ -199,9 +199,9 @@ async def test_requests_are_audited(api: ApiClient, ann: As) -> None:
     await ann.get(PODS)
     await ann.get(PODS)
     await ann.get(f"{NODES}/n")
-    kept = (await api.get("/muster-access")).body
-    assert {"user": "ann", "verb": "list", "resource": "pods", "namespace": "default", "count": 2} in kept
-    assert {"user": "ann", "verb": "get", "resource": "nodes", "name": "n", "allowed": False, "count": 1} in kept
+    uses = (await api.get("/muster-access")).body
+    assert {"user": "ann", "verb": "list", "resource": "pods", "namespace": "default", "count": 2} in uses
+    assert {"user": "ann", "verb": "get", "resource": "nodes", "name": "n", "allowed": False, "count": 1} in uses
     assert (await ann.get("/muster-access")).status == 403
     await api.delete("/muster-access")
     assert (await api.get("/muster-access")).body == []

@@ -21,14 +21,14 @@ def storage_class(name: str, *, delayed: bool = True, **parameters: str) -> Any:
 
 
 def claim(name: str, of_class: str | None = "fast", **spec: Any) -> Any:
-    wanted = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    spec_fields = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     named = {} if of_class is None else {"storageClassName": of_class}
-    return {"metadata": {"name": name}, "spec": {**wanted, **named, **spec}}
+    return {"metadata": {"name": name}, "spec": {**spec_fields, **named, **spec}}
 
 
 def volume(name: str, of_class: str = "", size: str = "1Gi", **spec: Any) -> Any:
-    wanted = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}}
-    return {"metadata": {"name": name}, "spec": {**wanted, "storageClassName": of_class, **spec}}
+    spec_fields = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": size}, "hostPath": {"path": "/data"}}
+    return {"metadata": {"name": name}, "spec": {**spec_fields, "storageClassName": of_class, **spec}}
 
 
 async def select(api: ApiClient, name: str, on_node: str) -> None:
@@ -55,8 +55,8 @@ async def test_a_waiting_claim_gets_a_volume_on_the_selected_node(api: ApiClient
     labels = {"kubernetes.io/hostname": "host-1"}
     await api.created(NODES, {**node("n1"), "metadata": {"name": "n1", "labels": labels}})
     await api.created(CLASSES, storage_class("fast"))
-    made = await api.created(CLAIMS, claim("data"))
-    assert made["status"] == {"phase": "Pending"}
+    created = await api.created(CLAIMS, claim("data"))
+    assert created["status"] == {"phase": "Pending"}
     await api.created(CLASSES, storage_class("at-once", delayed=False))
     await api.created(CLAIMS, claim("other", "at-once"))
     await bound(api, "other")
@@ -75,14 +75,14 @@ async def test_a_waiting_claim_gets_a_volume_on_the_selected_node(api: ApiClient
 async def test_an_unusable_selection_is_reset_with_an_event(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast", refusedNodes="n1"))
     await api.created(CLAIMS, claim("data"))
-    for where, why in (("n1", "node 'n1' has no free storage"), ("nowhere", "node 'nowhere' does not exist")):
+    for where, message in (("n1", "node 'n1' has no free storage"), ("nowhere", "node 'nowhere' does not exist")):
         await select(api, "data", where)
         reply = await api.until(f"{CLAIMS}/data", lambda reply: SELECTED not in reply.body["metadata"]["annotations"])
         assert reply.body["status"]["phase"] == "Pending"
         reply = await api.until(EVENTS, lambda reply: reasons(reply)[-1:] == ["WaitForFirstConsumer"])
         refusal = in_order(reply)[-2]
         assert (refusal["type"], refusal["reason"]) == ("Warning", "ProvisioningFailed")
-        assert why in refusal["message"]
+        assert message in refusal["message"]
 
 
 async def test_a_pending_claim_has_an_event_for_each_change(api: ApiClient) -> None:
@@ -116,8 +116,8 @@ async def test_the_smallest_volume_is_bound_except_for_waiting_claims(api: ApiCl
     await api.created(CLAIMS, claim("waits", "local"))
     await api.created(CLAIMS, claim("data", "shared"))
     assert (await bound(api, "data"))["spec"]["volumeName"] == "middle"
-    left = await api.until(f"{VOLUMES}/of-local", lambda reply: reply.body["status"]["phase"] == "Available")
-    assert "claimRef" not in left.body["spec"]
+    remaining = await api.until(f"{VOLUMES}/of-local", lambda reply: reply.body["status"]["phase"] == "Available")
+    assert "claimRef" not in remaining.body["spec"]
     assert (await api.get(f"{CLAIMS}/waits")).body["status"]["phase"] == "Pending"
 
 
@@ -136,12 +136,12 @@ async def test_a_volume_is_deleted_or_retained_with_its_claim(api: ApiClient) ->
 async def test_the_claim_of_an_ephemeral_volume_is_deleted_with_its_pod(api: ApiClient) -> None:
     await api.created(CLASSES, storage_class("fast"))
     template = {"metadata": {"labels": {"a": "b"}}, "spec": claim("")["spec"]}
-    made = await api.created(
+    created = await api.created(
         PODS, pod("trainer", volumes=[{"name": "scratch", "ephemeral": {"volumeClaimTemplate": template}}])
     )
     found = (await api.until(f"{CLAIMS}/trainer-scratch", lambda reply: reply.status == 200)).body
     assert found["metadata"]["labels"] == {"a": "b"}
-    assert found["metadata"]["ownerReferences"][0]["uid"] == made["metadata"]["uid"]
+    assert found["metadata"]["ownerReferences"][0]["uid"] == created["metadata"]["uid"]
     assert found["spec"]["storageClassName"] == "fast"
     await api.delete(f"{PODS}/trainer", {"gracePeriodSeconds": 0})
     await api.until_gone(f"{CLAIMS}/trainer-scratch")
@@ -151,8 +151,8 @@ async def test_claims_have_the_default_class_and_are_immutable(api: ApiClient) -
     default = {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}
     fast = storage_class("fast")
     await api.created(CLASSES, {**fast, "metadata": fast["metadata"] | default})
-    made = await api.created(CLAIMS, claim("data", None))
-    assert made["spec"]["storageClassName"] == "fast"
+    created = await api.created(CLAIMS, claim("data", None))
+    assert created["spec"]["storageClassName"] == "fast"
     changed = await api.patch(f"{CLAIMS}/data", {"spec": {"accessModes": ["ReadWriteMany"]}})
     assert (changed.status, changed.reason) == (422, "Invalid")
     assert "spec is immutable after creation" in changed.message

@@ -42,10 +42,10 @@ async def test_all_watches_have_the_same_order(api: ApiClient) -> None:
 
     async with api.watch(path) as first, api.watch(path) as second:
         await asyncio.gather(*(api.created(PODS, pod(f"p{number}")) for number in range(50)))
-        ours, theirs = await first.take(50), await second.take(50)
+        own_watch, other_watch = await first.take(50), await second.take(50)
 
-    assert ours == theirs
-    assert {name for _, name in ours} == {f"p{number}" for number in range(50)}
+    assert own_watch == other_watch
+    assert {name for _, name in own_watch} == {f"p{number}" for number in range(50)}
 
 
 async def test_objects_enter_and_leave_a_selection(api: ApiClient) -> None:
@@ -60,8 +60,8 @@ async def test_objects_enter_and_leave_a_selection(api: ApiClient) -> None:
         await api.patch(f"{PODS}/a", {"metadata": {"labels": {"app": "db"}}})
         await api.patch(f"{PODS}/b", {"metadata": {"labels": {"app": "web"}}})
         await api.bind("b", "n")
-        left = await labelled.next()
-        assert (left["type"], left["object"]["metadata"]["labels"]) == ("DELETED", {"app": "web"})
+        removed = await labelled.next()
+        assert (removed["type"], removed["object"]["metadata"]["labels"]) == ("DELETED", {"app": "web"})
         assert await labelled.take(2) == [("ADDED", "b"), ("MODIFIED", "b")]
         assert await bound.take(1) == [("ADDED", "b")]
 

@@ -27,15 +27,15 @@ def about(resource: str, *operations: str) -> Any:
 
 async def test_a_webhook_receives_the_object_to_be_stored(api: ApiClient, webhook: Webhook) -> None:
     await api.created(CONFIGURATIONS, webhook.configuration())
-    made = await api.created(PODS, pod(metadata={"generateName": "p-"}))
-    [asked] = webhook.asked
-    assert (asked["operation"], asked["namespace"], asked["dryRun"]) == ("CREATE", "default", False)
-    assert asked["resource"] == {"group": "", "version": "v1", "resource": "pods"}
-    assert asked["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
-    assert asked["name"] == asked["object"]["metadata"]["name"] == made["metadata"]["name"]
-    assert asked["object"]["metadata"]["uid"] == made["metadata"]["uid"]
-    assert asked["object"]["spec"]["schedulerName"] == "default-scheduler"
-    assert asked["oldObject"] is None
+    created = await api.created(PODS, pod(metadata={"generateName": "p-"}))
+    [request] = webhook.asked
+    assert (request["operation"], request["namespace"], request["dryRun"]) == ("CREATE", "default", False)
+    assert request["resource"] == {"group": "", "version": "v1", "resource": "pods"}
+    assert request["kind"] == {"group": "", "version": "v1", "kind": "Pod"}
+    assert request["name"] == request["object"]["metadata"]["name"] == created["metadata"]["name"]
+    assert request["object"]["metadata"]["uid"] == created["metadata"]["uid"]
+    assert request["object"]["spec"]["schedulerName"] == "default-scheduler"
+    assert request["oldObject"] is None
 
 
 async def test_a_denial_has_the_webhooks_message(api: ApiClient, webhook: Webhook) -> None:
@@ -100,8 +100,8 @@ async def test_status_writes_are_another_resource(api: ApiClient, webhook: Webho
     await api.created(PODS, pod("a"))
     await api.patch(f"{PODS}/a", {"metadata": {"labels": {"x": "y"}}})
     await api.patch(f"{PODS}/a/status", {"status": {"phase": "Running"}})
-    [asked] = webhook.asked
-    assert (asked["subResource"], asked["object"]["status"]["phase"]) == ("status", "Running")
+    [request] = webhook.asked
+    assert (request["subResource"], request["object"]["status"]["phase"]) == ("status", "Running")
 
 
 @pytest.mark.parametrize(("policy", "status"), [("Fail", 500), ("Ignore", 201)])

@@ -30,7 +30,7 @@ def asking(**amounts: int) -> PodClass:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason", "message"),
+    ("requested", "reason", "message"),
     [
         (asking(cpu=8001), "OutOfcpu", "cpu, requested: 8001, used: 0, capacity: 8000"),
         (
@@ -43,8 +43,8 @@ def asking(**amounts: int) -> PodClass:
         (asking(cpu=8001, memory=5 * GIB), "OutOfcpu", "cpu, requested: 8001, used: 0, capacity: 8000"),
     ],
 )
-def test_i3_a_pod_that_does_not_fit_is_rejected(wanted: PodClass, reason: str, message: str) -> None:
-    refusal = NodeCapacity(facts()).admit("a", wanted)
+def test_i3_a_pod_that_does_not_fit_is_rejected(requested: PodClass, reason: str, message: str) -> None:
+    refusal = NodeCapacity(facts()).admit("a", requested)
 
     assert refusal == Rejection(reason, f"Node didn't have enough resource: {message}")
 

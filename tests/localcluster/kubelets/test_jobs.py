@@ -86,7 +86,7 @@ async def test_pods_of_a_job_may_not_be_restarted_always(api: ApiClient) -> None
     always, unsaid = job(policy="Always"), job()
     del unsaid["spec"]["template"]["spec"]["restartPolicy"]
 
-    refused, asked = await api.post(JOBS, always), await api.post(JOBS, unsaid)
+    refused, unspecified = await api.post(JOBS, always), await api.post(JOBS, unsaid)
 
     assert refused.status == 422 and "spec.template.spec.restartPolicy: Unsupported value" in refused.message
-    assert asked.status == 422 and 'Required value: valid values: "OnFailure", "Never"' in asked.message
+    assert unspecified.status == 422 and 'Required value: valid values: "OnFailure", "Never"' in unspecified.message
