@@ -93,6 +93,10 @@ class Oracle:
                 if any(event.reason == "ReservationReleased" for event in effect.events):
                     self._released_for[effect.gang] = _asked_for(scenario.solves, effect.gang)
             case Solve():
+                newest = scenario.cluster.revision
+                assert effect.min_revision.get("pods", 0) <= newest, (
+                    f"I7: a solve waits for revision {effect.min_revision}, and the newest is {newest}"
+                )
                 self._solve(scenario.leader, effect)
             case Persist():
                 check_records(scenario.leader, effect)

@@ -87,6 +87,13 @@ def lose_stream(world: World, soon: int) -> None:
         world.scenario.deliver()
 
 
+@action(0.5, soon=2)
+def restore_api_server(world: World, soon: int) -> None:
+    """The API server's etcd is restored from a backup with the same objects: revisions are lower than before."""
+    world.scenario.cluster.revision //= 2
+    lose_stream(world, soon)
+
+
 @action(2, which=4)
 def break_call(world: World, which: int) -> None:
     """Binding is unreachable."""

@@ -175,6 +175,8 @@ class Informer(Generic[T]):
             if page is None:
                 await self._deliver_unavailable()
                 return False
+            if not token and page.revision < self._through:
+                self._forget_history(page.revision)
             missing.difference_update(map(_uid, page.items))
             missing.difference_update([each.uid for each in page.unreadable])
             self._skip(page.unreadable)
@@ -189,6 +191,11 @@ class Informer(Generic[T]):
         await self._deliver([Removed(uid) for uid in sorted(missing)], page.revision)
         self._log.info("list_completed", objects=len(self._revisions), revision=page.revision)
         return True
+
+    def _forget_history(self, revision: int) -> None:
+        """The API server was restored from a backup: equal revisions are no proof of equal objects any more."""
+        self._log.warning("history_restarted", revision=revision, before=self._through)
+        self._revisions = dict.fromkeys(self._revisions, 0)
 
     async def _page(self, token: str) -> Page[T] | None:
         """A page of the list. None: the resource is unavailable."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
+from typing import NamedTuple
 
 import structlog
 
@@ -18,9 +19,18 @@ MAX_BACKLOG_CHANGES = 20_000
 that costs about as much, and memory stays bounded. With a smaller backlog a large snapshot would be restarted again and
 again, because of what changes while it is sent.
 """
-_SUBSCRIBED = "subscribed"
 QUIET_SECONDS = 1.0
 """A batch that only raises the revision is sent at once, but then not again for this long."""
+
+
+class _SnapshotReason(NamedTuple):
+    """Why a subscriber gets a snapshot: `kind` for metrics, `message` for logs."""
+
+    kind: str
+    message: str
+
+
+_SUBSCRIBED = _SnapshotReason("subscribed", "subscribed")
 
 
 class Broadcaster:
@@ -54,6 +64,11 @@ class Broadcaster:
             else:
                 self._timer = loop.call_at(self._quiet_until, self._send_through)
 
+    def restart(self, message: str) -> None:
+        """Send snapshots instead of deltas to all subscribers: revisions have become lower."""
+        for subscription in self._subscriptions:
+            subscription.restart(_SnapshotReason("restored", message))
+
     async def subscribe(self, name: str) -> AsyncGenerator[bytes]:
         """Encoded WatchResponses for one subscriber, without end. Close the generator when the subscriber leaves."""
         subscription = _Subscription(self._backlog_changes)
@@ -62,9 +77,9 @@ class Broadcaster:
         try:
             while True:
                 if (reason := subscription.start_snapshot()) is not None:
-                    log.info("snapshot_sent", reason=reason)
-                    SNAPSHOTS.labels("subscribed" if reason == _SUBSCRIBED else "behind").add()
-                    async for message in self._snapshot(subscription, reason):
+                    log.info("snapshot_sent", reason=reason.message)
+                    SNAPSHOTS.labels(reason.kind).add()
+                    async for message in self._snapshot(subscription, reason.message):
                         yield message
                 while (delta := subscription.next()) is not None:
                     yield delta
@@ -107,7 +122,7 @@ class _Subscription:
         self.limit = backlog_changes
         self._queue: deque[tuple[bytes, int]] = deque()
         self._changes = 0
-        self._reason: str | None = _SUBSCRIBED
+        self._reason: _SnapshotReason | None = _SUBSCRIBED
         self._ready = asyncio.Event()
 
     @property
@@ -115,7 +130,7 @@ class _Subscription:
         """The backlog was dropped, so that only a snapshot helps."""
         return self._reason is not None
 
-    def start_snapshot(self) -> str | None:
+    def start_snapshot(self) -> _SnapshotReason | None:
         """Why a snapshot is needed; None if none is. From now on deltas are queued behind it."""
         reason, self._reason = self._reason, None
         return reason
@@ -126,11 +141,16 @@ class _Subscription:
         changes = max(changes, 1)
         self._changes += changes
         if self._changes > self.limit:
-            self._reason = f"subscriber fell behind by {self._changes} changes"
-            self._queue.clear()
-            self._changes = 0
-        else:
-            self._queue.append((message, changes))
+            self.restart(_SnapshotReason("behind", f"subscriber fell behind by {self._changes} changes"))
+            return
+        self._queue.append((message, changes))
+        self._ready.set()
+
+    def restart(self, reason: _SnapshotReason) -> None:
+        """Drop the backlog: only a snapshot helps."""
+        self._reason = reason
+        self._queue.clear()
+        self._changes = 0
         self._ready.set()
 
     def next(self) -> bytes | None:

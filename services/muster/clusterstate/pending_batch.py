@@ -30,6 +30,11 @@ class PendingBatch:
         """Note that the batch contains a change of this kind."""
         self._changed[kind] = max(revision, self._changed.get(kind, 0))
 
+    def lower_revision(self, kind: str, through: int) -> None:
+        """Forget changes of this kind that are newer than its restored history."""
+        if self._changed.get(kind, 0) > through:
+            self._changed[kind] = through
+
     def add_pods(self, changed: Sequence[PodFacts]) -> bool:
         """Add pods; returns whether there are any."""
         for facts in changed:

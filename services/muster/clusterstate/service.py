@@ -105,6 +105,8 @@ class ClusterStateService:
         batch = self.state.apply(changes)
         if self.complete.is_set():
             self.broadcaster.publish(batch)
+            if self.state.take_history_restarted():
+                self.broadcaster.restart(f"{changes.kind} have a lower revision: was the API server restored?")
         if self.state.trees.stale:
             self._stale.set()
 

@@ -70,6 +70,7 @@ class ClusterState:
         self._unread: set[str] = set()
         self._malformed: dict[str, MalformedObjects] = {}  # by kind
         self._newest: dict[str, int] = {}  # newest changes of kinds that pod classes depend on
+        self.history_restarted = False
         self._settled = False
         self._in_order = False
         self._pending = PendingBatch()
@@ -120,12 +121,26 @@ class ClusterState:
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
         if changes.through:
-            self.through[changes.kind] = max(changes.through, self.through.get(changes.kind, 0))
+            if changes.through < self.through.get(changes.kind, 0):
+                self._restart_history(changes.kind, changes.through)
+            self.through[changes.kind] = changes.through
             if changes.kind in self._unread:
                 self._unread.discard(changes.kind)
                 if self._pending.add_pods(self.pods.unread(self._unread)):
                     self._pending.raise_revision(changes.kind, changes.through)
         return self._take_batch()
+
+    def _restart_history(self, kind: str, through: int) -> None:
+        """A list is older than what was read before: the API server was restored from a backup."""
+        if self._newest.get(kind, 0) > through:
+            self._newest[kind] = through
+        self._pending.lower_revision(kind, through)
+        self.history_restarted = True
+
+    def take_history_restarted(self) -> bool:
+        """Whether revisions have become lower since the last call, so that subscribers need a snapshot."""
+        restarted, self.history_restarted = self.history_restarted, False
+        return restarted
 
     def settle(self, unread: Iterable[str] = ()) -> None:
         """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees."""

@@ -1,6 +1,6 @@
 """Translates the cluster-state stream into events of the core; a snapshot becomes one event."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 from grpc import aio
@@ -23,17 +23,18 @@ async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator
                         yield Delta(batch)
                     else:
                         snapshot.append(batch)
-                case subscription.SnapshotComplete():
-                    yield Snapshot(_merged(snapshot or ()))
+                case subscription.SnapshotComplete(through):
+                    yield Snapshot(_merged(snapshot or (), through))
                     snapshot = None
                 case subscription.Disconnected(reason):
                     snapshot = None
                     yield ViewLost(reason)
 
 
-def _merged(batches: Sequence[Batch]) -> Batch:
+def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
     """Merges the batches of a snapshot. Its revisions, which placement may be asked to reach, are those of the newest
-    objects.
+    objects, but no higher than `through`: after a restore of the API server objects may carry revisions that it does
+    not reach for a long time.
     """
     pods = tuple(pod for batch in batches for pod in batch.pods)
     nodes = tuple(node for batch in batches for node in batch.nodes)
@@ -48,5 +49,5 @@ def _merged(batches: Sequence[Batch]) -> Batch:
         gangs=tuple(gang for batch in batches for gang in batch.gangs),
         budgets=tuple(budget for batch in batches for budget in batch.budgets),
         trees=tuple(tree for batch in batches for tree in batch.trees),
-        changed=newest,
+        changed={kind: min(revision, through.get(kind, revision)) for kind, revision in newest.items()},
     )

@@ -65,6 +65,8 @@ class Cluster:
     trees: dict[str, TopologyTree] = field(default_factory=dict)
     classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in _classes()})
 
+    revision: int = 0
+    """Number of changes so far; lower after a restore of the API server."""
     used: Counter[str] = field(default_factory=Counter)
     """Millicores of bound pods by node."""
 
@@ -97,6 +99,7 @@ class Cluster:
             gangs=tuple(self.gangs.values()),
             budgets=tuple(self.budgets.values()),
             trees=tuple(self.trees.values()),
+            changed={"pods": self.revision},
         )
 
     def rack_of(self, node_name: str) -> str:

@@ -120,6 +120,11 @@ class Scenario:
         self.tell(ViewLost("cluster-state is away"))
         self.tell(Snapshot(self.cluster.whole()))
 
+    def restore(self) -> None:
+        """The API server's etcd is restored from a backup with the same objects: revisions are lower."""
+        self.cluster.revision //= 2
+        self.blink()
+
     def scale(self, replicas: int) -> None:
         """Changes the number of placement replicas."""
         self.replicas = replicas
@@ -304,7 +309,9 @@ class Scenario:
             self.cluster.drop_pod(uid)
         for gang_id in remove_gangs or []:
             self.cluster.gangs.pop(gang_id, None)
+        self.cluster.revision += 1
         batch = Batch(
+            changed={"pods": self.cluster.revision},
             nodes=tuple(nodes or ()),
             pods=tuple(pods or ()),
             gangs=tuple(gangs or ()),

@@ -288,6 +288,22 @@ class TestWatch:
         assert sink.pods == ["changed", "new", "same"]
         assert sink.changes - before == 3, "unchanged objects are not delivered again"
 
+    async def test_a_restored_api_server_has_all_objects_delivered_again(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        for name in ("a", "b"):
+            api.object(name)
+        await follow()
+        watch = await api.watch()
+        watch.bookmark(50)
+        await eventually(lambda: sink.through == 50)
+        before = sink.changes
+        watch.fail(504, "Timeout")
+        await api.watch()
+        await eventually(lambda: sink.through == api.revision)
+        assert api.revision < 50
+        assert sink.changes - before == 2, "equal revisions of two histories say nothing"
+
     async def test_events_before_an_error_are_delivered(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         await follow()
         watch = await api.watch()

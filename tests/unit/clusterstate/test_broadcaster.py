@@ -34,6 +34,13 @@ class Cluster:
         self.pods.update((pod.uid, pod) for pod in pods)
         self.broadcaster.publish(Batch(pods=pods, changed={"pods": self.revision}, through={"pods": self.revision}))
 
+    def restore(self, *names: str) -> None:
+        """The API server is restored from a backup with these pods at revision 1."""
+        self.revision = 1
+        self.pods = {name: PodFacts(name, "ml", name, "c", revision=1) for name in names}
+        self.broadcaster.publish(Batch(pods=tuple(self.pods.values()), through={"pods": 1}))
+        self.broadcaster.restart("restored")
+
     def bookmark(self) -> None:
         """Raise the revision without a change."""
         self.revision += 1
@@ -240,3 +247,18 @@ async def test_a_tree_is_sent_whole_and_counts_by_its_size() -> None:
         cluster.broadcaster.publish(large)
         await subscriber.until(lambda: len(subscriber.reasons) == 2)
         assert "fell behind" in subscriber.reasons[1]
+
+
+async def test_lower_revisions_reach_subscribers_in_a_snapshot() -> None:
+    cluster = Cluster()
+    cluster.put("a")
+    cluster.put("b")
+    async with subscribed(cluster) as subscriber:
+        await subscriber.until(lambda: subscriber.synced)
+        cluster.put("c")
+        cluster.restore("a")
+        await subscriber.until(lambda: subscriber.through == {"pods": 1})
+        assert (subscriber.pods, subscriber.reasons) == ({"a": 1}, ["subscribed", "restored"])
+        cluster.put("d")
+        await subscriber.until(lambda: subscriber.through == {"pods": 2})
+        assert subscriber.pods == {"a": 1, "d": 2}

@@ -15,7 +15,7 @@ from builders.clusterstate.history import (
 )
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts, PodPhase, RepairPolicy, Severity
 from muster.kube.api_resources import NODES, PODS
-from muster.kube.object_changes import ObjectChanges
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import ObjectMeta, Pod
 
 MIN = "gang.scheduling.koordinator.sh/min-available"
@@ -119,6 +119,18 @@ class TestRevisions:
         assert (page.changed, page.through) == ({}, {"pods": 1})
         end = history.pods(pod_object("c"))
         assert (end.changed, end.through) == ({"pods": 3}, {"pods": 3})
+
+    def test_a_list_with_a_lower_revision_begins_a_new_history(self) -> None:
+        history = History()
+        history.pods(pod_object("a"))
+        history.pods(pod_object("b"))
+        history.page(PODS, pod_object("c"))
+        assert not history.state.take_history_restarted()
+        restored = history.state.apply(ObjectChanges(PODS.kind, [Removed("uid-b")], through=1))
+        assert restored.through == {"pods": 1}
+        assert all(revision <= 1 for revision in restored.changed.values()), "a subscriber could wait for it for ever"
+        assert history.state.take_history_restarted()
+        assert not history.state.take_history_restarted()
 
     def test_a_gang_that_an_annotation_changed_names_the_pods_revision(self) -> None:
         history = History()

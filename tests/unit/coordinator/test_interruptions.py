@@ -431,3 +431,14 @@ def test_a_gang_bound_completely_by_another_scheduler_is_not_queued() -> None:
     scenario.change(gangs=[a.gang_facts()], pods=[replace(pod, node="n4", phase=PodPhase.RUNNING) for pod in a.pods()])
     scenario.run()
     assert scenario.gang("a").phase is Phase.SATISFIED
+
+
+def test_after_a_restore_of_the_api_server_solves_ask_for_revisions_that_exist() -> None:
+    scenario = Scenario({"n4": 4})
+    scenario.add(gang("a").of(2))
+    scenario.run()
+    scenario.restore()
+    scenario.add(gang("b").of(2))
+    assert scenario.solves[-1].min_revision["pods"] == scenario.cluster.revision
+    scenario.run()
+    assert scenario.bound("b") == 2

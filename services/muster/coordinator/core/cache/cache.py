@@ -74,6 +74,7 @@ class Cache:
             removed_gangs=tuple(id_ for id_, gang in self.gangs.items() if not gang.plain and id_ not in gangs),
         )
         self.apply(gone)
+        self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
         self.apply(batch)
 
     def apply(self, batch: Batch) -> None:
