@@ -10,7 +10,8 @@ from bench.costs import Cost, costs, spent
 from builders.e2e.solve_relay import SolveRelay
 from muster.config.settings import KubeSettings
 from muster.kube.session import KubeSession
-from muster.localcluster.stack import API_SERVER, ETCD, SERVICES, Stack, StackOptions
+from muster.localcluster.stack import API_SERVER, ETCD, SERVICES, Stack
+from muster.localcluster.stack_options import StackOptions
 
 
 class BenchCluster:

@@ -31,7 +31,8 @@ from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_
 from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests, load_manifests
 from muster.localcluster.ports import free_port
-from muster.localcluster.stack import SERVICES, Stack, StackOptions
+from muster.localcluster.stack import SERVICES, Stack
+from muster.localcluster.stack_options import StackOptions
 from muster.localcluster.up.cluster_view import ClusterView, watch_gangs
 from muster.rpc.channel import open_channel
 

@@ -19,7 +19,8 @@ from muster.config.settings import KubeSettings, TlsSettings
 from muster.kube.session import KubeSession
 from muster.localcluster.manifests import Manifest, apply_manifests
 from muster.localcluster.security import Security
-from muster.localcluster.stack import Stack, StackOptions
+from muster.localcluster.stack import Stack
+from muster.localcluster.stack_options import StackOptions
 from muster.rpc.channel import open_channel
 
 WAIT_SECONDS = 60.0

@@ -8,7 +8,6 @@ import asyncio
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from muster.cli.endpoints import Endpoints, remove_endpoints
@@ -24,6 +23,7 @@ from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, 
 from muster.localcluster.quota_webhook import QuotaWebhook
 from muster.localcluster.rights import NAMESPACE, find_rights, grants, read_rights
 from muster.localcluster.security import CLIENT, Security
+from muster.localcluster.stack_options import StackOptions
 
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
@@ -33,45 +33,6 @@ SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
 _GRACE_SECONDS = 10.0
 _TOPOLOGY_LEVELS = "rack=rack"  # the label that simulated nodes have
 _SPAN_EXPORT_MILLISECONDS = 200  # not OpenTelemetry's 5 s: users ask for a trace right after the gang started
-
-
-@dataclass(frozen=True)
-class StackOptions:
-    """Processes to start, their parameters and their directory."""
-
-    directory: Path
-    nodes: int = 20
-    racks: int = 4
-    cpu: str = "8"
-    memory: str = "32Gi"
-    pods_per_node: int = 110
-    gpus_per_node: int = 0
-    kubeconfig: Path | None = None
-    """API server to use; None: the embedded one."""
-    services_server: str = ""
-    """URL of the API server for the services; empty: its own. Tests put a fault-injecting relay there, which identifies
-    services by the tokens of `Stack.identities`."""
-    kubelets: bool = True
-    """Start simulated kubelets."""
-    otlp_endpoint: str = ""
-    """URL of the span collector; empty: no export."""
-    log_level: str = "info"
-    durable: bool = True
-    """etcd calls fsync; only tests do without."""
-    placement: str = "placement"
-    """Implementation of placement, by its name in `muster run`."""
-    service_environment: Mapping[str, str] = field(default_factory=dict)
-    """Additional environment of the services, e.g. shorter timeouts for tests."""
-    kubelet_arguments: tuple[str, ...] = ()
-    replicas: Mapping[str, int] = field(default_factory=dict)
-    """Service -> number of replicas; default 1."""
-    etcd_members: int = 1
-    metrics: bool = True
-    """Services expose metrics."""
-    secured: bool = False
-    """Mutual TLS between all processes, including etcd members, and users in etcd. Needs openssl."""
-    quota: bool = False
-    """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
 
 
 class Stack:

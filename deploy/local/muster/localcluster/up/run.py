@@ -24,7 +24,8 @@ from muster.kube.session import KubeSession
 from muster.localcluster.certificates import NoCertificate
 from muster.localcluster.child_process import ChildDied
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRejected, apply_manifests, load_manifests
-from muster.localcluster.stack import API_SERVER, ETCD, Stack, StackOptions
+from muster.localcluster.stack import API_SERVER, ETCD, Stack
+from muster.localcluster.stack_options import StackOptions
 from muster.localcluster.supervisor import supervise
 from muster.localcluster.trace_forwarder import Forwarder
 from muster.localcluster.trace_receiver import TraceReceiver
