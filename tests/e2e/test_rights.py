@@ -106,7 +106,7 @@ async def volumes(world: World) -> None:
     full, *_ = await world.nodes(1, 1, 1)
     two = gang("two").of(2).with_claims(await world.storage_class(refusedNodes=full))
     await world.create(two)
-    await world.event(two, "could not be bound", f"no room on node '{full}'")
+    await world.event(two, "could not be bound", f"node '{full}' has no free storage")
     await world.bound(two)
 
 

@@ -45,7 +45,7 @@ async def test_g37_a_pod_moves_from_a_node_that_cannot_get_its_volume(world: Wor
     full, *others = await world.nodes(1, 1, 1)
     a = gang("a").of(2).with_claims(await world.storage_class(refusedNodes=full))
     await world.create(a)
-    await world.event(a, "could not be bound", f"no room on node '{full}'")
+    await world.event(a, "could not be bound", f"node '{full}' has no free storage")
     await world.bound(a)
     assert sorted(world.bound_pods(a).values()) == sorted(others)
     await volumes_are_with_their_pods(world, a)

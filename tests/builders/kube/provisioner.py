@@ -67,7 +67,7 @@ class Provisioner:
             return
         metadata, name = claim["metadata"], storage_class["metadata"]["name"]
         namespace = f"/api/v1/namespaces/{metadata['namespace']}"
-        why = f'failed to provision volume with StorageClass "{name}": no room on node {node!r}'
+        why = f'failed to provision volume with StorageClass "{name}": node {node!r} has no free storage'
         await self._request("POST", f"{namespace}/events", _event(claim, why))
         self._seen.discard(task)
         selects_none = {"metadata": {"annotations": {SELECTED_NODE: None}}}
