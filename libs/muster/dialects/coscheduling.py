@@ -1,4 +1,8 @@
-"""Coscheduling of the scheduler-plugins: PodGroup scheduling.x-k8s.io/v1alpha1, which pods name by a label."""
+"""Coscheduling of the scheduler-plugins: PodGroup scheduling.x-k8s.io/v1alpha1, which pods name by a label.
+
+minMember holds for every pod, also after the start: as the plugin counts siblings for each pod, later pods wait until
+they and the running ones reach it.
+"""
 
 from typing import Final
 
@@ -11,7 +15,7 @@ from muster.dialects.quota import quota_problems
 from muster.dialects.resources import parse_amounts
 from muster.dialects.sources import Source, blocking, choose, definition_terms, gang_facts, member_of, warning
 from muster.dialects.values import parse_count, parse_seconds
-from muster.gangs.facts import Amounts, GangFacts, Problem
+from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "coscheduling"
@@ -80,6 +84,7 @@ def read(declaration: Declaration) -> GangFacts:
         total=minimum,
         waiting_time_seconds=waiting_seconds,
         problems=tuple(problems),
+        match_policy=MatchPolicy.WAITING_AND_RUNNING,
         resources=resources,
         terms=tuple(definition_terms(definition, _FIELDS)),
     )

@@ -22,7 +22,7 @@ from muster.dialects.definitions import DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import Annotations, GangMarks, MarkSet, Membership
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
-from muster.dialects.network_topology import parse_network_topology
+from muster.dialects.network_topology import parse_network_topology, unknown_keys
 from muster.dialects.sources import (
     MarkReader,
     Source,
@@ -48,6 +48,7 @@ from muster.dialects.values import (
 )
 from muster.gangs.facts import GangFacts, GangMode, LevelConstraint, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
+from muster.topology.constraints import clashes
 
 NAME: Final = "koordinator"
 DEFINITION: Final = DefinitionKind("scheduling.sigs.k8s.io", "v1alpha1", "PodGroup", "podgroups")
@@ -72,6 +73,7 @@ _FIELDS: Final = ("minMember", "scheduleTimeoutSeconds")
 DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
 
+_MOST_NAMED: Final = 5
 _TIMED_OUT: Final = "true"
 _MODES: Final = {"Strict": GangMode.STRICT, "NonStrict": GangMode.NON_STRICT}
 
@@ -192,9 +194,13 @@ class _Reader:
     def constraints(self) -> tuple[LevelConstraint, ...]:
         remedy = "correct it, and the gang can start"
         nothing: tuple[LevelConstraint, ...] = ()
-        return choose(
-            self._optional(NETWORK_TOPOLOGY), parse_network_topology, nothing, self.problems, blocking, remedy
-        )
+        sources = self._optional(NETWORK_TOPOLOGY)
+        if sources and (unknown := unknown_keys(sources[0].value)):
+            keys = ", ".join(map(quoted, unknown[:_MOST_NAMED]))
+            self.problems.append(warning(f"{sources[0].where} has {keys}, which Muster does not know and ignores"))
+        constraints = choose(sources, parse_network_topology, nothing, self.problems, blocking, remedy)
+        self.problems += [blocking(f"{sources[0].where}: {clash}") for clash in clashes(constraints)]
+        return constraints
 
     def check_names(self) -> None:
         for each in self._pods:

@@ -308,6 +308,17 @@ def test_a_definition_broken_after_the_start_is_reported() -> None:
     scenario.pass_time(5)
     assert scenario.bound("a") == 2
     assert scenario.notes().count('its size is "abc"; pods that have started keep running') == 1
-    scenario.change(gangs=[spoiled])
+
+
+def test_a_definition_deleted_after_the_start_is_reported_on_a_pod() -> None:
+    scenario = Scenario(nodes={"n": 2})
+    built = gang("a").of(2)
+    defined = ObjectReference("v1", "PodGroup", "default", "a", "uid-1")
+    scenario.change(gangs=[replace(built.gang_facts(), definition=defined)])
+    scenario.add_pods(*built.pods())
+    scenario.run()
+    scenario.change(gangs=[built.broken("PodGroup a does not exist yet: create it").gang_facts()])
     scenario.pass_time(5)
-    assert scenario.notes().count('its size is "abc"; pods that have started keep running') == 1, "who deletes it knows"
+    assert scenario.bound("a") == 2
+    note = "PodGroup a does not exist yet: create it; pods that have started keep running"
+    assert scenario.notes().count(note) == 1

@@ -5,7 +5,7 @@ import pytest
 from builders.gangs.declarations import coscheduling_group, marked, problems_of
 from muster.dialects.definitions import Definition
 from muster.dialects.registry import membership_of, read_gang
-from muster.gangs.facts import GangFacts, ObjectReference, Severity
+from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 
@@ -41,6 +41,7 @@ def test_a_gang() -> None:
         waiting_time_seconds=10.0,
         created_seconds=50,
         definition=ObjectReference("scheduling.x-k8s.io/v1alpha1", "PodGroup", "a", "A", "uid-of-A"),
+        match_policy=MatchPolicy.WAITING_AND_RUNNING,
         resources=(("cpu", 3000),),
         terms=(
             "minMember: 3 (PodGroup a/A)",

@@ -37,9 +37,37 @@ def test_the_node_layer_is_the_level_of_the_nodes() -> None:
     assert gang.constraints == (LevelConstraint("node", LevelPolicy.PACK, hard=True),)
 
 
-def test_an_empty_list_asks_nothing() -> None:
-    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec='{"gatherStrategy":[]}'))
+@pytest.mark.parametrize("text", ['{"gatherStrategy":[]}', "{}", '{"gatherStrategy":null}', "null", " {} "])
+def test_spec_without_rules_is_no_constraint(text: str) -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=text))
     assert (gang.constraints, gang.problems) == ((), ())
+
+
+def rule(**more: Any) -> str:
+    return json.dumps({"gatherStrategy": [{"layer": "Block", "strategy": "PreferGather", **more}]})
+
+
+def test_pod_count_multiple_is_a_hard_factor_of_its_layer() -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=rule(podCountMultiple=4)))
+    assert gang.problems == ()
+    assert gang.constraints == (
+        LevelConstraint("Block", LevelPolicy.PACK, optional=True),
+        LevelConstraint("Block", LevelPolicy.FACTOR, hard=True, count=4),
+    )
+
+
+@pytest.mark.parametrize("multiple", [0, 1, None])
+def test_multiple_of_one_is_no_constraint(multiple: Any) -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=rule(podCountMultiple=multiple)))
+    assert (len(gang.constraints), gang.problems) == (1, ())
+
+
+def test_unknown_keys_are_named_in_a_warning() -> None:
+    text = rule(podCountMultiples=4)[:-1] + ', "gather": 1}'
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=text))
+    ((severity, message),) = problems_of(gang)
+    assert (severity, len(gang.constraints)) == (Severity.WARNING, 1)
+    assert 'has "gather", "podCountMultiples", which Muster does not know and ignores' in message
 
 
 def test_musters_annotation_takes_precedence() -> None:
@@ -61,6 +89,12 @@ def test_musters_annotation_takes_precedence() -> None:
         ('{"gatherStrategy":[{"layer":"rack","strategy":["MustGather"]}]}', "which is neither"),
         (spec(**{"a:b": "MustGather"}), 'layer "a:b" in it, which no topology tree can have'),
         ('{"gatherStrategy":[{"strategy":"MustGather"}]}', 'layer "null" in it'),
+        (rule(podCountMultiple=-1), 'podCountMultiple "-1" in it, which is not a number of pods'),
+        (rule(podCountMultiple=2.5), 'podCountMultiple "2.5" in it'),
+        (rule(podCountMultiple="4"), 'podCountMultiple "4" in it'),
+        (rule(podCountMultiple=True), 'podCountMultiple "true" in it'),
+        (rule(podCountMultiple=2**31), 'podCountMultiple "2147483648" in it'),
+        ('{"gatherStrategy": {}}', "not of the form"),
         (spec(**{f"l{n}": "MustGather" for n in range(17)}), "a list of 17 layers"),
         (spec(NodeTopologyLayer="MustGather", node="PreferGather"), 'layer "node" in it twice'),
     ],
@@ -76,4 +110,5 @@ def test_one_that_cannot_be_read_keeps_the_gang_waiting(text: Any, words: str) -
 @given(st.recursive(st.none() | st.text(max_size=8), lambda inner: st.lists(inner) | st.dictionaries(NAMES, inner)))
 def test_any_declaration_is_read_or_reported(value: Any) -> None:
     gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_spec=json.dumps(value)))
-    assert gang.blocked or len(gang.constraints) == len(value["gatherStrategy"])
+    rules = (value or {}).get("gatherStrategy") or [] if value is None or isinstance(value, dict) else []
+    assert gang.blocked or len(gang.constraints) == len(rules)

@@ -20,7 +20,7 @@ CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "placement": ("coordinator",),
     "binding": ("coordinator",),
     "lifecycle": ("lifecycle",),
-    "coordinator": (CLIENT,),
+    "coordinator": ("binding", CLIENT),
 }
 """Service -> allowed callers. Only the API server calls lifecycle, and not by gRPC."""
 

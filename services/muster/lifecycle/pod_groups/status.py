@@ -88,7 +88,7 @@ def coscheduling_status(
         "failed": counts.failed,
     }
     if phase != PENDING:
-        status["occupiedBy"] = before.get("occupiedBy") or _occupant(members)
+        status["occupiedBy"] = _occupied_by(members, before)
         status["scheduleStartTime"] = before.get("scheduleStartTime") or now
     return status
 
@@ -120,6 +120,14 @@ def _phase(minimum: int, counts: Counts, before: Any) -> str:
     if counts.pods < minimum:
         return PENDING
     return SCHEDULING if counts.scheduled else PRE_SCHEDULING
+
+
+def _occupied_by(members: Sequence[Member], before: Mapping[str, Any]) -> str:
+    """Returns who occupies the group: set each time that it becomes complete, and kept while pods have no owner."""
+    known = before.get("occupiedBy")
+    kept = known if isinstance(known, str) else ""
+    becomes_complete = before.get("phase") in (None, "", PENDING, FINISHED, FAILED)
+    return (_occupant(members) or kept) if becomes_complete or not kept else kept
 
 
 def _occupant(members: Sequence[Member]) -> str:

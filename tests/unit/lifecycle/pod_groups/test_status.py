@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from muster.dialects.marks import PodAge
 from muster.dialects.registry import gang_marks
@@ -106,6 +107,18 @@ def test_a_finished_group_keeps_its_counts_when_its_pods_are_deleted() -> None:
     before = coscheduling_status(3, members("sss"), {}, NOW)
     assert coscheduling_status(3, [], before, "later") == before
     assert before["succeeded"] == 3
+
+
+@pytest.mark.parametrize("before", ["Pending", "Finished", "Failed"])
+def test_occupant_is_set_each_time_that_the_group_becomes_complete(before: str) -> None:
+    status = coscheduling_status(3, members("ppp"), {"phase": before, "occupiedBy": "ml/else"}, NOW)
+    assert (status["phase"], status["occupiedBy"]) == ("PreScheduling", "ml/work")
+
+
+def test_occupant_stays_while_pods_have_no_owner() -> None:
+    plain = [replace(each, owners=()) for each in members("ppp")]
+    status = coscheduling_status(3, plain, {"phase": "Pending", "occupiedBy": "ml/else"}, NOW)
+    assert status["occupiedBy"] == "ml/else"
 
 
 def test_the_group_keeps_its_occupant_and_start_time() -> None:

@@ -127,7 +127,7 @@ def warnings(gang: Gang) -> list[str]:
     if facts is None:
         return []
     notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
-    if gang.permit.granted and facts.definition is not None:
+    if gang.permit.granted:
         blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
         notes += [f"{message}; pods that have started keep running" for message in blocking]
     if facts.mode is GangMode.NON_STRICT and not gang.permit.granted and not gang.group.accumulates:
