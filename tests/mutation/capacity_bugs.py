@@ -4,6 +4,41 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "eligible nodes are not computed again for nodes that changed",
+        "cache/eligible_nodes.py",
+        "            rows = np.flatnonzero(self._masks.changed > known.seen)\n",
+        "            rows = np.zeros(0, np.int64)\n",
+        first="unit/coordinator/test_ledger.py",
+    ),
+    Bug(
+        "a node that changed since its class was compared is taken to be eligible as before",
+        "cache/eligible_nodes.py",
+        " and self._masks.changed[row] <= known.seen:",
+        ":",
+        first="unit/coordinator/test_ledger.py",
+    ),
+    Bug(
+        "eligible nodes of classes are never forgotten",
+        "cache/eligible_nodes.py",
+        "            del self._known[next(iter(self._known))]\n",
+        "            break\n",
+        first="unit/coordinator/test_ledger.py",
+    ),
+    Bug(
+        "groups that were not compared for lack of time are not woken",
+        "queue/wake.py",
+        "(spent and not eligible.knows(class_id)) or",
+        "not (spent and not eligible.knows(class_id)) and",
+        first="unit/coordinator/test_queueing_hints.py",
+    ),
+    Bug(
+        "classes that were not compared for lack of time are taken to want no node",
+        "solve/concurrent.py",
+        "                wishes.nodes = None\n",
+        "                pass\n",
+        first="unit/coordinator/test_concurrent_solves.py",
+    ),
+    Bug(
         "a hint forgets the labels that topology trees name",
         "queue/wake.py",
         "            label_keys.update(level.label_key for level in tree.levels if level.label_key)\n",
@@ -107,8 +142,8 @@ CAPACITY_BUGS = (
     Bug(
         "pods with inter-pod rules on each other are placed concurrently",
         "solve/concurrent.py",
-        "return not _selectors(one).isdisjoint(other.selected_by) or",
-        "return False and",
+        "        return not (self.selectors.isdisjoint(other.selected_by) and",
+        "        return False and not (self.selectors.isdisjoint(other.selected_by) and",
         first="unit/coordinator/test_concurrent_solves.py",
     ),
     Bug(

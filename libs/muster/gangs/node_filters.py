@@ -134,8 +134,8 @@ def requirement_holds(requirement: NodeRequirement, value: str | None) -> bool:
             return value is not None
         case NodeOperator.DOES_NOT_EXIST:
             return value is None
-    number = None if value is None else _int64(value)
-    bound = _int64(requirement.values[0])
+    number = None if value is None else as_int64(value)
+    bound = as_int64(requirement.values[0])
     if number is None or bound is None:
         return False
     return number > bound if requirement.operator is NodeOperator.GT else number < bound
@@ -155,11 +155,11 @@ def _label_requirement_valid(requirement: NodeRequirement) -> bool:
         case NodeOperator.EXISTS | NodeOperator.DOES_NOT_EXIST:
             count_right = not values
         case _:
-            count_right = len(values) == 1 and _int64(values[0]) is not None
+            count_right = len(values) == 1 and as_int64(values[0]) is not None
     return count_right and all(_LABEL_VALUE.fullmatch(value) for value in values)
 
 
-def _int64(text: str) -> int | None:
+def as_int64(text: str) -> int | None:
     """The text as parsed by Go's ParseInt(text, 10, 64); None where that fails."""
     if not _INTEGER.fullmatch(text):
         return None

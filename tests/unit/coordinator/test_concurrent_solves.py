@@ -11,7 +11,7 @@ from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Phase, Solve
 from muster.coordinator.core.events import Delta, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
-from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS
+from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS, MAX_EVALUATIONS, NodeSets, disjoint
 from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
@@ -336,16 +336,30 @@ def test_i7_an_unschedulable_group_is_solved_concurrently_when_capacity_is_freed
 
 def test_classes_are_apart_as_long_as_no_node_takes_both() -> None:
     scenario = pools()
-    node_sets = scenario.leader.node_sets
-    assert node_sets.disjoint(["in-x"], ["in-y"])
-    assert not node_sets.disjoint(["in-x"], ["cpu1"])
-    assert not node_sets.disjoint(["in-x"], ["in-x"])
-    assert node_sets.disjoint(["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
+    assert apart(scenario, ["in-x"], ["in-y"])
+    assert not apart(scenario, ["in-x"], ["cpu1"])
+    assert not apart(scenario, ["in-x"], ["in-x"])
+    assert apart(scenario, ["cpu5"], ["cpu5", "in-x"]), "no node is large enough"
     scenario.change(nodes=[node("large", 8, labels={"pool": "x"})])
-    assert not node_sets.disjoint(["cpu5"], ["in-x"])
-    assert node_sets.disjoint(["cpu5"], ["in-y"])
+    assert not apart(scenario, ["cpu5"], ["in-x"])
+    assert apart(scenario, ["cpu5"], ["in-y"])
     scenario.change(remove_nodes=["large"])
-    assert node_sets.disjoint(["cpu5"], ["in-x"])
+    assert apart(scenario, ["cpu5"], ["in-x"])
+
+
+def test_classes_that_were_not_compared_for_lack_of_time_may_want_any_node() -> None:
+    scenario = pools()
+    others = tuple(replace(_of_pool("y"), id=f"in-y{number}") for number in range(MAX_EVALUATIONS + 1))
+    scenario.tell(Delta(Batch(pod_classes=others)))
+    assert not apart(scenario, ["in-x"], [each.id for each in others])
+    assert apart(scenario, ["in-x"], [each.id for each in others]), "they are known by now"
+
+
+def apart(scenario: Scenario, classes: list[str], others: list[str]) -> bool:
+    """Whether groups of these classes may be solved at the same time."""
+    node_sets = NodeSets(scenario.leader.cache.ledger)
+    node_sets.begin()
+    return disjoint(node_sets.wishes(classes), node_sets.wishes(others))
 
 
 SELECTOR = "pods of the same application"
@@ -377,6 +391,5 @@ def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str
     scenario = pools()
     reported = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
     scenario.tell(Delta(Batch(pod_classes=reported)))
-    node_sets = scenario.leader.node_sets
-    assert node_sets.disjoint(["in-x"], ["minding-y"])
-    assert not node_sets.disjoint(["minding-x"], ["minding-y"])
+    assert apart(scenario, ["in-x"], ["minding-y"])
+    assert not apart(scenario, ["minding-x"], ["minding-y"])

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from muster.coordinator.core.cache import eligible_nodes
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import RejectionReason
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, Taint, TaintEffect
@@ -47,6 +48,29 @@ def test_a_node_that_moves_to_another_zone_is_reconsidered() -> None:
     assert found.refusal({("z", "c"): 1})
     found.put_node(NodeFacts("z", allocatable=(("pods", 10),), labels={ZONE: "x"}))
     assert found.refusal({("z", "c"): 1}) is None
+
+
+def test_classes_asked_about_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(eligible_nodes, "MAX_CELLS", 0)
+    found = ledger()
+    for number in range(3 * eligible_nodes.MIN_CLASSES):
+        found.put_class(PodClass(f"class-{number}", node_selector=((ZONE, "x"),)))
+        assert found.could_take("x", f"class-{number}")
+    assert len(found.eligible) == eligible_nodes.MIN_CLASSES
+    assert not found.could_take("y", "class-0"), "it is computed again"
+
+
+def test_a_class_is_compared_with_all_nodes_once_and_with_changed_nodes_only() -> None:
+    found = ledger(in_zone("x"))
+    for _ in range(3):
+        assert [found.could_take(name, "c") for name in "xyz"] == [True, False, False]
+    assert found.eligible.evaluations == 1
+    found.put_node(NodeFacts("y", allocatable=(("pods", 10),), labels={ZONE: "x"}))
+    assert [found.could_take(name, "c") for name in "xyz"] == [True, True, False]
+    assert found.eligible.evaluations == 2
+    assert found.max_pods("c") == 20
+    found.put_node(NodeFacts("y", allocatable=(("pods", 0),), labels={ZONE: "x"}))
+    assert found.max_pods("c") == 10
 
 
 CLOSED = NodeFacts("n", taints=(Taint("a", "b", TaintEffect.NO_SCHEDULE),), unschedulable=True, ready=False)

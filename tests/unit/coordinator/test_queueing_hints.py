@@ -10,7 +10,7 @@ from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.queue.wake import HINTS, MAX_NODE_CHECKS, MAX_NODES, EventLog, WakeIndex
+from muster.coordinator.core.queue.wake import HINTS, MAX_EVALUATIONS, MAX_NODES, EventLog, WakeIndex
 from muster.gangs.facts import (
     GangFacts,
     LevelConstraint,
@@ -154,11 +154,20 @@ def test_events_on_very_many_nodes_wake_every_group(index: WakeIndex) -> None:
     assert set(index.helped_by(log_of(ClusterEvent(K.CAPACITY_FREED, many[:100])))) == INTER_POD
 
 
-def test_groups_that_were_not_compared_for_lack_of_time_are_woken(index: WakeIndex) -> None:
-    many = [f"unknown{number}" for number in range(MAX_NODES)]
-    classes = MAX_NODE_CHECKS // MAX_NODES
-    log = log_of(ClusterEvent(K.NODE_ALLOCATABLE_INCREASED, many))
-    assert len(index.helped_by(log)) == len(ALL) - classes
+def test_groups_that_were_not_compared_for_lack_of_time_are_woken() -> None:
+    ledger, beyond = Ledger(), 20
+    index = WakeIndex(ledger, TopologyTrees())
+    ledger.put_node(node("plain", 4))
+    for number in range(MAX_EVALUATIONS + beyond):
+        name = f"gang{number}"
+        ledger.put_class(PodClass(name, node_selector=(("pool", name),)))
+        group = Group(name)
+        group.gangs.append(Gang(name, group, GangFacts(name, "muster", "default", name, minimum=1)))
+        group.gangs[0].put_pod(PodFacts(name, "default", name, name))
+        index.add(name, group)
+    log = log_of(ClusterEvent(K.NODE_ALLOCATABLE_INCREASED, ["plain"]))
+    assert len(index.helped_by(log)) == beyond
+    assert len(index.helped_by(log)) == 0, "the others are known by now"
 
 
 # ------------------------------------------------------------------------------------------------------- in scenarios

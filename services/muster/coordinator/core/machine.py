@@ -62,7 +62,7 @@ class Machine:
         ledger, trees = Ledger(), TopologyTrees()
         self.queue = queue = Queue(WakeIndex(ledger, trees))
         self.cache = cache = Cache(ledger, trees, queue.wake, trusts_declarations=rules.trust_declared_priority)
-        self.node_sets = node_sets = NodeSets(ledger)
+        node_sets = NodeSets(ledger)
         self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)
         self._permits = permits = Permits(cache)
@@ -75,9 +75,7 @@ class Machine:
         self._repairs = Repairs(plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids)
-        self._reconciler = Reconciler(
-            cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, node_sets
-        )
+        self._reconciler = Reconciler(cache, queue, permits, self._reports, holds, plans, self._repairs, preemption)
         self._replicas = 1
         self._preemption_first = False
         """Preemption has the next turn, if it has a request."""

@@ -25,7 +25,6 @@ from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
-from muster.coordinator.core.solve.concurrent import NodeSets
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference
@@ -44,11 +43,9 @@ class Reconciler:
         plans: Plans,
         repairs: Repairs,
         preemption: Preemption,
-        node_sets: NodeSets,
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
         self._holds, self._plans, self._repairs, self._preemption = holds, plans, repairs, preemption
-        self._node_sets = node_sets
         self._events_seen = 0
         self._wants_free: dict[Gang, None] = {}
         """Gangs that wait until a declared amount of resources is free in the whole cluster."""
@@ -70,7 +67,6 @@ class Reconciler:
         cache = self._cache
         effects: list[Effect] = []
         if disturbed := cache.ledger.take_disturbed():
-            self._node_sets.nodes_changed(disturbed)
             self._holds.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.update() or cache.touched or cache.gone or cache.disbanded:

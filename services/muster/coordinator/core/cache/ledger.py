@@ -7,12 +7,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from muster.coordinator.core.cache.eligible_nodes import EligibleNodes
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.node_filters import filter_reason
 from muster.gangs.solve import Reservation
+
+MAX_PODS_PER_NODE = 2**31
+"""More pods of a class on one node do not count: the sum over all nodes stays far from the end of int64."""
 
 
 class Ledger:
@@ -22,11 +26,11 @@ class Ledger:
         self.capacity = Capacity()
         self.nodes: dict[str, NodeFacts] = {}
         self.classes: dict[str, PodClass] = {}
+        self.eligible = EligibleNodes(self.capacity, self.classes)
         self.reserved: dict[str, Seat] = {}
         self._free_at = -1
         self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
         self._disturbed: set[str] = set()
-        self._unfit: dict[str, dict[str, str | None]] = {}  # node -> class id -> why the filters exclude it
 
     # -- what is seen
 
@@ -35,8 +39,7 @@ class Ledger:
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
         self._disturbed.add(node.name)
-        self._unfit.pop(node.name, None)
-        self.capacity.put_node(node)
+        self.eligible.put_node(self.capacity.put_node(node), node)
         if before is None:
             return [ClusterEvent(EventKind.NODE_ADDED, (node.name,))]
         return list(_improvements(before, node))
@@ -45,7 +48,7 @@ class Ledger:
         """Forget a node."""
         self.nodes.pop(name, None)
         self._disturbed.add(name)
-        self._unfit.pop(name, None)
+        self.eligible.drop_node(name)
         self.capacity.drop_node(name)
 
     def put_class(self, pod_class: PodClass) -> None:
@@ -141,22 +144,26 @@ class Ledger:
         """The node would take a pod of the class if it were empty."""
         if node not in self.nodes or class_id not in self.classes:
             return False
-        capacity = self.capacity
-        asked = capacity.vectors[capacity.classes[class_id]]
-        if np.any((capacity.allocatable[capacity.rows[node]] < asked) & (asked > 0)):
-            return False
-        return self.why_unfit(node, class_id) is None
+        return self.eligible.takes(self.capacity.rows[node], class_id)
+
+    def rows_of(self, nodes: Iterable[str]) -> Int64:
+        """Rows of those of the nodes that exist, for `could_take_one_of`."""
+        return np.array([self.capacity.rows[node] for node in nodes if node in self.nodes], np.int64)
+
+    def could_take_one_of(self, rows: Int64, class_id: str) -> bool:
+        """One of the nodes in these rows would take a pod of the class if it were empty."""
+        return class_id in self.classes and len(rows) > 0 and bool(self.eligible.of(class_id)[rows].any())
 
     def max_pods(self, class_id: str) -> int:
         """How many pods of a class would fit if all nodes were empty; nodes that the filters exclude do not count."""
         capacity = self.capacity
         vector = capacity.vectors[capacity.classes[class_id]]
-        asked = vector > 0
-        if not asked.any():
+        asked = np.flatnonzero(vector)
+        if not len(asked):
             return MAX_AMOUNT
-        fits = (capacity.allocatable[:, asked] // vector[asked]).min(axis=1)
-        nodes = ((capacity.names[row], int(fits[row])) for row in np.flatnonzero(fits))
-        return sum(count for node, count in nodes if node in self.nodes and self.why_unfit(node, class_id) is None)
+        allocatable = capacity.allocatable[np.flatnonzero(self.eligible.of(class_id))]
+        fits = (allocatable[:, asked] // vector[asked]).min(axis=1)
+        return int(np.minimum(fits, MAX_PODS_PER_NODE).sum())
 
     def free_in_all(self, resource: str) -> int:
         """Free amount of a resource on all schedulable nodes together."""
@@ -194,10 +201,9 @@ class Ledger:
 
     def why_unfit(self, node: str, class_id: str) -> str | None:
         """Which filter excludes the node for pods of the class, however empty it is; None: none does."""
-        known = self._unfit.setdefault(node, {})
-        if class_id not in known:
-            known[class_id] = filter_reason(self.classes[class_id], self.nodes[node])
-        return known[class_id]
+        if self.could_take(node, class_id):
+            return None
+        return filter_reason(self.classes[class_id], self.nodes[node])
 
     def _free(self, uids: Iterable[str]) -> list[str]:
         return self.capacity.release(uids)

@@ -13,12 +13,15 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.wake import EventLog
 from muster.coordinator.core.solve.request import demand
 from muster.gangs.facts import PodClass
+from muster.gangs.node_masks import Bool
 from muster.gangs.solve import SolveGroup, SolveResult
 
 FIRST_PAUSE_SECONDS = 10.0
@@ -29,57 +32,74 @@ wait for it meanwhile.
 """
 
 
+MAX_EVALUATIONS = 300
+"""Comparisons of a pod class with all nodes for one solve request, 0.1 ms each for 5,000 nodes. Classes beyond are
+taken to want any node: groups that could be solved at the same time may be passed over, until the next request.
+"""
+MAX_CLASSES = 300
+"""Classes that are compared for one answer; more are taken to want any node."""
+
+
+@dataclass(slots=True, eq=False)
+class Wishes:
+    """What pods of some classes may want: nodes, and places by inter-pod rules."""
+
+    nodes: Bool | None
+    """bool[rows]; None: any node."""
+    selectors: set[str] = field(default_factory=set)
+    """Of required affinity, anti-affinity and spreading."""
+    selected_by: set[str] = field(default_factory=set)
+    host_ports: bool = False
+
+    def related(self, other: "Wishes") -> bool:
+        """A required affinity, anti-affinity or spreading of the one selects pods of the other."""
+        return not (self.selectors.isdisjoint(other.selected_by) and other.selectors.isdisjoint(self.selected_by))
+
+
 class NodeSets:
-    """For every pod class that was compared, the nodes that would take its pods if they were empty."""
+    """Compares the wishes of pod classes. Nothing is remembered but eligible nodes, by the ledger."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._nodes: dict[str, set[str]] = {}
-        self._disjoint: dict[tuple[str, str], bool] = {}
+        self._evaluations_before = 0
 
-    def disjoint(self, classes: Collection[str], others: Collection[str]) -> bool:
-        """No node would take pods of both, and no inter-pod rule relates them: the ledger knows amounts, so it would
-        not find a conflict of rules.
-        """
-        return all(self._two_disjoint(one, other) for one in classes for other in others)
+    def begin(self) -> None:
+        """A solve request is to be made: MAX_EVALUATIONS are allowed from now on."""
+        self._evaluations_before = self._ledger.eligible.evaluations
 
-    def conflicts_visible(self, classes: Collection[str], others: Collection[str]) -> bool:
-        """The ledger finds out if both are placed where there is capacity for one of them only."""
-        known = self._ledger.classes
-        return not any(
-            _related(known[one], known[other]) or (known[one].host_ports and known[other].host_ports)
-            for one in classes
-            for other in others
-        )
+    def wishes(self, classes: Iterable[str]) -> Wishes:
+        """What pods of these classes may want; unknown classes, of pods that are gone, want nothing."""
+        eligible = self._ledger.eligible
+        wishes = Wishes(np.zeros(eligible.rows, np.bool_))
+        for class_id in classes:
+            pod_class = self._ledger.classes.get(class_id)
+            if pod_class is None:
+                continue
+            wishes.selectors |= _selectors(pod_class)
+            wishes.selected_by.update(pod_class.selected_by)
+            wishes.host_ports = wishes.host_ports or bool(pod_class.host_ports)
+            if wishes.nodes is not None and (eligible.knows(class_id) or self._may_evaluate()):
+                wishes.nodes = wishes.nodes | eligible.of(class_id)
+            else:
+                wishes.nodes = None
+        return wishes
 
-    def nodes_changed(self, nodes: Iterable[str]) -> None:
-        """These nodes were added, changed or removed."""
-        if not self._nodes:
-            return
-        for node in nodes:
-            for class_id, takers in self._nodes.items():
-                (takers.add if self._ledger.could_take(node, class_id) else takers.discard)(node)
-        self._disjoint.clear()
-
-    def _two_disjoint(self, one: str, other: str) -> bool:
-        pair = (one, other) if one < other else (other, one)
-        known = self._disjoint.get(pair)
-        if known is None:
-            related = _related(self._ledger.classes[one], self._ledger.classes[other])
-            known = self._disjoint[pair] = not related and self._of(one).isdisjoint(self._of(other))
-        return known
-
-    def _of(self, class_id: str) -> set[str]:
-        nodes = self._nodes.get(class_id)
-        if nodes is None:
-            could_take = self._ledger.could_take
-            nodes = self._nodes[class_id] = {node for node in self._ledger.nodes if could_take(node, class_id)}
-        return nodes
+    def _may_evaluate(self) -> bool:
+        return self._ledger.eligible.evaluations - self._evaluations_before < MAX_EVALUATIONS
 
 
-def _related(one: PodClass, other: PodClass) -> bool:
-    """A required affinity, anti-affinity or spreading of the one selects pods of the other."""
-    return not _selectors(one).isdisjoint(other.selected_by) or not _selectors(other).isdisjoint(one.selected_by)
+def disjoint(one: Wishes, other: Wishes) -> bool:
+    """No node would take pods of both, and no inter-pod rule relates them: the ledger knows amounts, so it would not
+    find a conflict of rules.
+    """
+    if one.nodes is None or other.nodes is None or one.related(other):
+        return False
+    return not (one.nodes & other.nodes).any()
+
+
+def conflicts_visible(one: Wishes, other: Wishes) -> bool:
+    """The ledger finds out if both are placed where there is capacity for one of them only."""
+    return not (one.related(other) or (one.host_ports and other.host_ports))
 
 
 def _selectors(pod_class: PodClass) -> set[str]:
@@ -92,20 +112,32 @@ class Admission:
     not be), and not disjoint from one another, since else they could be solved by a replica of their own.
     """
 
-    def __init__(self, node_sets: NodeSets, under_way: set[str], *, at_risk: bool) -> None:
-        self._node_sets, self._under_way = node_sets, under_way
-        self._independent = node_sets.conflicts_visible if at_risk else node_sets.disjoint
-        self._classes: set[str] = set()
+    def __init__(self, node_sets: NodeSets, under_way: Collection[str], *, at_risk: bool) -> None:
+        self._node_sets, self._at_risk = node_sets, at_risk
+        self._under_way = node_sets.wishes(under_way) if under_way else None
+        self._admitted: Wishes | None = None
 
     def admits(self, group: Group) -> bool:
         """The group belongs in the solve, and is counted as a part of it from now on."""
-        classes = demand(group).keys()
-        if not self._independent(classes, self._under_way):
+        wishes = self._node_sets.wishes(demand(group))
+        if self._under_way is not None:
+            independent = conflicts_visible if self._at_risk else disjoint
+            if not independent(wishes, self._under_way):
+                return False
+        if self._admitted is not None and disjoint(wishes, self._admitted):
             return False
-        if self._classes and self._node_sets.disjoint(classes, self._classes):
-            return False
-        self._classes.update(classes)
+        self._admitted = wishes if self._admitted is None else _together(wishes, self._admitted)
         return True
+
+
+def _together(one: Wishes, other: Wishes) -> Wishes:
+    nodes = None if one.nodes is None or other.nodes is None else one.nodes | other.nodes
+    return Wishes(
+        nodes,
+        one.selectors | other.selectors,
+        one.selected_by | other.selected_by,
+        one.host_ports or other.host_ports,
+    )
 
 
 class RiskBackoff:
@@ -220,7 +252,10 @@ class ConcurrentSolves:
         return self._may_want(earlier_classes, nodes)
 
     def _may_want(self, classes: Collection[str], nodes: Collection[str]) -> bool:
-        return any(self._ledger.could_take(node, class_id) for class_id in classes for node in nodes)
+        if len(classes) > MAX_CLASSES:
+            return True
+        rows = self._ledger.rows_of(nodes)
+        return any(self._ledger.could_take_one_of(rows, class_id) for class_id in classes)
 
     # -- outcomes
 

@@ -80,6 +80,7 @@ class Solves:
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
         if state == self._none_at:
             return None
+        self._node_sets.begin()
         under_way, represented = self._concurrent.classes, self._concurrent.represented()
         for at_risk in (False, True) if under_way and self._risk.allows(time) else (False,):
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
