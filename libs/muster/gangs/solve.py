@@ -142,3 +142,5 @@ class SolveResult(Struct, frozen=True):
     assignments: tuple[Assignment, ...] = ()
     explanation: Explanation | None = None
     victims: tuple[VictimGang, ...] = ()
+    out_of_time: bool = False
+    """Nothing was found because the time that placement gives to one group passed."""

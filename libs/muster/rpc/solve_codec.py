@@ -176,6 +176,7 @@ def encode_solve_result(result: SolveResult, message: pb.GroupResult) -> None:
     outcome: Any = result.outcome
     message.id = result.id
     message.outcome = outcome
+    message.out_of_time = result.out_of_time
     add_assignment = message.assignments.add
     for each in result.assignments:
         add_assignment(gang=each.gang, role=each.role, node=each.node, count=each.count)
@@ -194,6 +195,7 @@ def decode_solve_results(messages: Iterable[pb.GroupResult]) -> tuple[SolveResul
             tuple(Assignment(each.gang, each.role, each.node, each.count) for each in message.assignments),
             decode_explanation(message.explanation) if message.HasField("explanation") else None,
             tuple(VictimGang(gang.id, gang.whole, tuple(map(_decode_pods, gang.pods))) for gang in message.victims),
+            message.out_of_time,
         )
         for message in messages
     )

@@ -1,14 +1,15 @@
 """Placement service: mirrors cluster-state and answers Solve from the mirror.
 
-Solves run in the event loop one after another: they are short, and handing them to a thread would cost more than it
-saves. A long batch yields between groups so that health checks and other calls are answered.
+Solves run one after another in the worker thread, so that the event loop goes on to answer health checks and other
+calls, whatever a group asks for. Each ends before its caller's deadline, or when its caller gives up.
 """
 
 import asyncio
+import math
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from muster.placement.solve.instance import result_of
 from muster.placement.solve.solve import solve
 from muster.placement.state.mirror import Cluster, Mirror, NoCluster, RevisionNotReached
 from muster.placement.state.nominated import withhold
+from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 from muster.placement.state.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
@@ -47,12 +49,12 @@ FEATURES: Final = (
     pb.FEATURE_POD_TOPOLOGY,
 )
 
-_YIELD_AFTER_SECONDS: Final = 0.005
-"""Batches yield to other tasks after this time."""
+_LARGE_REQUEST_BYTES: Final = 64 * 1024
+"""Larger requests are decoded in the worker thread; smaller ones take less time than handing them over."""
 _SLOW_SECONDS: Final = 0.25
 """Slower solves are logged at info."""
-_ERROR_SECONDS: Final = 0.05
-"""Reserved from the call's deadline for sending an error; at most a tenth of the remaining time."""
+_REPLY_SECONDS: Final = 0.05
+"""Reserved from the call's deadline for sending an answer or error; at most a tenth of the remaining time."""
 _MAX_WAIT_SECONDS: Final = 60.0
 """Limit for callers without a deadline."""
 
@@ -64,7 +66,8 @@ async def run(settings: Settings) -> None:
     channel = open_channel(settings.cluster_state, settings.tls)
     mirror = Mirror()
     server = RpcServer.from_settings(settings, "placement")
-    server.add(pb_grpc.add_PlacementServiceServicer_to_server, PlacementServicer(mirror), FULL_NAME)
+    servicer = PlacementServicer(mirror, settings.seconds_per_group)
+    server.add(pb_grpc.add_PlacementServiceServicer_to_server, servicer, FULL_NAME)
     try:
         async with asyncio.TaskGroup() as tasks:
             await server.start()
@@ -93,16 +96,21 @@ async def _follow(
 
 
 class PlacementServicer(pb_grpc.PlacementServiceServicer):
-    """PlacementService on a mirror."""
+    """PlacementService on a mirror. `clock`, in seconds, is read by the solves alone."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(
+        self, mirror: Mirror, seconds_per_group: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._mirror = mirror
+        self._seconds_per_group = seconds_per_group
+        self._clock = clock
         metrics.MIRRORED.read_from(self._object_counts)
 
     async def Solve(self, request: pb.SolveRequest, context: aio.ServicerContext[Any, Any]) -> pb.SolveResponse:  # noqa: N802
-        decoded = decode_solve_request(request)
+        decode = partial(decode_solve_request, request)
+        is_large = request.ByteSize() > _LARGE_REQUEST_BYTES
+        decoded = await self._mirror.worker.run(decode) if is_large else decode()
         wanted = decoded.min_revision
-        named = _class_ids(decoded)
         while True:
             with tracer().start_as_current_span("wait for revision"):
                 await self._wait_for_revision(wanted, context)
@@ -110,13 +118,10 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 cluster = self._mirror.cluster
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost or replaced while other solves ran
-                _check_classes(named, cluster.pod_classes)
-                _check_constraints(decoded.groups, cluster.state.trees)
+                limit = TimeLimit(_before_deadline(context), self._seconds_per_group, self._clock)
                 started = time.monotonic()
-                try:
-                    response = await _answer(cluster, request, decoded, named)
-                finally:
-                    cluster.state.rollback(0)
+                work = partial(_solve, cluster, request, decoded, limit)
+                response = await self._mirror.worker.run(work, limit.abandon)
                 _report(request, response, time.monotonic() - started, cluster)
                 return response
 
@@ -136,38 +141,48 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         return {("nodes",): len(cluster.nodes), ("pods",): cluster.capacity.seats} if cluster is not None else {}
 
     async def _wait_for_revision(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
-        left = context.time_remaining()
-        if left is None:
-            left = _MAX_WAIT_SECONDS
         try:
-            await self._mirror.reached(revision, left - min(_ERROR_SECONDS, left / 10))
+            await self._mirror.reached(revision, _before_deadline(context))
         except RevisionNotReached as error:
             raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except NoCluster as error:
             raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
-async def _answer(
-    cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest, named: set[str]
-) -> pb.SolveResponse:
+def _before_deadline(context: aio.ServicerContext[Any, Any]) -> float:
+    """Seconds left to answer before the caller's deadline."""
+    left = context.time_remaining()
+    if left is None:
+        left = _MAX_WAIT_SECONDS
+    return left - min(_REPLY_SECONDS, left / 10)
+
+
+def _solve(cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest, limit: TimeLimit) -> pb.SolveResponse:
+    """The answer; the cluster's state is as before. Raises RpcError, and Abandoned."""
+    _check_classes(_class_ids(decoded), cluster.pod_classes)
+    _check_constraints(decoded.groups, cluster.state.trees)
+    cluster.state.limit = limit
+    limit.start()
+    try:
+        return _answer(cluster, request, decoded)
+    finally:
+        cluster.state.limit = UNLIMITED
+        cluster.state.rollback(0)
+
+
+def _answer(cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest) -> pb.SolveResponse:
     state, groups = cluster.state, decoded.groups
     response = pb.SolveResponse(revision=encode_revision(cluster.revision))
     with tracer().start_as_current_span("filter"):
         state.refresh()
         nominated = withhold(state, decoded.nominated)
         cluster.reserve((each.node, each.class_id, each.pod_uids) for each in decoded.reservations)
-        for class_id in sorted(named):
-            state.of(class_id)
     with tracer().start_as_current_span("search", attributes={"muster.groups": len(groups)}):
-        yielded = time.monotonic()
         began = time.time_ns()
         answers = solve(state, groups, nominated, decoded.potential_victims)
         for message, group, answer in zip(request.groups, groups, answers, strict=True):
             encode_solve_result(result_of(group, answer), response.results.add())
             began = _record(message.traceparent, began, len(groups))
-            if time.monotonic() - yielded > _YIELD_AFTER_SECONDS:
-                await asyncio.sleep(0)
-                yielded = time.monotonic()
     return response
 
 

@@ -1,7 +1,9 @@
 """A placement service over gRPC, fed by a cluster-state stream under the test's control."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import math
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -102,11 +104,14 @@ class Placement:
 
 
 @asynccontextmanager
-async def running(stream: ClusterStream) -> AsyncIterator[Placement]:
+async def running(
+    stream: ClusterStream, seconds_per_group: float = math.inf, clock: Callable[[], float] = time.monotonic
+) -> AsyncIterator[Placement]:
     async with serving(stream) as address:
         channel, mirror = open_channel(address, PLAIN_TEXT), Mirror()
+        servicer = PlacementServicer(mirror, seconds_per_group, clock)
         server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "placement")
-        server.add(pb_grpc.add_PlacementServiceServicer_to_server, PlacementServicer(mirror), FULL_NAME)
+        server.add(pb_grpc.add_PlacementServiceServicer_to_server, servicer, FULL_NAME)
         port = await server.start()
         following = asyncio.create_task(mirror.follow(lambda: subscribe(channel, "placement/test"), server.set_ready))
         client = open_channel(f"127.0.0.1:{port}", PLAIN_TEXT)

@@ -55,7 +55,7 @@ def explain_constraints(
 
     def fits(softer: SolveGang) -> bool:
         gangs = (softer if index == at else each for index, each in enumerate(group.gangs))
-        return has_place(replace(group, gangs=tuple(gangs)), Budget(_STEPS_PER_CHANGE))
+        return has_place(replace(group, gangs=tuple(gangs)), Budget(_STEPS_PER_CHANGE, state.limit))
 
     ours = [part for part in parts if part.gang == at]
     domain, domain_fit = _best_domain(state, tree, gang, ours)
@@ -93,7 +93,7 @@ def with_softer(
 
     def fits(softer: SolveGang) -> bool:
         gangs = (*group.gangs[:at], softer, *group.gangs[at + 1 :])
-        return has_place(replace(group, gangs=gangs), Budget(_STEPS_PER_CHANGE))
+        return has_place(replace(group, gangs=gangs), Budget(_STEPS_PER_CHANGE, state.limit))
 
     softer = _soften(group.gangs[at], tree.level_names, fits)
     return replace(explanation, summary=f"{explanation.summary}; {softer}", remedy=softer) if softer else explanation

@@ -40,9 +40,9 @@ class Kernel:
         function.__qualname__ = f"{function.__name__}.{_SOURCE_HASH}"
         self.compiled: Any
         try:
-            self.compiled = numba.njit(cache=True)(function)
+            self.compiled = numba.njit(cache=True, nogil=True)(function)
         except RuntimeError:  # neither __pycache__ next to the file nor the user's cache directory is writable
-            self.compiled = numba.njit(function)
+            self.compiled = numba.njit(nogil=True)(function)
 
     def load(self) -> bool:
         """Load the machine code; returns whether it had to be compiled because none was cached for this processor."""

@@ -99,7 +99,8 @@ class DryRun:
         self._efforts_left = efforts
 
     def spend(self, efforts: int) -> None:
-        """Count effort. Raises EffortSpent."""
+        """Count effort. Raises EffortSpent, and OutOfTime."""
+        self.state.limit.check()
         self._efforts_left -= efforts
         if self._efforts_left < 0:
             raise EffortSpent
@@ -124,7 +125,7 @@ class DryRun:
         self.spend(_EFFORT_INTERACTING if self._interacting else _EFFORT_HETEROGENEOUS)
         checkpoint = self.state.checkpoint()
         self.table.evict(self.state, victims)
-        budget = Budget(min(MAX_STEPS_PER_RUN, self._steps_left))
+        budget = Budget(min(MAX_STEPS_PER_RUN, self._steps_left), self.state.limit)
         granted = budget.left
         try:
             return has_place(self.state, self.group, self.parts, budget)

@@ -15,6 +15,7 @@ from muster.gangs.capacity import Int64
 from muster.placement.solve.instance import Part, Solution
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
+from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 
 Counts = tuple[int, ...]
 """Members per part."""
@@ -47,15 +48,27 @@ class OutOfBudget(Exception):
 
 
 class Budget:
-    """Steps left; steps and not seconds, so that every replica gives the same answer."""
+    """Steps left; steps and not seconds, so that every replica gives the same answer. The time limit is for searches
+    whose steps take longer than was thought.
+    """
 
-    def __init__(self, steps: int) -> None:
+    def __init__(self, steps: int, limit: TimeLimit = UNLIMITED) -> None:
         self.left = steps
+        self._limit = limit
 
     def spend(self, steps: int = 1) -> None:
+        """Raises OutOfBudget, and OutOfTime."""
+        self._limit.check()
         self.left -= steps
         if self.left < 0:
             raise OutOfBudget
+
+    def spend_if_left(self, steps: int) -> None:
+        """Spend the steps of a part of a search at once. Raises OutOfBudget, before any is spent, and OutOfTime."""
+        self._limit.check()
+        if steps > self.left:
+            raise OutOfBudget
+        self.left -= steps
 
 
 def search(instance: PackingInstance, budget: Budget) -> list[Counts] | None:

@@ -11,7 +11,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.solve.bounds import is_optimal, reaches_bounds, solution_cost
-from muster.placement.solve.branch_and_bound import Budget, OutOfBudget
+from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.division import TreeSlice
 from muster.placement.solve.instance import Solution, TreeInstance, reserve_again
 from muster.placement.solve.level_rules import Cost, Rule, Shape, cost_of, holds, may_hold
@@ -241,9 +241,7 @@ class _ClassByClass:
 
     def _spend(self, nodes: int) -> None:
         steps = 1 + nodes // _NODES_PER_STEP
-        if steps > self._budget.left:
-            raise OutOfBudget
-        self._budget.left -= steps
+        self._budget.spend_if_left(steps)
 
 
 def _domains_with_seats(seats: Sequence[Int64], targets: Sequence[int], of: Int64) -> Bool:

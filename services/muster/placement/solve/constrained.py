@@ -60,7 +60,7 @@ def place_constrained(
         def has_place(other: SolveGroup, change: Budget) -> bool:
             granted = min(change.left, budget.left)
             budget.left -= granted
-            return granted > 0 and has_solution(state, other, parts, Budget(granted))
+            return granted > 0 and has_solution(state, other, parts, Budget(granted, state.limit))
 
         most = search.most() or Solution([0] * len(parts))
         return NotPlaced(proved, explain_constraints(state, group, parts, explainer, most, has_place))
@@ -151,7 +151,7 @@ class _Constrained:
     def _by_heuristic(self, heuristic: _Heuristic, instance: TreeInstance, least: Sequence[int]) -> Solution | None:
         """Run a heuristic on a budget of its own, which does not count against other groups."""
         try:
-            return heuristic(instance, least, Budget(_HEURISTIC_STEPS))
+            return heuristic(instance, least, Budget(_HEURISTIC_STEPS, self._state.limit))
         except OutOfBudget:
             return None
 
@@ -190,7 +190,7 @@ class _Constrained:
     ) -> tuple[DynamicProgramme, Int64] | None:
         """The dynamic programme with its final table; None if the steps do not suffice."""
         granted = min(steps, self._budget.left)
-        budget = Budget(granted)
+        budget = Budget(granted, self._state.limit)
         try:
             programme = DynamicProgramme(instance, budget, unfinished=unfinished, any_parts=any_parts)
             return programme, programme.solve()

@@ -278,6 +278,4 @@ class DynamicProgramme:
 
     def _spend(self, cells: int, shares: int = 0) -> None:
         steps = 1 + (cells + shares * _CELLS_PER_SHARE) // _CELLS_PER_STEP
-        if steps > self._budget.left:
-            raise OutOfBudget
-        self._budget.left -= steps
+        self._budget.spend_if_left(steps)

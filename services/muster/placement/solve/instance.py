@@ -141,13 +141,22 @@ class PartiallyPlaced(Struct, frozen=True):
 
 
 class NotPlaced(Struct, frozen=True):
-    """No placement was found; `proved`: none exists in this state."""
+    """No placement was found; `proved`: none exists in this state; `out_of_time`: the search was cut off."""
 
     proved: bool
     explanation: Explanation
+    out_of_time: bool = False
 
 
 Answer = Placed | PartiallyPlaced | NotPlaced
+
+
+def out_of_time(group: SolveGroup, seconds: float) -> NotPlaced:
+    """The answer for a group whose time has passed."""
+    first = group.gangs[0]
+    summary = f"no placement was found within {seconds:.3g} s"
+    explanation = Explanation(summary, first.id, first.roles[0].class_id, 0, first.minimum)
+    return NotPlaced(False, explanation, out_of_time=True)
 
 
 def result_of(group: SolveGroup, answer: Answer) -> SolveResult:
@@ -159,7 +168,7 @@ def result_of(group: SolveGroup, answer: Answer) -> SolveResult:
             return SolveResult(group.id, SolveOutcome.PARTIAL, assignments, explanation)
         case _:
             outcome = SolveOutcome.INFEASIBLE if answer.proved else SolveOutcome.NOT_FOUND
-            return SolveResult(group.id, outcome, explanation=answer.explanation)
+            return SolveResult(group.id, outcome, explanation=answer.explanation, out_of_time=answer.out_of_time)
 
 
 @dataclass(frozen=True)

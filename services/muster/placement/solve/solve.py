@@ -5,7 +5,8 @@ partial placement. Runs of single pods are placed class by class at once.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Final
 
@@ -24,12 +25,14 @@ from muster.placement.solve.instance import (
     PartiallyPlaced,
     Placed,
     assignments_of,
+    out_of_time,
     parts_of,
 )
 from muster.placement.solve.level_rules import only_hard
 from muster.placement.solve.packing import choose, tightest_first
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
+from muster.placement.state.time_limit import OutOfTime
 
 STEPS_PER_BATCH: Final = 30_000
 """Budget of exact searches for all groups of a batch."""
@@ -43,10 +46,10 @@ def solve(
 ) -> Iterator[Answer]:
     """One answer per group, in order. Placed groups keep their reservations in `state`; the caller rolls them back.
 
-    `nominated` capacity is withheld already. With `potential_victims` there is one group only. The caller may pause
-    between two answers as long as nothing else uses the state.
+    `nominated` capacity is withheld already. With `potential_victims` there is one group only. Groups that exceed their
+    share of `state.limit` are not placed. Raises Abandoned.
     """
-    batch = _Batch(state, nominated, potential_victims)
+    batch = _Batch(state, nominated, potential_victims, len(groups))
     if potential_victims:
         yield from map(batch.place, groups)
         return
@@ -70,13 +73,18 @@ class _Batch:
     """One batch. A group with the same request as one that failed fails likewise, unless anything was placed since."""
 
     def __init__(
-        self, state: CapacityState, nominated: NominatedAmounts, potential_victims: Sequence[PotentialVictim]
+        self,
+        state: CapacityState,
+        nominated: NominatedAmounts,
+        potential_victims: Sequence[PotentialVictim],
+        groups: int,
     ) -> None:
         self._state = state
         self._nominated = nominated
         self._potential_victims = potential_victims
         self._explainer = Explainer(state, nominated)
         self._steps_left = STEPS_PER_BATCH
+        self._groups_left = groups
         self._failed: dict[tuple[object, ...], tuple[NotPlaced, int]] = {}
 
     def is_single(self, group: SolveGroup) -> bool:
@@ -87,11 +95,22 @@ class _Batch:
         return rules is None or not (rules.members_interact() or rules.preferences_interact())
 
     def place(self, group: SolveGroup) -> Answer:
+        """The answer for one group; if its time passes, it is not placed and nothing stays reserved for it."""
+        checkpoint = self._state.checkpoint()
+        self._state.limit.begin_group(max(1, self._groups_left))
+        self._groups_left -= 1
+        try:
+            return self._place(group)
+        except OutOfTime as error:
+            self._state.rollback(checkpoint)
+            return out_of_time(group, error.seconds)
+
+    def _place(self, group: SolveGroup) -> Answer:
         failed = self._earlier_failure(group)
         if failed is not None and not group.partial:
             return failed
         parts = parts_of(group)
-        budget = Budget(min(STEPS_PER_GROUP, self._steps_left))
+        budget = self._budget(min(STEPS_PER_GROUP, self._steps_left))
         granted = budget.left
         answer: Answer = failed or self._place_avoiding(group, parts) or self._place_whole(group, parts, budget)
         if isinstance(answer, NotPlaced):
@@ -107,15 +126,27 @@ class _Batch:
 
     def place_singles(self, groups: list[SolveGroup]) -> Iterator[Answer]:
         """Single pods. If all fit, their order does not matter and each class is placed at once."""
-        nodes = self._place_all_singles(groups)
+        nodes = self._in_time(partial(self._place_all_singles, groups))
         if nodes is not None:
+            self._groups_left -= len(groups)
             yield from map(_placed, groups, nodes)
             return
         for class_id, run in groupby(groups, key=_class_of):
             same_class = list(run)
-            nodes = self._place_pods(class_id, len(same_class))
+            nodes = self._in_time(partial(self._place_pods, class_id, len(same_class))) or []
+            self._groups_left -= len(nodes)
             yield from map(_placed, same_class, nodes)
             yield from map(self.place, same_class[len(nodes) :])
+
+    def _in_time(self, place: Callable[[], list[str] | None]) -> list[str] | None:
+        """Nodes of several pods at once; None, without reservations, if that takes longer than one group may."""
+        checkpoint = self._state.checkpoint()
+        self._state.limit.begin_group(max(1, self._groups_left))
+        try:
+            return place()
+        except OutOfTime:
+            self._state.rollback(checkpoint)
+            return None
 
     def _place_all_singles(self, groups: list[SolveGroup]) -> list[str] | None:
         """A node for each pod, classes that fit least first; None, without reservations, if not all fit."""
@@ -149,7 +180,7 @@ class _Batch:
         relaxed = only_hard(group)
         if relaxed == group:
             return answer
-        more = Budget(min(STEPS_PER_GROUP, self._steps_left))
+        more = self._budget(min(STEPS_PER_GROUP, self._steps_left))
         granted = more.left
         found = place_by_table(self._state, relaxed, parts, self._explainer, more)
         self._steps_left -= granted - max(0, more.left)
@@ -166,13 +197,13 @@ class _Batch:
         at = np.array(rows, np.int64)
         free = np.maximum(self._state.free[:, at], 0)
         self._state.change_free(at, -free)
-        answer = self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
+        answer = self._place_whole(group, parts, self._budget(STEPS_PER_GROUP))
         self._state.change_free(at, free)
         return answer if isinstance(answer, Placed) else None
 
     def _place_by_preemption(self, group: SolveGroup, parts: Sequence[Part], present: NotPlaced) -> Placed | NotPlaced:
         def place() -> Placed | NotPlaced:
-            return self._place_whole(group, parts, Budget(STEPS_PER_GROUP))
+            return self._place_whole(group, parts, self._budget(STEPS_PER_GROUP))
 
         return place_by_preemption(self._state, group, parts, self._potential_victims, self._nominated, place, present)
 
@@ -183,6 +214,9 @@ class _Batch:
         if solution is None:
             return whole
         return PartiallyPlaced(assignments_of(self._state, group, parts, solution), whole.explanation)
+
+    def _budget(self, steps: int) -> Budget:
+        return Budget(steps, self._state.limit)
 
     def _earlier_failure(self, group: SolveGroup) -> NotPlaced | None:
         known = self._failed.get(_request_of(group)) if self._failed else None

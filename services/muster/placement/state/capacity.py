@@ -12,6 +12,7 @@ from muster.placement.inter_pod.class_rules import inter_pod_rules_of
 from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.state.filters import USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
+from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 from muster.placement.state.trees import Trees
 
 # A node's key for one class packs, from the high bits down: pods that fit, free capacity as a sum, rank by name.
@@ -121,6 +122,7 @@ class CapacityState:
 
     `refresh` takes over changes of `capacity` and `nodes`. Between two calls the state belongs to one solve, which
     reverts its reservations with `rollback`. `stamp` is int64[rows]: the `clock` of the last change of each row.
+    `limit` is the time limit of that solve.
     """
 
     def __init__(self, capacity: Capacity, nodes: NodeTable, pod_classes: Mapping[str, PodClass]) -> None:
@@ -129,6 +131,7 @@ class CapacityState:
         self.trees = Trees(nodes)
         self.pod_counts = PodCounts(capacity, nodes)
         self.pod_classes = pod_classes
+        self.limit: TimeLimit = UNLIMITED
         self.free: Int64 = np.zeros((0, 0), np.int64)
         self.stamp: Int64 = np.zeros(0, np.int64)
         self.clock = 0
@@ -164,7 +167,8 @@ class CapacityState:
         self._order_seen = nodes.order_version
 
     def of(self, class_id: str) -> ClassCapacity:
-        """Capacity for one class, up to date. Raises KeyError for an unknown class."""
+        """Capacity for one class, up to date. Raises KeyError for an unknown class, and OutOfTime."""
+        self.limit.check()
         of_class = self._classes.pop(class_id, None)
         if of_class is None:
             of_class = ClassCapacity(self.pod_classes[class_id], self.nodes, self.capacity, self.pod_counts)

@@ -13,6 +13,7 @@ from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import Batch, NodeFacts, PodClass
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import NodeTable, same_for_placement
+from muster.placement.worker import Worker
 from muster.retry.retrying import Backoff
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
@@ -133,6 +134,7 @@ class Mirror:
 
     def __init__(self) -> None:
         self.lock = asyncio.Lock()
+        self.worker = Worker()
         self.cluster: Cluster | None = None
         """The last complete snapshot with its deltas; stale while `current` is false."""
         self._next: Cluster | None = None
