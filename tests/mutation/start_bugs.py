@@ -125,6 +125,20 @@ START_BUGS = (
         first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
+        "a pod is bound before the volumes of the other members exist",
+        "permits/binding.py",
+        "                volumes_first(gang),\n",
+        "",
+        first="unit/coordinator/test_volumes.py",
+    ),
+    Bug(
+        "members that wait for each other's volumes are retried one by one",
+        "permits/binding.py",
+        "        together = {gang: _last_retry(gang) for gang in gangs if volumes_first(gang)}\n",
+        "        together: dict[Gang, float] = {}\n",
+        first="unit/coordinator/test_volumes.py",
+    ),
+    Bug(
         "a run of which nobody is left keeps its permit",
         "cache/cache.py",
         "        if gang.run_ended:\n            self.restart(gang)\n\n",

@@ -103,6 +103,7 @@ class Oracle:
                 check_ranks(scenario, effect)
             case Bind():
                 check_bound_ranks(scenario, effect)
+                check_volumes_first(scenario.leader, effect)
             case Evict():
                 check_eviction(scenario, effect)
             case MarkTimedOut(gang_id, _, True):
@@ -405,6 +406,15 @@ def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
         f"attempts: {effect.gang} is bound with counts that are not recorded"
     )
     assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
+
+
+def check_volumes_first(leader: Machine, effect: Bind) -> None:
+    """I1: the first binds of a gang with claims are one request that waits for all volumes."""
+    gang = leader.cache.gangs[effect.gang]
+    if gang.bound or gang.acknowledged or not effect.claims:
+        return
+    apart = gang.seats.keys() - {seat.uid for seat in effect.seats}
+    assert effect.volumes_first and not apart, f"I1: {effect.gang} is bound without the volumes of {sorted(apart)}"
 
 
 def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:

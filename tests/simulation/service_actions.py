@@ -228,6 +228,13 @@ def fail_bind(world: World, which: int, times: int) -> None:
         world.scenario.bind_failures[pod.uid] = times + 1
 
 
+@action(1, which=40, times=6)
+def fail_volumes(world: World, which: int, times: int) -> None:
+    """The volume of a pod cannot be made for a while."""
+    if (pod := world.pod(which)) is not None:
+        world.scenario.volume_failures[pod.uid] = times + 1
+
+
 @action(1, which=12, times=4)
 def fail_evict(world: World, which: int, times: int) -> None:
     """The next evictions of a pod fail."""

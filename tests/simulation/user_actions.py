@@ -218,17 +218,19 @@ def resize(world: World, which: int, cpu: int) -> None:
 
 @action(1, which=40, count=4)
 def volumes(world: World, which: int, count: int) -> None:
-    """Binds unbound claims of pods to volumes, or releases them; the class of the pods changes."""
+    """Binds unbound claims of pods to volumes, or gives pods such claims; the class of the pods changes."""
     unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
     start = which % len(unbound) if unbound else 0
-    pods = [replace(pod, class_id=_other_class(world, pod)) for pod in unbound[start : start + count + 1]]
+    pods = [_with_other_volumes(world, pod) for pod in unbound[start : start + count + 1]]
     if pods:
         world.change_pods(*pods)
 
 
-def _other_class(world: World, pod: PodFacts) -> str:
+def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
     cpu = world.scenario.cluster.cpu(pod) // 1000
-    return pod_class(cpu).id if pod.class_id == class_with_volume(cpu).id else class_with_volume(cpu).id
+    if pod.class_id == class_with_volume(cpu).id:
+        return replace(pod, class_id=pod_class(cpu).id, claims=("data",))
+    return replace(pod, class_id=class_with_volume(cpu).id, claims=())
 
 
 @action(0.7, which=40)

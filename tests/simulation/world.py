@@ -121,7 +121,9 @@ class World:
     def fingerprint(self) -> tuple[object, ...]:
         """Returns a value that differs before and after an action that had an effect."""
         scenario = self.scenario
-        failures = (scenario.bind_failures.total(), scenario.evict_failures.total())
+        failures = tuple(
+            each.total() for each in (scenario.bind_failures, scenario.evict_failures, scenario.volume_failures)
+        )
         waits = (len(scenario.under_way), len(scenario.stream), len(self.old))
         clocks = (scenario.now, scenario.unix_ahead)
         return (

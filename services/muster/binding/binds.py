@@ -1,4 +1,5 @@
-"""A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned.
+"""A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned; with `volumes_first`, no
+pod is bound before the volumes of all are.
 
 Labels are written before the pod is bound, because its containers may read them at their start. Only the bind is
 irreversible, so a crash in between leaves a labelled pod, which the next attempt labels again, and never a running pod
@@ -50,8 +51,9 @@ BOUND: Final = pb.BindResult.OUTCOME_BOUND
 CONFLICT: Final = pb.BindResult.OUTCOME_CONFLICT
 GONE: Final = pb.BindResult.OUTCOME_GONE
 FAILED: Final = pb.BindResult.OUTCOME_FAILED
+WITHHELD: Final = pb.BindResult.OUTCOME_WITHHELD
 
-_NAMES: Final = {BOUND: "bound", CONFLICT: "conflict", GONE: "gone", FAILED: "failed"}
+_NAMES: Final = {BOUND: "bound", CONFLICT: "conflict", GONE: "gone", FAILED: "failed", WITHHELD: "withheld"}
 
 _log = structlog.get_logger()
 
@@ -84,13 +86,17 @@ class BindCall:
         self._claims = VolumeClaims(
             request.pods, session, watch, self._flow, ready=self._volumes_ready, failed=self._volumes_failed
         )
+        self._volumes_missing = {pod.uid for pod in request.pods if pod.claims} if request.volumes_first else set()
+        """Pods whose volumes all others wait for."""
+        self._unsettled = set(self._jobs)
         self._trace = trace
         self._results: Results[pb.BindResult] = Results(len(request.pods), count_binds)
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
         """The results of all pods, in batches."""
         self._claims.provision(self._deadline)
-        self._flow.add([job for job in self._jobs.values() if not job.pod.claims])
+        if not self._volumes_missing:
+            self._flow.add([job for job in self._jobs.values() if not job.pod.claims])
         async for batch in self._results.batches():
             yield batch
         self._log_end()
@@ -100,13 +106,27 @@ class BindCall:
         self._flow.close(reason)
 
     def _volumes_ready(self, uid: str) -> None:
-        self._flow.add([self._jobs[uid]])
+        if not self._request.volumes_first:
+            self._flow.add([self._jobs[uid]])
+            return
+        self._volumes_missing.discard(uid)
+        if not self._volumes_missing:
+            self._flow.add([self._jobs[uid] for uid in self._jobs if uid in self._unsettled])
 
     def _volumes_failed(self, uid: str, reason: str) -> None:
-        self.settle(self._jobs[uid], _Result(FAILED, message=reason))
+        if uid not in self._unsettled:
+            return
+        failed = self._jobs[uid]
+        self.settle(failed, _Result(FAILED, message=reason))
+        if self._request.volumes_first:
+            message = f"it is bound when the volumes of pod {failed.pod.namespace}/{failed.pod.name} exist: {reason}"
+            for job in self._jobs.values():
+                if job.pod.uid in self._unsettled:
+                    self.settle(job, _Result(WITHHELD, message=message))
 
     def settle(self, job: "_BindPod", result: _Result) -> None:
         """Report the result of a pod."""
+        self._unsettled.discard(job.pod.uid)
         pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or job.pod.claims else 0.0
         name = _NAMES[result.outcome]
         error = "" if result.outcome == BOUND else result.message or name

@@ -142,6 +142,7 @@ class Rig:
         timeout: float = SECONDS,
         labels: Mapping[str, str] | None = None,
         gang_span: str = "",
+        volumes_first: bool = False,
         **more: str,
     ) -> Any:
         """A running Bind call to one node, or to one node per pod; `more` are annotations."""
@@ -157,7 +158,9 @@ class Rig:
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
-        request = pb.BindRequest(leader_epoch=self._leads(epoch), group="ml/gang", pods=bindings)
+        request = pb.BindRequest(
+            leader_epoch=self._leads(epoch), group="ml/gang", pods=bindings, volumes_first=volumes_first
+        )
         return self.stub.Bind(request, timeout=timeout, metadata=gang_metadata(gang_span))
 
     async def bind(

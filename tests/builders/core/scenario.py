@@ -85,7 +85,9 @@ class Scenario:
         self.stages: defaultdict[str, list[Stage]] = defaultdict(list)
         """Stages of gangs in order, as reported to dialects."""
         self.solves: list[Solve] = []
+        self.binds: list[Bind] = []
         self.bind_failures: Counter[str] = Counter()
+        self.volume_failures: Counter[str] = Counter()
         self.evict_failures: Counter[str] = Counter()
         self.graceful = False
         """Evicted pods keep terminating until `finish_deletions()`."""
@@ -155,6 +157,8 @@ class Scenario:
             case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
+                elif isinstance(effect, Bind):
+                    self.binds.append(effect)
                 elif isinstance(effect, Evict):
                     check_evict(self.etcd, effect)
                 self.under_way.append(effect)
@@ -203,7 +207,7 @@ class Scenario:
                 self.persist(effect)
                 self.tell(Persisted(effect.persist_id))
             case Bind():
-                self.tell(BindResults(tuple(self.bind(seat) for seat in effect.seats)))
+                self.tell(BindResults(self.bind_all(effect)))
             case Evict():
                 self.tell(EvictResults(tuple(self.evict(pod) for pod in effect.pods)))
             case MarkTimedOut():
@@ -221,6 +225,21 @@ class Scenario:
                 self.permitted_with.pop(record.gang, None)
         for key in effect.deletes:
             self.etcd.pop(key, None)
+
+    def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
+        """Binds as the binding service does: with `volumes_first`, a missing volume withholds all other pods."""
+        failing = [uid for uid in effect.claims if self.volume_failures[uid] > 0]
+        for uid in failing:
+            self.volume_failures[uid] -= 1
+        results = []
+        for seat in effect.seats:
+            if seat.uid in failing:
+                results.append(BindResult(seat.uid, BindOutcome.FAILED, message="its volume cannot be made"))
+            elif failing and effect.volumes_first:
+                results.append(BindResult(seat.uid, BindOutcome.WITHHELD, message="a volume is missing"))
+            else:
+                results.append(self.bind(seat))
+        return tuple(results)
 
     def bind(self, seat: Seat) -> BindResult:
         """Binds as the API server does, and checks the invariants."""

@@ -14,6 +14,7 @@ from builders.wait import eventually
 from muster.binding.v1 import binding_pb2 as pb
 
 BOUND, FAILED = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_FAILED
+WITHHELD = pb.BindResult.OUTCOME_WITHHELD
 SELECTED = "volume.kubernetes.io/selected-node"
 SELECTIONS = Requests("PATCH", "/persistentvolumeclaims/[^/]+")
 READS_OF_CLAIMS = Requests("GET", "/persistentvolumeclaims/[^/]+")
@@ -101,6 +102,41 @@ async def test_pod_waits_for_its_own_claims_only(muster: Rig) -> None:
     assert await muster.nodes_of(pods) == ["node-0", "node-0", ""]
     assert await selected(muster, "late") == "node-0"
     call.cancel()
+
+
+async def test_with_volumes_first_no_pod_is_bound_before_all_volumes_exist(muster: Rig) -> None:
+    await storage_class(muster)
+    await storage_class(muster, "slow", seconds="3600")
+    await claims(muster, "quick")
+    await claims(muster, "late", of_class="slow")
+    pods = await pods_with(muster, none=[], one=["quick"], other=["late"])
+    call = asyncio.create_task(results_of(muster.bind_call(pods, volumes_first=True)))
+
+    async def quick_is_bound() -> bool:
+        return bool((await claim(muster, "quick"))["spec"].get("volumeName"))
+
+    await eventually(quick_is_bound)
+    assert await muster.nodes_of(pods) == ["", "", ""]
+    call.cancel()
+
+
+async def test_with_volumes_first_all_pods_are_bound_once_all_volumes_exist(muster: Rig) -> None:
+    await storage_class(muster)
+    await claims(muster, "a", "b")
+    pods = await pods_with(muster, none=[], one=["a"], other=["b"])
+    results = await results_of(muster.bind_call(pods, volumes_first=True))
+    assert [result.outcome for result in results] == [BOUND] * 3
+
+
+async def test_with_volumes_first_a_claim_that_fails_withholds_all_pods(muster: Rig) -> None:
+    await storage_class(muster)
+    await claims(muster, "good")
+    pods = await pods_with(muster, none=[], one=["good"], bad=["absent"])
+    results = {result.uid: result for result in await results_of(muster.bind_call(pods, volumes_first=True))}
+    outcomes = [results[pod["metadata"]["uid"]].outcome for pod in pods]
+    assert outcomes == [WITHHELD, WITHHELD, FAILED]
+    assert "volumes of pod ml/bad exist" in results[pods[0]["metadata"]["uid"]].message
+    assert await muster.nodes_of(pods) == ["", "", ""]
 
 
 async def test_nodes_of_all_claims_are_selected_before_waiting_for_any(muster: Rig) -> None:

@@ -162,3 +162,36 @@ def test_an_answer_older_than_a_class_change_is_retried_and_not_counted() -> Non
     assert isinstance(scenario.under_way[0], Solve)
     scenario.run()
     assert scenario.bound("g") == 2
+
+
+def test_i1_one_volume_that_cannot_be_made_yet_holds_back_the_whole_gang() -> None:
+    scenario, pods = with_claims("a", "b", count=4)
+    scenario.volume_failures[pods[2].uid] = 2
+    scenario.run()
+    assert scenario.bound("g") == 0
+    scenario.pass_time(30)
+    assert scenario.bound("g") == 4
+    first_binds = [effect for effect in scenario.binds if effect.volumes_first]
+    assert [len(effect.seats) for effect in first_binds] == [4, 4, 4], "they are retried together"
+
+
+def test_i1_a_volume_that_cannot_be_made_there_has_the_whole_gang_placed_again() -> None:
+    scenario, _ = with_claims("a", "b", count=2)
+    failing = until(scenario, Bind).seats[0]
+    scenario.volume_failures[failing.uid] = 3
+    scenario.pass_time(60)
+    assert scenario.bound("g") == 2
+    avoided = [group.gangs[0].avoided for solve in scenario.solves for group in solve.groups]
+    assert avoided[-1] == (failing.node,), "nodes of pods that were only held back are not avoided"
+
+
+def test_i1_a_new_leader_binds_no_member_before_all_volumes_exist() -> None:
+    scenario, pods = with_claims("a", "b", count=4)
+    until(scenario, Bind)
+    scenario.crash()
+    scenario.volume_failures[pods[0].uid] = 1
+    scenario.start()
+    scenario.run()
+    assert scenario.bound("g") == 0
+    scenario.pass_time(30)
+    assert scenario.bound("g") == 4

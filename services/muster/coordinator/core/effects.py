@@ -40,7 +40,7 @@ class Bind(Struct, frozen=True):
     """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
 
     `ranks` and `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are
-    the gang's attempts so far.
+    the gang's attempts so far. `volumes_first`: none is bound before the claims of all are.
     """
 
     gang: str
@@ -48,6 +48,7 @@ class Bind(Struct, frozen=True):
     ranks: dict[str, int] = {}
     claims: dict[str, tuple[str, ...]] = {}
     tries: int = 0
+    volumes_first: bool = False
 
 
 class Evict(Struct, frozen=True):

@@ -25,6 +25,7 @@ class BindOutcome(IntEnum):
     CONFLICT = 2
     GONE = 3
     FAILED = 4
+    WITHHELD = 5
 
 
 class EvictOutcome(IntEnum):

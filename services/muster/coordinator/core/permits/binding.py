@@ -1,5 +1,6 @@
 """Binds of permitted seats: sent, acknowledged, retried, or given up so that the pod is placed again (I4, I6)."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 
@@ -43,6 +44,8 @@ class Binds:
     def _send_or_lose(self, cache: Cache, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
         """Send binds, but for seats on nodes that are gone or that other pods filled: their pods are placed again."""
         full = _on_full_nodes(cache, seats)
+        if full and volumes_first(gang):
+            full = {seat.uid for seat in seats}  # it starts again whole
         for uid in full:
             cache.lose_seat(gang, uid)
         return self.send(gang, [seat for seat in seats if seat.uid not in full])
@@ -61,6 +64,7 @@ class Binds:
                 {uid: gang.permit.ranks[uid] for uid in pods if uid in gang.permit.ranks},
                 {uid: pod.claims for uid, pod in pods.items() if pod.claims},
                 gang.permit.attempts,
+                volumes_first(gang),
             )
         ]
 
@@ -92,7 +96,7 @@ class Binds:
                 return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)
-            case BindOutcome.FAILED:
+            case BindOutcome.FAILED | BindOutcome.WITHHELD:
                 held.fail()
                 in_all = self._count_failure(gang, result.uid, result.message)
                 if held.failures < MAX_FAILURES:
@@ -100,7 +104,8 @@ class Binds:
                     self._retry(gang, held, now + pause)
                     return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
                 node = held.seat.node
-                gang.bind.avoid(node)
+                if result.outcome is BindOutcome.FAILED:
+                    gang.bind.avoid(node)
                 cache.lose_seat(gang, result.uid)
                 return (
                     f"the pod could not be bound to {node} {held.failures} times and is placed again: {result.message}"
@@ -138,18 +143,41 @@ class Binds:
 
     def next_time(self) -> float | None:
         """When a bind is to be retried."""
-        return min((held.retry_at for _, held in self._retries.values()), default=None)
+        time = min(self._times().values(), default=math.inf)
+        return time if time < math.inf else None
+
+    def _times(self) -> dict[str, float]:
+        """When each pod is retried. Members of a gang that waits for volumes are retried together, once the last of
+        them has a result.
+        """
+        gangs = {gang for gang, _ in self._retries.values()}
+        together = {gang: _last_retry(gang) for gang in gangs if volumes_first(gang)}
+        return {uid: together.get(gang, held.retry_at) for uid, (gang, held) in self._retries.items()}
 
     def due(self, cache: Cache, now: float) -> list[Effect]:
         """Retry binds that are due, but for seats that were given up meanwhile."""
         self._clear_trouble()
-        ready = {uid: entry for uid, entry in self._retries.items() if entry[1].retry_at <= now}
+        ready = {uid: self._retries[uid] for uid, time in self._times().items() if time <= now}
         by_gang: dict[Gang, list[Seat]] = {}
         for uid, (gang, held) in ready.items():
             del self._retries[uid]
             if gang.seats.get(uid) is held and held.state is ActionState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(cache, gang, seats)]
+
+
+def volumes_first(gang: Gang) -> bool:
+    """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist, since one
+    that cannot be made would leave the gang partial.
+    """
+    if gang.bound or gang.acknowledged:
+        return False
+    return any(gang.pods[uid].claims for uid in gang.seats)
+
+
+def _last_retry(gang: Gang) -> float:
+    """When the last of its members is to be retried; inf while one has no result."""
+    return max(held.retry_at if held.state is ActionState.RETRY else math.inf for held in gang.seats.values())
 
 
 def _awaited(held: HeldSeat, result: BindResult) -> bool:
