@@ -215,7 +215,7 @@ START_BUGS = (
     Bug(
         "a rank is reused before its pod is gone",
         "permits/permits.py",
-        "_free({rank for _, rank in present})",
+        "_free(set(taken))",
         "_free(set())",
     ),
     Bug(
@@ -334,5 +334,33 @@ START_BUGS = (
         "event_reason(gang.id), note)",
         '"FailedScheduling", note)',
         first="unit/coordinator/test_gang_requirements.py",
+    ),
+    Bug(
+        "the rank that a member asks for is ignored",
+        "permits/permits.py",
+        "if gang.pods[uid].wanted_rank >= 0)",
+        "if False)",
+        first="unit/coordinator/test_ranks.py",
+    ),
+    Bug(
+        "two members that ask for one rank both get it",
+        "permits/permits.py",
+        "    others = new.difference(taken.values())",
+        "    others = new.difference(asking)",
+        first="unit/coordinator/test_ranks.py",
+    ),
+    Bug(
+        "members with consecutive ranks are seated anywhere",
+        "solve/validation.py",
+        "    return sorted(assignments, key=place)",
+        "    return assignments",
+        first="unit/coordinator/test_ranks.py",
+    ),
+    Bug(
+        "the deletion of a running gang's definition is not reported",
+        "report/reasons.py",
+        "    if gang.permit.granted:\n        blocking",
+        "    if gang.permit.granted and facts.definition is not None:\n        blocking",
+        first="unit/coordinator/test_reports.py",
     ),
 )

@@ -65,6 +65,7 @@ class Dialect(Struct, frozen=True):
     * `gang_name`: name of the gang that an object defines, if it is not the object's own name;
     * `controller_gang`: the controller whose pods are the gang that an object defines, if pods have no mark;
     * `write_progress`: writes to make when the progress of a gang changes;
+    * `wanted_rank`: the rank that a member's annotations ask for; -1: none;
     * `labels_at_bind`: labels that a member gets before it is bound, from its rank and the gang's number of attempts;
     * `timeout_annotations`: annotations of the pods of a gang that timed out (True) or may be tried again (False);
     * `event_reason`: reason of the events that report why a gang does not start.
@@ -78,6 +79,7 @@ class Dialect(Struct, frozen=True):
     gang_name: Callable[[Definition], str] = lambda definition: definition.name
     controller_gang: Callable[[Definition], ControllerGang | None] | None = None
     write_progress: Callable[[Progress], Writes] | None = None
+    wanted_rank: Callable[[Mapping[str, str]], int] = lambda _annotations: -1
     labels_at_bind: Callable[[int | None, int], Mapping[str, str]] = lambda _rank, _attempts: {}
     timeout_annotations: Callable[[bool], Annotations] = lambda _timed_out: {}
     event_reason: str = "FailedScheduling"

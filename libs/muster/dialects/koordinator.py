@@ -13,14 +13,14 @@ The scheduler writes the annotation .../timeout: "true" on every pod of a gang t
 pod stays a member, but the gang is not tried until the annotation is removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec.structs import replace
 
 from muster.dialects.definitions import DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
-from muster.dialects.marks import Annotations, GangMarks, MarkSet, Membership
+from muster.dialects.marks import Annotations, GangMarks, MarkSet, Membership, Pairs
 from muster.dialects.match_policy import MATCH_POLICY_ALIAS, read_match_policy
 from muster.dialects.network_topology import parse_network_topology, unknown_keys
 from muster.dialects.sources import (
@@ -64,6 +64,7 @@ GROUPS: Final = _PREFIX + "groups"
 MATCH_POLICY: Final = _PREFIX + "match-policy"
 TIMEOUT: Final = _PREFIX + "timeout"
 NETWORK_TOPOLOGY: Final = _PREFIX + "network-topology-spec"
+TOPOLOGY_INDEX: Final = _PREFIX + "network-topology-index"
 
 MATCH_POLICIES: Final = (MATCH_POLICY, MATCH_POLICY_ALIAS)
 
@@ -74,6 +75,7 @@ DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
 
 _MOST_NAMED: Final = 5
+_INDEX_DIGITS: Final = 9
 _TIMED_OUT: Final = "true"
 _MODES: Final = {"Strict": GangMode.STRICT, "NonStrict": GangMode.NON_STRICT}
 
@@ -101,6 +103,7 @@ def read(declaration: Declaration) -> GangFacts:
     constraints = gang.constraints()
     gang.check_names()
     gang.check_timeouts()
+    gang.check_indexes()
     return replace(
         gang_facts(NAME, declaration),
         minimum=minimum,
@@ -121,6 +124,21 @@ def read(declaration: Declaration) -> GangFacts:
 def timeout_annotations(timed_out: bool) -> Annotations:
     """Returns the annotations for the pods of a gang that timed out, or may be tried again."""
     return {TIMEOUT: _TIMED_OUT if timed_out else None}
+
+
+def wanted_rank(annotations: Mapping[str, str]) -> int:
+    """Returns the index of a pod within its gang; -1 if it has none, or an invalid one."""
+    text = annotations.get(TOPOLOGY_INDEX)
+    return int(text) if text and _is_index(text) else -1
+
+
+def without_valid_index(marks: Pairs) -> Pairs:
+    """Returns the marks without a valid index, which differs from pod to pod; an invalid one stays, to be reported."""
+    return tuple([(key, value) for key, value in marks if key != TOPOLOGY_INDEX or (value and not _is_index(value))])
+
+
+def _is_index(text: str) -> bool:
+    return len(text) <= _INDEX_DIGITS and text.isascii() and text.isdecimal()
 
 
 class _Reader:
@@ -223,6 +241,14 @@ class _Reader:
                 self.problems.append(warning(f"{where} is {problem}: the pod is treated as not timed out"))
                 return
 
+    def check_indexes(self) -> None:
+        for each in self._pods:
+            if index := each.marks.annotation(TOPOLOGY_INDEX):
+                where = f"annotation {TOPOLOGY_INDEX} of pod {quoted(each.oldest.name)}"
+                problem = f"{quoted(index)}, which is not a whole number of up to {_INDEX_DIGITS} digits"
+                self.problems.append(warning(f"{where} is {problem}: the pod's rank follows from its place"))
+                return
+
     def _parse_group(self, text: Any) -> tuple[GangName, ...]:
         gangs = parse_gang_group(text)
         if len({*gangs, self._gang}) > MAX_GANGS_IN_A_GROUP:
@@ -256,11 +282,12 @@ DIALECT: Final = Dialect(
     name=NAME,
     marks=PodMarks(
         labels=frozenset({POD_GROUP_LABEL}),
-        annotations=frozenset({GANG_NAME, TIMEOUT, *_TERMS}),
+        annotations=frozenset({GANG_NAME, TIMEOUT, TOPOLOGY_INDEX, *_TERMS}),
         naming=f"annotation {GANG_NAME} or label {POD_GROUP_LABEL}",
     ),
     membership=membership,
     read=read,
     definition=DEFINITION,
     timeout_annotations=timeout_annotations,
+    wanted_rank=wanted_rank,
 )

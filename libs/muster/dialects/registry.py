@@ -76,6 +76,8 @@ class Registry:
         kept = _known(annotations, self._annotations)
         if annotations and muster_annotations.EXPECTED_DURATION in annotations:
             kept = muster_annotations.without_valid_duration(kept)
+        if annotations and koordinator.TOPOLOGY_INDEX in annotations:
+            kept = koordinator.without_valid_index(kept)
         return GangMarks(namespace, _known(labels, self._labels, self._label_prefixes), kept, pod_group, controller)
 
     def _membership_of(self, marks: GangMarks) -> Membership | None:
@@ -154,6 +156,11 @@ class Registry:
         """Returns the writes for a gang's progress; the same for the same progress."""
         write = self._by_name[progress.facts.dialect].write_progress
         return write(progress) if write is not None else Writes()
+
+    def wanted_rank(self, gang_id: str, annotations: Mapping[str, str]) -> int:
+        """Returns the rank that a member of the gang asks for; -1 if none."""
+        dialect = self._by_name.get(_dialect_name(gang_id))
+        return dialect.wanted_rank(annotations) if dialect is not None else -1
 
     def labels_at_bind(self, gang_id: str, rank: int | None, attempts: int) -> Mapping[str, str]:
         """Returns the labels that a member gets before it is bound, after this many attempts of its gang."""
@@ -235,6 +242,7 @@ controller_gang = _REGISTRY.controller_gang
 read_gang = _REGISTRY.read_gang
 writes_progress = _REGISTRY.writes_progress
 progress_writes = _REGISTRY.progress_writes
+wanted_rank = _REGISTRY.wanted_rank
 labels_at_bind = _REGISTRY.labels_at_bind
 event_reason = _REGISTRY.event_reason
 timeout_annotations = _REGISTRY.timeout_annotations

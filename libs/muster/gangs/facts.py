@@ -229,6 +229,8 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     started_seconds: int = 0
     budgets: tuple[str, ...] = ()
     claims: tuple[str, ...] = ()
+    wanted_rank: int = -1
+    """Rank that it asks for within its gang; -1: none."""
 
     @property
     def seated(self) -> bool:

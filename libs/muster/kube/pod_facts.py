@@ -6,6 +6,7 @@ from typing import Final
 from msgspec import Struct
 
 from muster.dialects import muster_annotations
+from muster.dialects.registry import wanted_rank
 from muster.gangs.facts import PodFacts, PodPhase
 from muster.kube.objects import NOTHING, Pod, PodSpec, PriorityClass
 from muster.kube.pod_class import ReadClass, read_class
@@ -132,6 +133,7 @@ def pod_facts(
         expected_seconds=_shorter(annotated, deadline) if deadline else annotated,
         started_seconds=started,
         budgets=budgets,
+        wanted_rank=wanted_rank(gang, metadata.annotations) if gang and ours and metadata.annotations else -1,
     )
     return facts, read
 

@@ -166,6 +166,8 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.budgets.extend(pod.budgets)
     if pod.claims:
         message.claims.extend(pod.claims)
+    if pod.wanted_rank >= 0:
+        message.wanted_rank = pod.wanted_rank
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
@@ -192,6 +194,7 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         message.started_seconds,
         tuple(map(_intern, budgets)) if budgets else (),
         tuple(claims) if claims else (),
+        message.wanted_rank if message.HasField("wanted_rank") else -1,
     )
 
 

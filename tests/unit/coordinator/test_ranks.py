@@ -228,3 +228,49 @@ def test_a_gang_that_was_to_be_evicted_and_is_not_keeps_its_ranks() -> None:
     scenario.run()
     assert scenario.sent[anew(built.pods()[1]).uid] == 1
     assert sorted(rank for _, rank in scenario.etcd["test/default/g"].ranks) == [0, 1, 2]
+
+
+def asking(pods: list[PodFacts], *ranks: int) -> list[PodFacts]:
+    """The pods with the ranks that they ask for; -1: none."""
+    return [replace(pod, wanted_rank=rank) for pod, rank in zip(pods, ranks, strict=True)]
+
+
+def test_members_get_the_ranks_that_they_ask_for_near_each_other() -> None:
+    scenario = Ranked({"a": 1, "b": 1, "c": 1, "d": 1})
+    scenario.change(trees=[racks(ra="a c", rb="b d")])
+    built = gang("job").of(4)
+    scenario.change(gangs=[built.gang_facts()], pods=asking(of_pods(built, "w", "x", "y", "z"), 3, 1, 2, 0))
+    scenario.run()
+    assert scenario.sent == {"w": 3, "x": 1, "y": 2, "z": 0}
+    assert scenario.nodes_by_rank() == ["a", "c", "b", "d"]
+
+
+def test_ranks_need_not_begin_at_zero_and_others_get_the_free_ones() -> None:
+    scenario = Ranked({"n": 9})
+    built = gang("job").of(5)
+    pods = asking(of_pods(built, "a", "b", "c", "d", "e"), 7, -1, 7, 1, -1)
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    scenario.run()
+    assert scenario.sent == {"a": 7, "d": 1, "b": 0, "c": 2, "e": 3}
+
+
+def test_replaced_member_gets_the_rank_that_it_asks_for_again() -> None:
+    scenario = Ranked({"n": 9})
+    built = gang("job").of(4)
+    pods = asking(built.pods(), 0, 1, 2, 3)
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    scenario.run()
+    scenario.change(remove_pods=[pods[1].uid, pods[3].uid])
+    scenario.change(pods=[anew(pods[3])])
+    scenario.run()
+    scenario.change(pods=[anew(pods[1])])
+    scenario.run()
+    assert (scenario.sent[anew(pods[3]).uid], scenario.sent[anew(pods[1]).uid]) == (3, 1)
+
+
+def test_gang_of_one_gets_the_rank_that_it_asks_for() -> None:
+    scenario = Ranked({"n": 9})
+    built = gang("job").of(1)
+    scenario.change(gangs=[built.gang_facts()], pods=asking(built.pods(), 4))
+    scenario.run()
+    assert list(scenario.sent.values()) == [4]

@@ -12,7 +12,7 @@ from builders.gangs.declarations import (
 from builders.gangs.gang import KOORDINATOR
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import MarkSet
-from muster.dialects.registry import gang_marks, membership_of
+from muster.dialects.registry import gang_marks, membership_of, wanted_rank
 from muster.gangs.facts import GangFacts, GangMode, ObjectReference, Severity
 
 BLOCKING, WARNING = Severity.BLOCKING, Severity.WARNING
@@ -398,3 +398,24 @@ def test_g35_the_incarnation_is_the_definitions_if_there_is_one() -> None:
     definition: Definition = koordinator_group({"minMember": 3})
     assert koordinator_gang(pod).incarnation == "uid-of-w-0"
     assert koordinator_gang(pod, definition=definition).incarnation == "uid-of-A"
+
+
+INDEX = "gang.scheduling.koordinator.sh/network-topology-index"
+
+
+@pytest.mark.parametrize(("text", "rank"), [("0", 0), ("12", 12), ("007", 7), ("", -1), ("-1", -1), ("1" * 10, -1)])
+def test_index_is_the_rank_that_a_member_asks_for(text: str, rank: int) -> None:
+    assert wanted_rank("koordinator/ml/g", {INDEX: text}) == rank
+    assert wanted_rank("coscheduling/ml/g", {INDEX: text}) == -1
+
+
+def test_valid_indexes_do_not_distinguish_the_marks_of_pods() -> None:
+    marks = {gang_marks("ml", {}, {KOORDINATOR + "name": "g", INDEX: str(index)}) for index in range(100)}
+    assert len(marks) == 1
+
+
+def test_invalid_index_is_quoted_in_a_warning() -> None:
+    gang = koordinator_gang(koordinator_pod(min_available="1", network_topology_index="first"))
+    ((severity, message),) = problems_of(gang)
+    assert severity is Severity.WARNING
+    assert f'annotation {INDEX} of pod "w-0" is "first", which is not a whole number' in message

@@ -3,7 +3,7 @@ recovery from the records at the beginning of a term (I5, I6).
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -217,15 +217,31 @@ Ranks = tuple[tuple[str, int], ...]
 
 
 def numbered(gang: Gang, cache: Cache) -> Ranks:
-    """Ranks for all members that have a seat or are bound. Members keep their rank; later members get the lowest free
-    ranks, by name. A gang of one has none.
+    """Ranks for all members that have a seat or are bound. Members keep their rank; new members get the rank that they
+    ask for if it is free, the others the lowest free ones: by topology at the start, later by name. A gang of one that
+    asks for none has none.
     """
     present = still_ranked(gang)
     places = _places(gang)
-    if not present:
+    new = places.keys() - dict(present).keys()
+    asking = sorted((uid for uid in new if gang.pods[uid].wanted_rank >= 0), key=_name_order(gang))
+    if not present and not asking:
         return _from_the_start(gang, places, cache) if len(places) > 1 else ()
-    new = sorted(places.keys() - dict(present).keys(), key=lambda uid: natural_order(gang.pods[uid].name))
-    return _in_order([*present, *zip(new, _free({rank for _, rank in present}), strict=False)])
+    taken = {rank: uid for uid, rank in present}
+    for uid in asking:
+        taken.setdefault(gang.pods[uid].wanted_rank, uid)
+    others = new.difference(taken.values())
+    in_order = (
+        sorted(others, key=_name_order(gang))
+        if present
+        else [uid for uid, _ in _from_the_start(gang, {uid: places[uid] for uid in others}, cache)]
+    )
+    free = _free(set(taken))
+    return _in_order([*((uid, rank) for rank, uid in taken.items()), *zip(in_order, free, strict=False)])
+
+
+def _name_order(gang: Gang) -> Callable[[str], list[str | int]]:
+    return lambda uid: natural_order(gang.pods[uid].name)
 
 
 def still_ranked(gang: Gang) -> Ranks:

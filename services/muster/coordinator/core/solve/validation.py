@@ -58,7 +58,7 @@ def validate_and_reserve(
     malformed = _malformed(gangs, wanted, assignments)
     if malformed is not None:
         return Rejection(RejectionReason.MALFORMED, malformed)
-    seats = _seats(gangs, wanted, assignments)
+    seats = _seats(gangs, wanted, _by_neighbourhood(gangs, trees, ledger, assignments))
     for gang in group.gangs_to_place if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
@@ -117,7 +117,7 @@ def _malformed(
 def _seats(
     gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
 ) -> dict[str, list[Seat]]:
-    """Seats by gang: members of a role in the order of their names, assignments in the order of the answer."""
+    """Seats by gang: members of a role by the ranks that they ask for, then by name, in the order of assignments."""
     members: dict[str, dict[str, list[PodFacts]]] = {}
     seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
     for assignment in assignments:
@@ -134,11 +134,36 @@ def _seats(
 
 
 def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
-    """Pending members by class, the first by name at the end of each list."""
+    """Pending members by class, the first at the end of each list."""
     members: defaultdict[str, list[PodFacts]] = defaultdict(list)
-    for pod in sorted(gang.pending.values(), key=lambda pod: (len(pod.name), pod.name), reverse=True):
+    for pod in sorted(gang.pending.values(), key=_turn, reverse=True):
         members[pod.class_id].append(pod)
     return members
+
+
+def _turn(pod: PodFacts) -> tuple[bool, int, int, str]:
+    return pod.wanted_rank < 0, pod.wanted_rank, len(pod.name), pod.name
+
+
+def _by_neighbourhood(
+    gangs: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger, assignments: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """The assignments in the order of the answer; those of gangs whose members ask for ranks by place in the tree, so
+    that members with consecutive ranks are near each other.
+    """
+    asking = {
+        gang.id: trees.get(gang.facts.tree)
+        for gang in gangs.values()
+        if gang.facts is not None and any(pod.wanted_rank >= 0 for pod in gang.pending.values())
+    }
+    if not asking:
+        return assignments
+
+    def place(assignment: Assignment) -> Path:
+        tree, node = asking.get(assignment.gang), ledger.nodes.get(assignment.node)
+        return trees.path(tree, node) if tree is not None and node is not None else ()
+
+    return sorted(assignments, key=place)
 
 
 Sizes = Mapping[Path, Counter[Path]]
