@@ -68,8 +68,10 @@ CAPACITY_BUGS = (
     Bug(
         "a reservation is not released when its pod is deleted",
         "cache/cache.py",
-        "self.release(gang, [seat.uid] if seat is not None else [])\n        self.touch(gang)\n",
-        "self.touch(gang)\n",
+        """seat = gang.drop_pod(uid)
+        self.release(gang, [seat.uid] if seat is not None else [])
+""",
+        "seat = gang.drop_pod(uid)\n",
     ),
     Bug(
         "capacity of deleted pods is not free",
@@ -195,8 +197,8 @@ CAPACITY_BUGS = (
     Bug(
         "capacity stays nominated for a group that no longer needs it",
         "preemption/plan.py",
-        "            if not self._wanted(nomination):",
-        "            if False:",
+        "            if expired or not self._wanted(nomination):",
+        "            if expired:",
     ),
     Bug(
         "in a deadlock the first in the queue releases its reservations",
@@ -215,8 +217,8 @@ CAPACITY_BUGS = (
     Bug(
         "gangs of the same priority are evicted",
         "preemption/potential_victims.py",
-        "enumerate(self._running.below(group.priority), start=first_level)",
-        "enumerate(self._running.below(group.priority + 1), start=first_level)",
+        "enumerate(self._running.below(group.right), start=first_level)",
+        "enumerate(self._running.below(group.right + 1), start=first_level)",
     ),
     Bug(
         "victims are evicted for pods that never preempt",

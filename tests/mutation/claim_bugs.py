@@ -3,6 +3,7 @@
 from mutation.bug import Bug
 
 _RIGHTS = "unit/coordinator/test_right_to_preempt.py"
+_PLANS = "unit/coordinator/test_plans_end.py"
 
 CLAIM_BUGS = (
     Bug(
@@ -40,5 +41,34 @@ CLAIM_BUGS = (
         "preemption/plan.py",
         "            or group.right < nomination.right_needed\n",
         "",
+        first=_RIGHTS,
+    ),
+    Bug(
+        "a plan waits for its victims for ever",
+        "preemption/plan.py",
+        "expired = not nomination.backfill and nomination.expires_at <= now.monotonic_seconds",
+        "expired = False",
+        first=_PLANS,
+    ),
+    Bug(
+        "a plan in vain is followed by the next one at once",
+        "preemption/plan.py",
+        "            group.preemption.postpone(now.monotonic_seconds + pause)\n",
+        "",
+        first=_PLANS,
+    ),
+    Bug(
+        "the limit of evictions per hour counts plans, not pods",
+        "preemption/limits.py",
+        "            self._tokens -= pods\n",
+        "            self._tokens -= 1\n",
+        first=_PLANS,
+    ),
+    Bug(
+        "nobody is told which pods took the capacity of evicted ones",
+        "cache/cache.py",
+        "        self._note_arrivals(batch)\n",
+        "",
+        first=_PLANS,
     ),
 )

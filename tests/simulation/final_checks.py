@@ -21,7 +21,8 @@ PROBE_SECONDS = 60.0
 def finish(world: World) -> None:
     """Lets everything settle and checks the result, then deletes everything and checks that nothing is left."""
     scenario = world.scenario
-    scenario.graceful = scenario.lagging = False
+    scenario.graceful = scenario.lagging = scenario.thief = False
+    scenario.stuck.clear()
     world.oracle.preempted_for.clear()
     for seconds in REST_SECONDS:
         world.calm(seconds)

@@ -71,6 +71,12 @@ def add_foreign_pod(world: World, which: int) -> None:
         world.scenario.intrude(plain_pod(f"x{world.number()}"), free[which % len(free)])
 
 
+@action(0.7)
+def toggle_thief(world: World) -> None:
+    """Another scheduler takes what evicted pods free from now on, or stops that."""
+    world.scenario.thief = not world.scenario.thief
+
+
 @action(1, which=4)
 def remove_foreign_pod(world: World, which: int) -> None:
     """Removes a pod of another scheduler."""

@@ -21,9 +21,11 @@ from muster.coordinator.core.effects import (
     StageChanged,
 )
 from muster.coordinator.core.events import Record, RecordState
-from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.preemption.limits import INITIAL_PAUSE_SECONDS
+from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.report.explain import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
@@ -57,6 +59,10 @@ class Oracle:
         self._permitted: set[str] = set()
         """Gangs with a permit after the last step."""
         self._released_for: dict[str, str] = {}  # gang id -> group for which it gave its reservations back
+        self._nominated: dict[tuple[Nomination, bool, bool], float] = {}
+        """Since when capacity is nominated, by nomination, whether evictions have begun and victims are gone."""
+        self._paused: dict[Group, float] = {}
+        """Until when nothing may be evicted for a group whose capacity was taken."""
         self._leader: Machine | None = None
 
     def evicted(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
@@ -86,11 +92,18 @@ class Oracle:
                     self._phases[gang_id] = after
                 if after in _PREEMPTION_ENDS:
                     self.preempted_for.discard(gang_id)
+                if after in (Phase.WAITING, Phase.PERMITTED, Phase.BINDING) and (gang := _gang(scenario, gang_id)):
+                    self._paused.pop(gang.group, None)
             case StageChanged(gang_id):
                 self._staged(scenario.leader, gang_id)
             case Report():
                 self.told.update((condition.uid, condition.message) for condition in effect.conditions)
-                if any(event.reason == "ReservationReleased" for event in effect.events):
+                reasons = {event.reason for event in effect.events}
+                if reasons & {"CapacityTaken", "VictimsRemain"}:
+                    self.obstructed.add(effect.gang)
+                if "CapacityTaken" in reasons and (gang := _gang(scenario, effect.gang)):
+                    self._paused[gang.group] = scenario.now + INITIAL_PAUSE_SECONDS
+                if "ReservationReleased" in reasons:
                     self._released_for[effect.gang] = _asked_for(scenario.solves, effect.gang)
             case Solve():
                 newest = scenario.cluster.revision
@@ -138,6 +151,8 @@ class Oracle:
             self._holds.clear()
             self._permitted.clear()
             self._released_for.clear()
+            self._nominated.clear()
+            self._paused.clear()
             self._term_began = scenario.now
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
             gangs = scenario.cluster.gangs  # one that was declared anew begins anew
@@ -165,6 +180,7 @@ class Oracle:
         """Checks the state after a step; an idle step has changed only the time."""
         self._new_term(scenario)
         cache = leader.cache
+        self._check_nominations(scenario, leader)
         if idle:
             for gang in cache.gangs.values():
                 self._check_hold(scenario, gang)
@@ -193,6 +209,20 @@ class Oracle:
             known = cache.groups.get(nomination.group.id) is nomination.group
             wanted = nomination.group.busy or nomination.group.wants_seats
             assert known and wanted, f"nomination: capacity is nominated for {nomination.owner}, which is not pending"
+
+    def _check_nominations(self, scenario: Scenario, leader: Machine) -> None:
+        """I13: nominations end in time, and none is made soon after another was in vain."""
+        since, self._nominated = self._nominated, {}
+        for kept in leader.cache.nominations.values():
+            key = (kept, kept.evictions_begun, kept.ready)
+            if not kept.backfill and not any(known is kept for known, _, _ in since):
+                paused = kept.victims and scenario.now < self._paused.get(kept.group, 0.0)
+                assert not paused, f"I13: {kept.owner} evicts again soon after a plan in vain"
+            self._nominated[key] = since.get(key, scenario.now)
+            kept_for, most = scenario.now - self._nominated[key], leader.rules.eviction_timeout_seconds
+            assert kept.backfill or kept_for <= most + SLACK_SECONDS, (
+                f"I13: {kept.owner} waits {kept_for} s for victims"
+            )
 
     def _check_released(self, leader: Machine) -> None:
         """Checks that a gang that released its reservations takes none while the other group still waits."""
@@ -253,6 +283,10 @@ class Oracle:
             known = (pod for gang in leader.cache.gangs.values() for pod in gang.pods.values())
             spoiled -= {pod.node for pod in known if pod.uid not in scenario.cluster.pods}
         assert not spoiled, f"I3: more is reserved on {sorted(spoiled)} than they have"
+
+
+def _gang(scenario: Scenario, gang_id: str) -> Gang | None:
+    return scenario.leader.cache.gangs.get(gang_id)
 
 
 def _asked_for(solves: Sequence[Solve], gang_id: str) -> str:

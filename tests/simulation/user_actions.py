@@ -180,8 +180,17 @@ def delete_pod(world: World, which: int, slow: int) -> None:
 
 @action(1)
 def finish_deletions(world: World) -> None:
-    """Removes all terminating pods."""
-    world.remove_pods(*(pod for pod in list(world.scenario.cluster.pods.values()) if pod.deleting))
+    """Removes all terminating pods that end."""
+    stuck = world.scenario.stuck
+    pods = list(world.scenario.cluster.pods.values())
+    world.remove_pods(*(pod for pod in pods if pod.deleting and pod.uid not in stuck))
+
+
+@action(1, which=40)
+def stick_pod(world: World, which: int) -> None:
+    """A running pod gets a finalizer, so that it does not end when it is deleted; or loses it."""
+    if pod := world.pod(which, bound=True):
+        world.scenario.stuck ^= {pod.uid}
 
 
 @action(2, which=40)

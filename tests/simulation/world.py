@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from builders.core.objects import plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
@@ -34,6 +35,10 @@ class ObservedScenario(Scenario):
         self.listen = listen
         self.steps = 0
         self.effects = 0
+        self.thief = False
+        """Another scheduler takes what evicted pods free."""
+        self.stuck: set[str] = set()
+        """Uids of pods that do not end when they are deleted."""
         super().__init__(nodes)
 
     def change(self, **changes: Any) -> None:
@@ -62,9 +67,13 @@ class ObservedScenario(Scenario):
 
     def evict(self, name: PodName) -> EvictResult:
         pod = self.cluster.pods.get(name.uid)
+        graceful, self.graceful = self.graceful, self.graceful or name.uid in self.stuck
         result = super().evict(name)
+        self.graceful = graceful
         if pod is not None and result.outcome is not EvictOutcome.GONE:
             self.oracle.evicted(self, pod, refused=result.outcome is EvictOutcome.FAILED)
+            if self.thief and pod.uid not in self.cluster.pods and pod.node in self.cluster.nodes:
+                self.intrude(plain_pod(f"thief{self.steps}-{pod.name}", self.cluster.cpu(pod) // 1000), pod.node)
         return result
 
     def run_effects(self, most: int = MAX_EFFECTS) -> None:
@@ -132,6 +141,8 @@ class World:
             *clocks,
             scenario.lagging,
             scenario.graceful,
+            scenario.thief,
+            len(scenario.stuck),
             scenario.steps,
             self._count,
             len(self.gangs),

@@ -49,6 +49,12 @@ class Settings(ServiceSettings):
     """Time without a placement after which capacity is reserved for the head of the queue."""
     repair_timeout_seconds: float = Field(default=Rules.repair_timeout_seconds, gt=0)
     """Time below its minimum after which the repair policy of a started gang applies."""
+    eviction_timeout_seconds: float = Field(default=Rules.eviction_timeout_seconds, gt=0)
+    """Time after which pods that were evicted for a gang must have ended, or other victims are chosen; more than the
+    longest grace period on which preemption should wait.
+    """
+    evictions_per_hour: int = Field(default=Rules.evictions_per_hour, ge=0)
+    """Pods that preemption evicts in the whole cluster per hour, about; 0: no limit."""
     trust_declared_priority: bool = Rules.trust_declared_priority
     """Whether the priority of PodGroups, SchedulingSpecs and other group-level objects is a right to preempt. Admission
     checks only the priority of pods, against ResourceQuotas with a scope of priority classes.
@@ -64,6 +70,8 @@ class Settings(ServiceSettings):
         return Rules(
             starvation_after_seconds=self.starvation_after_seconds,
             repair_timeout_seconds=self.repair_timeout_seconds,
+            eviction_timeout_seconds=self.eviction_timeout_seconds,
+            evictions_per_hour=self.evictions_per_hour,
             trust_declared_priority=self.trust_declared_priority,
         )
 

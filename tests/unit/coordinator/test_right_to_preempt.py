@@ -150,3 +150,18 @@ def test_i13_a_pod_of_low_priority_that_joins_stops_evictions() -> None:
     end(scenario)
     assert scenario.bound("v") == 4
     assert not scenario.leader.cache.nominations
+
+
+def test_i13_a_pod_of_low_priority_that_joins_stops_evictions_that_are_retried() -> None:
+    scenario = full(gang("v").of(4).with_priority(5), nodes={"n": 4})
+    for pod in scenario.cluster.pods.values():
+        scenario.evict_failures[pod.uid] = 2
+    preemptor = gang("p").of(5).needing(4).with_priority(10)
+    *pods, late = preemptor.pods()
+    scenario.change(gangs=[preemptor.gang_facts()], pods=pods)
+    scenario.run_effects()
+    assert scenario.leader.cache.nominations
+    scenario.change(pods=[replace(late, priority=0)])
+    scenario.pass_time(20)
+    assert scenario.bound("v") == 4
+    assert not evicted(scenario)

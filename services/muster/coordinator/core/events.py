@@ -259,5 +259,10 @@ class Rules:
     """A started gang below its minimum that cannot be completed for this long follows its repair policy."""
     deadlock_after_seconds: float = 1.0
     """Gangs that hold reservations may block each other for this long before one of them must release its own."""
+    eviction_timeout_seconds: float = 300.0
+    """Victims have left this long after their eviction, or others are chosen; then the preemptor has as long to start.
+    """
+    evictions_per_hour: int = 0
+    """Pods that are evicted for preemptors per hour, about; 0: no limit."""
     trust_declared_priority: bool = False
     """The priority of a group-level object is a right to preempt, as if admission had checked it."""

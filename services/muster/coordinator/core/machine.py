@@ -59,6 +59,7 @@ class Machine:
     """One term of leadership. A new term has a new machine; what outlives a term is in etcd and in the cluster."""
 
     def __init__(self, rules: Rules = DEFAULTS) -> None:
+        self.rules = rules
         ledger, trees = Ledger(), TopologyTrees()
         self.queue = queue = Queue(WakeIndex(ledger, trees))
         self.cache = cache = Cache(ledger, trees, queue.wake, trusts_declarations=rules.trust_declared_priority)
@@ -71,7 +72,7 @@ class Machine:
         self._reports = Reports()
         self._tree_reports = TreeReports(trees)
         self._holds = holds = HoldAndWait(cache, permits)
-        self._plans = plans = Plans(cache, queue, permits, self._evictions, holds)
+        self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, rules)
         self._repairs = Repairs(plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids)
@@ -119,7 +120,7 @@ class Machine:
         parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
         parts += [self._reports, self._tree_reports]
         if self._synced:
-            parts.append(self._repairs)
+            parts += [self._repairs, self._plans]
         times = [part.next_time() for part in parts]
         if self._may_solve(self._now):
             times.append(self.queue.next_time())
@@ -208,7 +209,7 @@ class Machine:
             self._effects.append(self._permits.persist(deletes=void))
         for gang, record in resumed:
             self._effects += self._holds.recall(gang, record, self._now)
-        self._effects += self._plans.recall(resumed)
+        self._effects += self._plans.recall(resumed, self._now)
         for gang in self.cache.gangs.values():
             self._effects += self._binds.send(gang, gang.unbound_seats)
 
@@ -226,7 +227,7 @@ class Machine:
     def _carry_out(self, plan: Plan) -> None:
         """Evict only while the cluster is observed: the plan may be obsolete."""
         if self._synced:
-            self._effects += self._plans.durable(plan)
+            self._effects += self._plans.durable(plan, self._now)
         else:
             self._durable_unsynced.append(plan)
 

@@ -69,7 +69,8 @@ class Reconciler:
         if disturbed := cache.ledger.take_disturbed():
             self._holds.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
-        while self._plans.update() or cache.touched or cache.gone or cache.disbanded:
+        while self._plans.update(now) or cache.touched or cache.gone or cache.disbanded:
+            effects += self._plans.outcomes(now)
             self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for gang in touched:

@@ -93,6 +93,7 @@ class Cache:
         for uid in batch.removed_pods:
             self._drop_pod(uid)
         self._freed(EventKind.CAPACITY_FREED, self.ledger.forget(batch.removed_pods))
+        self._note_arrivals(batch)
         freed, selected = self.ledger.observe(batch.pods)
         self._freed(EventKind.CAPACITY_FREED, freed)
         if selected:
@@ -117,6 +118,16 @@ class Cache:
                 self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _note_arrivals(self, batch: Batch) -> None:
+        """Remember pods that others put on nodes on which evictions free capacity."""
+        waiting = [each for each in self.nominations.values() if each.evictions_begun]
+        if not waiting:
+            return
+        seated, reserved = self.ledger.capacity.seated_uids(), self.ledger.reserved
+        arrived = [pod for pod in batch.pods if pod.seated and pod.uid not in seated and pod.uid not in reserved]
+        for nomination in waiting if arrived else ():
+            nomination.note_arrivals(arrived)
 
     def _put_trees(self, batch: Batch) -> None:
         """A changed tree may admit gangs that it kept out, or contradict their constraints."""

@@ -277,6 +277,8 @@ class PreemptionState:
     """Why no victims help the group; empty: not known."""
     not_before: float = 0.0
     """Monotonic time before which no preemption is tried."""
+    plans_in_vain: int = 0
+    """Plans in a row whose evictions had begun and whose capacity the group did not get."""
     yields_to: "Group | None" = None
     """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
 
@@ -285,6 +287,12 @@ class PreemptionState:
 
     def postpone(self, until: float) -> None:
         self.not_before = max(self.not_before, until)
+
+    def fail(self) -> None:
+        self.plans_in_vain += 1
+
+    def succeed(self) -> None:
+        self.verdict, self.plans_in_vain = "", 0
 
     def yield_to(self, group: "Group | None") -> None:
         self.yields_to = group

@@ -4,7 +4,7 @@ plans, which name the victims. Each with the events that report it.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,7 +14,10 @@ from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import Now, Seat
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.gangs.capacity import Int64
+from muster.gangs.facts import PodFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode
+
+MAX_TAKERS = 5
 
 
 @dataclass(slots=True, eq=False)
@@ -46,6 +49,11 @@ class Nomination:
     """Topology trees and constraints by which it was chosen."""
     right_needed: float = -math.inf
     """The least right to preempt for which its victims may be evicted."""
+    expires_at: float = math.inf
+    """Monotonic time at which it ends if the group did not get its seats, whoever is to blame (I13)."""
+    expired: bool = False
+    takers: list[str] = field(default_factory=list)
+    """Pods of others that arrived on its nodes since evictions began, in words; at most MAX_TAKERS."""
     ready: bool = False
     """All victims are gone, and the group was activated."""
 
@@ -105,6 +113,14 @@ class Nomination:
     def remaining(self, ledger: Ledger) -> list[str]:
         """Uids of leaving pods that still hold capacity."""
         return [uid for uid in self.leaving if ledger.capacity.seated_on(uid) is not None]
+
+    def note_arrivals(self, pods: Sequence[PodFacts]) -> None:
+        """Other pods than were expected arrived on nodes: they may take what was freed for the group."""
+        nodes = {node for node, _ in self.capacity}
+        for pod in pods:
+            if pod.node in nodes and len(self.takers) < MAX_TAKERS:
+                whose = "" if pod.ours else " of another scheduler"
+                self.takers.append(f"pod {pod.namespace}/{pod.name}{whose} on node {pod.node}")
 
     @property
     def members(self) -> Counter[str]:
@@ -228,9 +244,25 @@ def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:
     return _on_all(nomination.group, "CapacityReserved", note)
 
 
-def _on_all(group: Group, reason: str, predicate: str) -> list[Effect]:
+def victims_remain(nomination: Nomination, remaining: Sequence[PodFacts], seconds: float) -> list[Effect]:
+    """Events on the gangs of the preemptor's group: which victims have not left in time."""
+    first = min(remaining, key=lambda pod: (pod.namespace, pod.name))
+    more = f" and {len(remaining) - 1} more have" if len(remaining) > 1 else " has"
+    what = f"pod {first.namespace}/{first.name} on node {first.node}{more}"
+    note = (
+        f"waits no longer for the pods that were evicted for it: {what} not ended for {seconds:g} s; it is tried again"
+    )
+    return _on_all(nomination.group, "VictimsRemain", note, EventType.WARNING)
+
+
+def capacity_taken(nomination: Nomination, verdict: str) -> list[Effect]:
+    """Events on the gangs of the preemptor's group: pods were evicted for it in vain."""
+    return _on_all(nomination.group, "CapacityTaken", f"did not get what it preempted: {verdict}", EventType.WARNING)
+
+
+def _on_all(group: Group, reason: str, predicate: str, type_: EventType = EventType.NORMAL) -> list[Effect]:
     return [
-        Report(gang.id, events=(KubeEvent(gang.reference, EventType.NORMAL, reason, f"gang {gang.label} {predicate}"),))
+        Report(gang.id, events=(KubeEvent(gang.reference, type_, reason, f"gang {gang.label} {predicate}"),))
         for gang in group.gangs
         if gang.reference is not None
     ]

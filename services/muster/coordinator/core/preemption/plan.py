@@ -6,18 +6,21 @@ from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect
-from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState
+from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
+from muster.coordinator.core.preemption.limits import pause_after
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,
     PlanPart,
+    capacity_taken,
     may_preempt,
     preempts,
     reservation_released,
+    victims_remain,
 )
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.request import demand
@@ -32,15 +35,22 @@ MAX_PODS = 5000
 class Plans:
     """Plans and nominations, from the decision until the nominated capacity is used."""
 
-    def __init__(self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, holds: HoldAndWait) -> None:
+    def __init__(
+        self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, holds: HoldAndWait, rules: Rules
+    ) -> None:
         self._cache, self._queue, self._permits = cache, queue, permits
         self._evictions, self._holds = evictions, holds
+        self._timeout = rules.eviction_timeout_seconds
+        self._ended: list[Nomination] = []
+        """Nominations with evictions that ended since the last update."""
         self._yielding: dict[Group, None] = {}
 
     # -- beginning
 
-    def nominate(self, nomination: Nomination) -> None:
+    def nominate(self, nomination: Nomination, now: Now) -> None:
         """Withhold the capacity from other groups."""
+        if not nomination.backfill:
+            nomination.expires_at = now.monotonic_seconds + self._timeout
         nomination.topology = self._cache.topology_of(nomination.group)
         self._queue.leave_class(nomination.group)  # its equals cannot use the capacity
         self._cache.nominations[nomination.group] = nomination
@@ -49,7 +59,7 @@ class Plans:
     def begin(self, plan: Plan, now: Now) -> list[Effect]:
         """Begin a plan. Pods are evicted when it is durable; releasing reservations need not wait for that."""
         if plan.nomination is not None:
-            self.nominate(plan.nomination)
+            self.nominate(plan.nomination, now)
         if not plan.victims.bound:
             return self._release_reservations(plan)
         return self._decide(plan, now)
@@ -75,7 +85,7 @@ class Plans:
 
     # -- carrying out
 
-    def durable(self, plan: Plan) -> list[Effect]:
+    def durable(self, plan: Plan, now: Now) -> list[Effect]:
         """The plan is durable: evict, unless the capacity is not needed any more (I9)."""
         nomination, cache = plan.nomination, self._cache
         wanted = nomination is None or (
@@ -86,6 +96,7 @@ class Plans:
             return []
         if nomination is not None:
             nomination.evictions_begun = True
+            nomination.expires_at = now.monotonic_seconds + self._timeout
         effects = [*self._release_reservations(plan), *preempts(plan)]
         for gang, uids in plan.victims.bound.items():
             if cache.gangs.get(gang.id) is gang:
@@ -175,8 +186,10 @@ class Plans:
 
     # -- a new term
 
-    def recall(self, resumed: Sequence[tuple[Gang, Record]]) -> list[Effect]:
-        """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin."""
+    def recall(self, resumed: Sequence[tuple[Gang, Record]], now: Now) -> list[Effect]:
+        """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin. Their time to
+        leave begins again.
+        """
         cache = self._cache
         leaving: defaultdict[str, set[str]] = defaultdict(set)
         right_needed: defaultdict[str, float] = defaultdict(lambda: -math.inf)
@@ -196,7 +209,7 @@ class Plans:
                     leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
                     nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
                     nomination.right_needed = right_needed[gang.id]
-                    self.nominate(nomination)
+                    self.nominate(nomination, now)
         effects: list[Effect] = []
         for gang, record in resumed:
             if record.evicting:
@@ -240,19 +253,57 @@ class Plans:
             ):
                 self.drop(nomination)
 
-    def update(self) -> bool:
-        """Drop nominations that are not needed any more; activate groups whose capacity is free. True: gangs were
-        touched.
+    def next_time(self) -> float | None:
+        """When the next nomination expires."""
+        return min((each.expires_at for each in self._cache.nominations.values() if not each.backfill), default=None)
+
+    def outcomes(self, now: Now) -> list[Effect]:
+        """Report plans in vain; their groups pause before the next one."""
+        effects: list[Effect] = []
+        ended, self._ended = self._ended, []
+        for nomination in ended:
+            group, cache = nomination.group, self._cache
+            if nomination.used or cache.groups.get(group.id) is not group or not group.gangs_to_place:
+                continue
+            there = nomination.remaining(cache.ledger)
+            if nomination.expired and (known := [uid for uid in there if uid in cache.gang_of]):
+                pods = [cache.gang_of[uid].pods[uid] for uid in known]
+                effects += victims_remain(nomination, pods, self._timeout)
+                continue
+            if nomination.leaving and len(there) == len(nomination.leaving):
+                continue  # nobody was evicted
+            group.preemption.fail()
+            pause = pause_after(group.preemption.plans_in_vain)
+            group.preemption.postpone(now.monotonic_seconds + pause)
+            group.preemption.conclude(f"{self._taken(nomination)}; nothing is evicted for it for {pause:g} s")
+            effects += capacity_taken(nomination, group.preemption.verdict)
+            cache.touch_group(group)
+        return effects
+
+    def _taken(self, nomination: Nomination) -> str:
+        """Why the group did not get the capacity that was freed for it."""
+        evicted_ = f"{len(nomination.leaving)} pods were evicted for it"
+        if nomination.takers:
+            return f"{evicted_}, and their capacity was taken by {', '.join(nomination.takers)}"
+        refusal = self._cache.ledger.refusal(nomination.capacity)
+        return f"{evicted_} in vain: {refusal.message}" if refusal is not None else f"{evicted_} in vain"
+
+    def update(self, now: Now) -> bool:
+        """Drop nominations that have expired or are not needed any more; activate groups whose capacity is free. True:
+        gangs were touched.
         """
         changed = False
         for nomination in list(self._cache.nominations.values()):
-            if not self._wanted(nomination):
+            expired = not nomination.backfill and nomination.expires_at <= now.monotonic_seconds
+            if expired or not self._wanted(nomination):
+                nomination.expired = expired
                 self.drop(nomination)
                 changed = True
             elif not (nomination.backfill or nomination.ready or nomination.group.busy) and nomination.all_left(
                 self._cache.ledger
             ):
                 nomination.ready = True
+                nomination.expires_at = now.monotonic_seconds + self._timeout
                 if nomination.group in self._queue:
                     self._queue.activate(nomination.group)
         for group in list(self._yielding):
@@ -308,6 +359,8 @@ class Plans:
     def drop(self, nomination: Nomination) -> None:
         """The capacity is used, or not needed any more."""
         del self._cache.nominations[nomination.group]
+        if nomination.evictions_begun:
+            self._ended.append(nomination)
         self._queue.wake(ClusterEvent(EventKind.NOMINATION_ENDED))
         if (owner := self._cache.gangs.get(nomination.owner)) is not None:
             owner.nominated = ()

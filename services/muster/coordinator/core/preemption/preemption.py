@@ -18,6 +18,7 @@ from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, 
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
+from muster.coordinator.core.preemption.limits import EvictionLimit
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,
@@ -81,6 +82,7 @@ class Preemption:
         self.running = RunningGangs()
         self._new_victims_from: int | None = None
         """Lowest priority of gangs that became potential victims."""
+        self._limit = EvictionLimit(rules.evictions_per_hour)
         self._cautious: set[Group] = set()
         """Groups for which an answer took more than disruption budgets allow."""
 
@@ -118,7 +120,7 @@ class Preemption:
         if whole:
             self._due_at.pop(group, None)
             self._starving.discard(group)
-            group.preemption.conclude("")
+            group.preemption.succeed()
             if (own := self._cache.nominations.get(group)) is not None:
                 own.used = not group.accumulates
 
@@ -136,7 +138,8 @@ class Preemption:
 
     def next_time(self) -> float | None:
         """When a request may be due."""
-        times = [min(self._due_at.values(), default=None), self._starving.next_time()]
+        due = (max(at, group.preemption.not_before) for group, at in self._due_at.items())
+        times = [min(due, default=None), self._starving.next_time()]
         return min((max(self._not_before, time) for time in times if time is not None), default=None)
 
     def wants_to_ask(self, now: Now) -> bool:
@@ -145,7 +148,8 @@ class Preemption:
         self._consider_new_victims(now)
         if time < self._not_before:
             return False
-        if any(at <= time and group in self._queue and self._may_gain(group) for group, at in self._due_at.items()):
+        due = (group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= time)
+        if any(group in self._queue and self._may_gain(group) for group in due):
             return True
         return self._starving.has_next(time)
 
@@ -186,7 +190,7 @@ class Preemption:
 
     def _due(self, now: float) -> Iterator[Group]:
         """Groups to be asked for now, in queue order; each once."""
-        due = [group for group, at in self._due_at.items() if at <= now]
+        due = [group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= now]
         gaining = [group for group in due if group in self._queue and self._may_gain(group)]
         for group in set(due).difference(gaining):
             del self._due_at[group]
@@ -281,7 +285,7 @@ class Preemption:
             nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
             if (held := self._starving.reservation) is not None:
                 self._plans.drop(held)
-            self._plans.nominate(nomination)
+            self._plans.nominate(nomination, now)
             return capacity_reserved(nomination, now)
         victims = attempt.offer.victims(result.victims) if result.victims else None
         if victims is None:
@@ -295,8 +299,22 @@ class Preemption:
             return None
         if (reserved := self._cache.nominations.get(attempt.group)) is not None:
             self._plans.drop(reserved)  # it need not wait for pods to end
+        if victims.bound and not self._may_evict(attempt.group, sum(map(len, victims.bound.values())), now):
+            return []
         self._new_victims_from = self.running.lowest  # equal groups may have victims as well
         return self._plans.begin(Plan(victims, nomination), now)
+
+    def _may_evict(self, group: Group, pods: int, now: Now) -> bool:
+        """The evictions are within the limit of the cluster; otherwise the group is asked for again when they are."""
+        time = now.monotonic_seconds
+        if (ready_at := self._limit.ready_at(time)) > time:
+            self._due_at[group] = ready_at
+            wait = f"the next pods may be evicted in {ready_at - time:.0f} s"
+            group.preemption.conclude(f"{self._limit.per_hour} evictions per hour are used up: {wait}")
+            self._cache.touch_group(group)
+            return False
+        self._limit.use(pods, time)
+        return True
 
     def _violates_constraint(self, group: Group, assignments: Sequence[Assignment]) -> bool:
         """The assignments violate a hard constraint: no pod is evicted for them."""

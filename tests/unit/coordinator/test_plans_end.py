@@ -1,0 +1,184 @@
+"""Ends of preemption plans: victims that do not leave, and freed capacity that others take (I13)."""
+
+from builders.core.actions import end, evicted, full
+from builders.core.objects import node, plain_pod
+from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
+from muster.coordinator.core.events import Rules
+from muster.coordinator.core.machine import DEFAULTS
+from muster.gangs.solve import SolveOutcome, SolveResult
+
+TIMEOUT = DEFAULTS.eviction_timeout_seconds
+NODES = {f"n{number}": 4 for number in range(20)}
+
+
+def crowd(rules: Rules = DEFAULTS) -> Scenario:
+    """Twenty gangs of four, each on a node of its own."""
+    return full(*(gang(f"v{number}").of(4).created(number) for number in range(20)), nodes=NODES, rules=rules)
+
+
+def steal(scenario: Scenario) -> int:
+    """Another scheduler takes the capacity of all terminating pods as they end. Returns how many ended."""
+    ended = [pod for pod in scenario.cluster.pods.values() if pod.deleting]
+    scenario.change(remove_pods=[pod.uid for pod in ended])
+    for pod in ended:
+        scenario.intrude(plain_pod(f"thief-{pod.name}"), pod.node)
+    return len(ended)
+
+
+def evictions_until(scenario: Scenario, seconds: float) -> int:
+    """Lets time pass while another scheduler takes what becomes free. Returns the number of evicted pods."""
+    count, until = 0, scenario.now + seconds
+    while scenario.now < until:
+        scenario.pass_time(0.5)
+        count += steal(scenario)
+    return count
+
+
+# -- victims that do not leave
+
+
+def test_i13_another_victim_is_chosen_when_one_does_not_leave() -> None:
+    scenario = full(gang("old").of(4).created(1), gang("young").of(4).created(9), nodes={"a": 4, "b": 4})
+    scenario.add(gang("p").of(4).with_priority(10))
+    scenario.run_effects()
+    assert evicted(scenario) == {"young"}
+    scenario.pass_time(TIMEOUT + 1)
+    assert evicted(scenario) == {"young", "old"}
+    scenario.change(remove_pods=[pod.uid for pod in scenario.cluster.pods.values() if "/old" in pod.gang])
+    scenario.run_effects()
+    assert scenario.bound("p") == 4
+    assert any("on node b and 3 more have not ended for 300 s" in note for note in scenario.notes())
+
+
+def test_i13_no_capacity_is_withheld_for_victims_that_do_not_leave() -> None:
+    scenario = full(gang("v").of(4).needing(1), nodes={"n": 4})
+    scenario.add(gang("p").of(3).with_priority(10))
+    scenario.run_effects()
+    first, *stuck = (pod for pod in scenario.cluster.pods.values() if pod.deleting)
+    assert stuck
+    scenario.change(remove_pods=[first.uid])
+    scenario.add_pods(plain_pod("small"))
+    scenario.pass_time(TIMEOUT - 1)
+    assert not any(pod.node for pod in scenario.cluster.pods.values() if pod.name == "small")
+    scenario.pass_time(2)
+    assert scenario.cluster.pods["default/small"].node == "n"
+
+
+def test_i13_victims_that_do_not_leave_end_a_plan_after_a_failover() -> None:
+    scenario = full(gang("old").of(4).created(1), gang("young").of(4).created(9), nodes={"a": 4, "b": 4})
+    scenario.add(gang("p").of(4).with_priority(10))
+    scenario.run_effects()
+    scenario.pass_time(TIMEOUT / 2)
+    scenario.crash()
+    scenario.start()
+    scenario.run_effects()
+    assert evicted(scenario) == {"young"}
+    scenario.pass_time(TIMEOUT + 1)
+    assert evicted(scenario) == {"young", "old"}
+
+
+def test_i13_a_nomination_ends_when_placement_finds_no_answer() -> None:
+    scenario = full(gang("v").of(4), nodes={"n": 4})
+    scenario.add(gang("p").of(4).with_priority(10))
+    scenario.run_effects()
+    honest = scenario.solver
+    scenario.solver = lambda solve: (
+        tuple(SolveResult(group.id, SolveOutcome.NOT_FOUND) for group in solve.groups)
+        if any(group.id.endswith("/p") for group in solve.groups)
+        else honest(solve)
+    )
+    scenario.finish_deletions()
+    scenario.add_pods(plain_pod("small"))
+    scenario.pass_time(TIMEOUT + 1)
+    assert scenario.cluster.pods["default/small"].node == "n"
+    assert not scenario.leader.cache.nominations
+
+
+# -- capacity that others take
+
+
+def test_i13_a_preemptor_whose_capacity_is_taken_pauses_before_it_evicts_again() -> None:
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    assert evictions_until(scenario, 55) == 4
+    assert evictions_until(scenario, 60) == 4
+    assert evictions_until(scenario, 60) == 0
+    assert evictions_until(scenario, 65) == 4
+    assert evictions_until(scenario, 3000) <= 4 * 4
+
+
+def test_i13_the_preemptor_is_told_who_took_its_capacity() -> None:
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    evictions_until(scenario, 5)
+    taken = [event for report in scenario.reports for event in report.events if event.reason == "CapacityTaken"]
+    assert len(taken) == 1
+    assert "taken by pod default/thief-v19-0 of another scheduler on node n" in taken[0].note
+    assert "nothing is evicted for it for 60 s" in taken[0].note
+    assert any("gang default/p cannot start" in note and "thief-v19-0" in note for note in scenario.notes())
+
+
+def test_i13_a_new_potential_victim_does_not_end_the_pause() -> None:
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    assert evictions_until(scenario, 5) == 4
+    scenario.change(nodes=[node("small", 3)])
+    scenario.add(gang("late").of(3).created(60))
+    assert evictions_until(scenario, 40) == 0
+    assert scenario.bound("late") == 3
+
+
+def test_i13_a_start_ends_the_pause() -> None:
+    scenario = crowd()
+    preemptor = gang("p").of(4).with_priority(10).created(50)
+    scenario.add(preemptor)
+    evictions_until(scenario, 5)
+    scenario.change(nodes=[node("new", 4)])
+    scenario.run_effects()
+    assert scenario.bound("p") == 4
+    assert scenario.gang("p").group.preemption.plans_in_vain == 0
+
+
+def test_i13_refused_evictions_are_no_reason_to_pause() -> None:
+    scenario = full(gang("v").of(2), nodes={"n": 2})
+    for pod in scenario.cluster.pods.values():
+        scenario.evict_failures[pod.uid] = 4
+    scenario.add(gang("p").of(2).with_priority(10))
+    scenario.pass_time(40)
+    end(scenario)
+    assert scenario.bound("p") == 2
+
+
+# -- the limit of the cluster
+
+
+def test_i13_evictions_per_hour_are_limited_in_the_cluster() -> None:
+    scenario = crowd(Rules(evictions_per_hour=8))
+    scenario.add(*(gang(f"p{number}").of(4).with_priority(10).created(50 + number) for number in range(20)))
+    gone = 0
+    for _ in range(4):
+        scenario.pass_time(900)
+        gone += sum(pod.deleting for pod in scenario.cluster.pods.values())
+        scenario.finish_deletions()
+        scenario.run_effects()
+    assert 4 <= gone <= 8
+    assert any("8 evictions per hour are used up" in note for note in scenario.notes())
+
+
+def test_i13_a_new_leader_begins_without_evictions_left() -> None:
+    scenario = crowd(Rules(evictions_per_hour=3600))
+    scenario.crash()
+    scenario.start()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    scenario.run_effects()
+    assert not evicted(scenario)
+    scenario.pass_time(3)
+    assert len(evicted(scenario)) == 1
+
+
+def test_i13_a_plan_larger_than_the_limit_is_carried_out_whole() -> None:
+    scenario = full(gang("v").of(8), nodes={"n": 8}, rules=Rules(evictions_per_hour=2))
+    scenario.add(gang("p").of(8).with_priority(10))
+    scenario.pass_time(2000)
+    assert sum(pod.deleting for pod in scenario.cluster.pods.values()) == 8
