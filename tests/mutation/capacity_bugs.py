@@ -4,6 +4,34 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "groups that ran out of time are tried with others again",
+        "solve/solve.py",
+        "        if group.solve.alone or group.solve.slow:\n",
+        "        if group.solve.alone:\n",
+        first="unit/coordinator/test_slow_groups.py",
+    ),
+    Bug(
+        "groups that ran out of time are tried before their turn",
+        "solve/solve.py",
+        "if group.solve.slow and not self._slow.has_turn(group)",
+        "if False",
+        first="unit/coordinator/test_slow_groups.py",
+    ),
+    Bug(
+        "groups that ran out of time may take all of placement's time",
+        "solve/slow.py",
+        "            self._not_before = now + seconds * (1 / SHARE - 1)\n",
+        "            self._not_before = now\n",
+        first="unit/coordinator/test_slow_groups.py",
+    ),
+    Bug(
+        "a slow group that is gone has a turn nevertheless",
+        "solve/slow.py",
+        "            if waits(group_id):\n",
+        "            if True:\n",
+        first="unit/coordinator/test_slow_groups.py",
+    ),
+    Bug(
         "eligible nodes are not computed again for nodes that changed",
         "cache/eligible_nodes.py",
         "            rows = np.flatnonzero(self._masks.changed > known.seen)\n",

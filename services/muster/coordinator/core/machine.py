@@ -123,7 +123,7 @@ class Machine:
             parts += [self._repairs, self._plans]
         times = [part.next_time() for part in parts]
         if self._may_solve(self._now):
-            times.append(self.queue.next_time())
+            times += [self.queue.next_time(), self._solves.next_turn()]
             if not self._solves.under_way:
                 times.append(self._preemption.next_time())
         return min((time for time in times if time is not None), default=None)

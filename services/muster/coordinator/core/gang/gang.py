@@ -221,6 +221,8 @@ class SolveState:
     solve_id: int | None = None
     alone: bool = False
     """Placement refused a request with several groups: this group is sent alone until it has an answer."""
+    slow: bool = False
+    """Placement ran out of time for the group: it is sent alone and in its turn until placement has a result."""
     explanation: Explanation | None = None
     """Why the group has no place, with the pods named."""
     solver_explanation: Explanation | None = None
@@ -235,8 +237,8 @@ class SolveState:
     def isolate(self) -> None:
         self.alone = True
 
-    def answered(self) -> None:
-        self.alone = False
+    def answered(self, *, out_of_time: bool) -> None:
+        self.alone, self.slow = False, out_of_time
 
     def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
         self.solver_explanation, self.explanation = solver_explanation, explanation

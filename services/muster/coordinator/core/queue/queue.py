@@ -105,6 +105,11 @@ class Queue:
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 
+    def park(self, group: Group, until: float) -> None:
+        """The group waits until it is activated, which is not expected before this time."""
+        self._move(group, represents=group.queueing.equivalence_key)
+        self._backoff_until[group.id] = until
+
     def set_unschedulable(self, group: Group) -> None:
         """The group has no place: try it again when an event could help."""
         self._move(group)
@@ -114,6 +119,14 @@ class Queue:
         else:
             self._unschedulable[group.id] = group
             self._waiting.add(group.id, group)
+
+    def is_parked(self, group_id: str) -> bool:
+        """The group waits until it is activated, or until its backoff ends."""
+        return group_id in self._backoff_until
+
+    def activate_parked(self, group_id: str) -> None:
+        """End the wait of a group that is parked."""
+        self.activate(self._groups[group_id])
 
     def remove(self, group: Group) -> None:
         """The group wants no seats any more."""

@@ -1,6 +1,6 @@
 """Solve requests for the head of the queue, and what becomes of each group by placement's answer."""
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,12 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, Queue
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
-from muster.coordinator.core.queue.queue import Concurrency, Queue
+from muster.coordinator.core.queue.queue import (
+    INITIAL_BACKOFF_SECONDS,
+    MAX_BACKOFF_SECONDS,
+    Concurrency,
+    Queue,
+)
 from muster.coordinator.core.report.reasons import name_unplaced_pod
 from muster.coordinator.core.solve.concurrent import (
     MAX_GROUPS_AT_RISK,
@@ -26,8 +31,10 @@ from muster.coordinator.core.solve.concurrent import (
     in_queue_order,
 )
 from muster.coordinator.core.solve.request import equivalence_key, to_place
+from muster.coordinator.core.solve.slow import SlowGroups
 from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
 from muster.gangs.solve import Explanation, SolveGroup, SolveOutcome, SolveResult
+from muster.retry.backoff import backoff_seconds
 
 MAX_GROUPS_PER_SOLVE = 100
 """Small enough that the first permits of a long queue are written while the rest is still being placed."""
@@ -52,6 +59,7 @@ class Solves:
         self._node_sets, self._rejections, self._solve_ids = node_sets, rejections, solve_ids
         self._concurrent = ConcurrentSolves(cache.ledger)
         self._risk = RiskBackoff()
+        self._slow = SlowGroups()
         self._none_at: tuple[int, int, int, bool] | None = None
         """State in which no group could be solved beside the solves under way."""
         self._copies = ExplanationCopies(queue.represented)
@@ -72,9 +80,11 @@ class Solves:
         """The solve request for the head of the queue; None if there is no group to try now."""
         time = now.monotonic_seconds
         self._concurrent.forget_all_but(self._queue)
+        if (turn := self._slow.next_turn(time, self._queue.is_parked)) is not None:
+            self._queue.activate_parked(turn)
         kind = partial(self._kind, now=time)
         if replicas == 1:
-            groups = self._queue.pop(time, MAX_GROUPS_PER_SOLVE, MAX_PODS_PER_SOLVE, kind)
+            groups = self._pop(time, MAX_GROUPS_PER_SOLVE, kind)
             return self._request(groups, time) if groups else None
         self._queue.flush(time, only_due=self.under_way > 0)
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
@@ -86,11 +96,30 @@ class Solves:
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
             concurrency = Concurrency(represented if self.under_way else {}, admission.admits)
             max_groups = MAX_GROUPS_AT_RISK if at_risk else MAX_GROUPS_PER_SOLVE
-            groups = self._queue.pop(time, max_groups, MAX_PODS_PER_SOLVE, kind, concurrency)
+            groups = self._pop(time, max_groups, kind, concurrency)
             if groups:
                 return self._request(groups, time, at_risk=at_risk)
         self._none_at = state if self.under_way else None
         return None
+
+    def _pop(
+        self,
+        now: float,
+        max_groups: int,
+        kind: Callable[[Group], Hashable],
+        concurrency: Concurrency | None = None,
+    ) -> list[Group]:
+        """The head of the queue. Slow groups that an event activated before their turn are parked again."""
+        while True:
+            groups = self._queue.pop(now, max_groups, MAX_PODS_PER_SOLVE, kind, concurrency)
+            early = next((group for group in groups if group.solve.slow and not self._slow.has_turn(group)), None)
+            if early is None:
+                return groups
+            self._await_turn(early, now)
+
+    def _await_turn(self, group: Group, until: float) -> None:
+        self._queue.park(group, until)
+        self._slow.wait(group, until)
 
     def _request(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
         cache = self._cache
@@ -117,7 +146,7 @@ class Solves:
         """Groups of one kind may share a request: the same nominations are closed to them, and placement did not refuse
         a request because of one of them.
         """
-        if group.solve.alone:
+        if group.solve.alone or group.solve.slow:
             return group.id
         nominations = self._cache.nominations
         if not nominations:
@@ -192,12 +221,17 @@ class Solves:
     def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> dict[Gang, int]:
         """Queue the group again, or reserve its seats; returns how many members of which gangs got seats."""
         asked = attempt.asked[group.id]
-        group.solve.answered()
+        if group.solve.slow:
+            self._slow.tried(group, now.monotonic_seconds - attempt.began, now.monotonic_seconds)
+        group.solve.answered(out_of_time=result is not None and result.out_of_time)
         self._queue.clear_failure(group)
         if result is None:
             message = "placement gave no answer for this gang"
             self._rejections.add(group, Rejection(RejectionReason.MISSING, message))
             self._back_off(group, message, now)
+            return {}
+        if result.out_of_time:
+            self._out_of_time(attempt, group, result, now)
             return {}
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
@@ -247,6 +281,19 @@ class Solves:
             self._queue.set_unschedulable(group)
         self._preemption.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
 
+    def _out_of_time(self, attempt: Attempt, group: Group, result: SolveResult, now: Now) -> None:
+        """Placement ran out of time: the group is tried alone, and with a growing backoff once it was. It does not
+        preempt, since nobody knows whether it needs to.
+        """
+        self._queue.classify(group, None)
+        until = now.monotonic_seconds
+        if len(attempt.groups) == 1:
+            if result.explanation is not None:
+                self._explain(group, result.explanation)
+            group.queueing.back_off()
+            until += backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
+        self._await_turn(group, until)
+
     def _back_off(self, group: Group, failure: str, now: Now, *, away: bool = False) -> None:
         self._queue.back_off(group, now.monotonic_seconds, failure, away=away)
 
@@ -276,6 +323,10 @@ class Solves:
     def next_time(self) -> float | None:
         """When explanations are to be copied."""
         return self._copies.next_time()
+
+    def next_turn(self) -> float | None:
+        """When a slow group may be tried."""
+        return self._slow.next_time()
 
     def _explain(self, group: Group, explanation: Explanation) -> None:
         if explanation != group.solve.solver_explanation:
