@@ -1,7 +1,6 @@
 """All dialects in order of precedence: which marks matter, which gang they name, and what was declared of it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
 from typing import Final
 
 from msgspec.structs import replace
@@ -30,6 +29,7 @@ from muster.dialects.marks import (
 )
 from muster.dialects.progress import Progress, Writes
 from muster.dialects.sources import oldest_first, warning
+from muster.gangs.byte_cache import ByteCache
 from muster.gangs.facts import OTHER_LEVELS, GangFacts, Problem
 from muster.gangs.quoting import quoted
 
@@ -46,6 +46,9 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
 """A pod with marks of several dialects belongs to the first."""
 
 
+_CACHE_BYTES: Final = 16 * 1024 * 1024
+
+
 class Registry:
     """Reads gangs of several dialects. Everything is derived from the dialects' values."""
 
@@ -55,7 +58,7 @@ class Registry:
             each.definition.revision_key for each in dialects if each.definition and each.controller_gang
         )
         """Kinds whose objects turn the pods of a controller into a gang, by their names in revisions."""
-        self.membership_of: Callable[[GangMarks], Membership | None] = lru_cache(maxsize=16384)(self._membership_of)
+        self.membership_of: Callable[[GangMarks], Membership | None] = ByteCache(self._membership_of, _CACHE_BYTES)
         self._by_name = {each.name: each for each in dialects}
         self._by_kind = {
             (each.definition.group, each.definition.kind): each for each in dialects if each.definition is not None

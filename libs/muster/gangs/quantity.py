@@ -32,13 +32,16 @@ class BadQuantity(ValueError):
         )
 
 
-@lru_cache(maxsize=16384)
 def parse_quantity(text: str) -> int:
     """The quantity in billionths of a unit, exact.
 
     Fractions of a billionth are rounded away from zero, and amounts beyond int64 units are cut to it, as the API server
     does. Raises BadQuantity.
     """
+    return _cached(text) if len(text) <= _LONGEST_CACHED else _parsed(text)
+
+
+def _parsed(text: str) -> int:
     match = _FORM.fullmatch(text.strip(_BLANKS))
     if match is None:
         raise BadQuantity(text)
@@ -54,6 +57,11 @@ def parse_quantity(text: str) -> int:
         ten = _POWER_OF_TEN.get(suffix, 0)
     nanos = _nanos((whole + fraction).lstrip("0"), ten - len(fraction) + 9, two)
     return -nanos if sign == "-" else nanos
+
+
+_LONGEST_CACHED: Final = 64
+"""Characters, so that the cache is bounded: users choose the length."""
+_cached: Final = lru_cache(maxsize=16384)(_parsed)
 
 
 def to_amount(resource_name: str, text: str, round_up: bool) -> int:

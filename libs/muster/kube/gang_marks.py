@@ -1,6 +1,5 @@
 """Converts pods and PodGroups to the input of the dialects: gang marks and definitions."""
 
-from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -9,6 +8,7 @@ from msgspec import Raw
 from muster.dialects import registry
 from muster.dialects.definitions import Definition, DefinitionKind, Owner
 from muster.dialects.marks import GangMarks, PodAge
+from muster.gangs.byte_cache import cached_by_bytes
 from muster.kube.json_repair import shallow
 from muster.kube.objects import NOTHING, UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
@@ -48,7 +48,7 @@ def pod_age(pod: Pod) -> PodAge:
     return PodAge(_created_seconds(metadata), metadata.name, metadata.uid)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_bytes(1024 * 1024)
 def _name_of_group(raw: bytes) -> str:
     name = _object(raw).get("podGroupName")
     return name if isinstance(name, str) else ""

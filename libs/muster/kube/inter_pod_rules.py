@@ -5,18 +5,18 @@ doing it again changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from muster.gangs.byte_cache import cached_by_bytes
 from muster.gangs.facts import PodTerm, PreferredPodTerm, SpreadConstraint
 from muster.gangs.quoting import quoted
 from muster.kube.objects import NOTHING, UNREADABLE, Int32
 from muster.kube.selectors import BadSelector, Operator, PodSelector, Requirement, label_selector, pod_selector
 
-_MAX_PARSED: Final = 1024
+_CACHE_BYTES: Final = 4 * 1024 * 1024
 
 S = TypeVar("S", bound=Struct)
 
@@ -71,9 +71,14 @@ def may_have_pod_terms(affinity: bytes) -> bool:
     return b'"podA' in affinity  # podAffinity or podAntiAffinity
 
 
-@lru_cache(maxsize=_MAX_PARSED)
 def shared_label_keys(affinity: bytes, spread: bytes) -> tuple[str, ...]:
     """Keys of the pod's own labels to which these fields of its spec refer."""
+    return _shared_label_keys((affinity, spread))
+
+
+@cached_by_bytes(_CACHE_BYTES)
+def _shared_label_keys(fields: tuple[bytes, bytes]) -> tuple[str, ...]:
+    affinity, spread = fields
     given, spreads = _read_affinity(affinity, []), _read_spreads(spread, [])
     found: set[str] = set()
     for terms in (given.pod_affinity or _Terms(), given.pod_anti_affinity or _Terms()):

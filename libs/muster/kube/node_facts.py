@@ -1,12 +1,12 @@
 """Converts nodes to facts: allocatable resources, labels, taints and readiness."""
 
 from collections.abc import Iterable
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 from msgspec import Raw
 
+from muster.gangs.byte_cache import cached_by_bytes
 from muster.gangs.facts import Amounts, NodeFacts, Taint, TaintEffect
 from muster.gangs.quantity import BadQuantity, to_amount
 from muster.gangs.quoting import quoted
@@ -42,7 +42,7 @@ def node_problems(node: Node) -> tuple[str, ...]:
     return unreadable + _allocatable(bytes(node.status.allocatable))[1]
 
 
-@lru_cache(maxsize=4096)
+@cached_by_bytes(8 * 1024 * 1024)
 def _allocatable(allocatable: bytes) -> tuple[Amounts, tuple[str, ...]]:
     """Amounts of status.allocatable rounded down, without zeros, and problems."""
     if not allocatable:

@@ -7,7 +7,6 @@ and status, which are not part of the key, so all but the first cost only the lo
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -15,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.gangs.byte_cache import ByteCache, cached_by_bytes
 from muster.gangs.facts import HostPort, PodClass
 from muster.gangs.quoting import quoted
 from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
@@ -23,8 +23,8 @@ from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
 from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, effective_requests
 from muster.kube.selectors import PodSelector
 
-_MAX_CLASSES: Final = 16384
-_MAX_KEY_BYTES: Final = 16384  # of a cache key, so that unusual pods cannot fill the memory
+_CACHE_BYTES: Final = 24 * 1024 * 1024
+"""Limit of each of the two caches: 20,000 usual templates."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _OMITTED_IF_EMPTY: Final = (
     "selected_by",
@@ -95,8 +95,6 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
         if affinity or spread is not NOTHING
         else None,
     )
-    if len(affinity) + len(key[4]) + len(key[6]) > _MAX_KEY_BYTES or len(key[0]) > 100 or len(key[1]) > 100:
-        return _computed_class(key)
     return _cached_class(key)
 
 
@@ -180,10 +178,10 @@ def _computed_class(key: _ClassKey) -> ReadClass:
     return ReadClass(identified(content), "; ".join(dict.fromkeys(problems)), terms.selectors)
 
 
-_cached_class = lru_cache(maxsize=_MAX_CLASSES)(_computed_class)
+_cached_class: Final = ByteCache(_computed_class, _CACHE_BYTES)
 
 
-@lru_cache(maxsize=_MAX_CLASSES)
+@cached_by_bytes(_CACHE_BYTES)
 def _shared(content: bytes) -> PodClass:
     """The class for a content (canonical JSON of a PodClass without id)."""
     hashed = msgspec.json.decode(content)

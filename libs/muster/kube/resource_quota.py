@@ -5,12 +5,12 @@ not.
 """
 
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 from msgspec import Raw, Struct, field
 
+from muster.gangs.byte_cache import cached_by_bytes
 from muster.gangs.quantity import NANOS_PER_UNIT, BadQuantity, parse_quantity
 from muster.kube.objects import UNREADABLE, Container, Encoded, ObjectMeta, Pod, PodStatus, salvage
 from muster.kube.pod_requests import ContainerRequestFields, Nanos, PodRequestFields, exact_requests, quantity_text
@@ -23,7 +23,7 @@ _LIMITS: Final = "limits."
 _HUGE_PAGES: Final = "hugepages-"
 _BYTES: Final = ("memory", "ephemeral-storage", "storage")
 _ENDED: Final = ("Succeeded", "Failed")
-_MAX_TEMPLATES: Final = 4096
+_CACHE_BYTES: Final = 8 * 1024 * 1024
 _BINARY: Final = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 _DECIMAL: Final = (("E", 27), ("P", 24), ("T", 21), ("G", 18), ("M", 15), ("k", 12), ("", 9), ("m", 6), ("u", 3))
 
@@ -232,7 +232,7 @@ def _containers(containers: list[Container] | None, status: PodStatus | None) ->
     return tuple(found)
 
 
-@lru_cache(maxsize=_MAX_TEMPLATES)
+@cached_by_bytes(_CACHE_BYTES)
 def _amounts(fields: PodRequestFields) -> tuple[tuple[tuple[str, int], ...], bool]:
     """Amounts by quota names, and whether the pod is best-effort: no cpu or memory requested."""
     requests = exact_requests(fields, [])

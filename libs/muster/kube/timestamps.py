@@ -2,8 +2,12 @@
 
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import Final
 
 from muster.gangs.quoting import quoted
+
+_LONGEST: Final = 64
+"""Characters of a time, so that the cache is bounded."""
 
 
 class BadTimestamp(ValueError):
@@ -13,9 +17,15 @@ class BadTimestamp(ValueError):
         super().__init__(f"{quoted(text)} is not a time such as 2026-01-31T12:00:00Z")
 
 
-@lru_cache(maxsize=4096)
 def parse_timestamp(text: str) -> int:
     """Whole seconds since 1970 UTC, rounded down. Raises BadTimestamp."""
+    if len(text) > _LONGEST:
+        raise BadTimestamp(text)
+    return _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -1,0 +1,76 @@
+"""A cache of the results of a function that is bounded by the size of its arguments, which users choose."""
+
+from collections.abc import Callable
+from typing import Any, Final, Generic, TypeVar
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_LARGEST_SHARE: Final = 64
+"""An argument of more than this part of the limit is not cached: a few such would replace all others."""
+
+
+class ByteCache(Generic[K, V]):
+    """Caches results by argument, with at most `max_bytes` of arguments; results are of similar size.
+
+    The least recently used half is dropped when the limit is reached: results that are not used while `max_bytes` / 2
+    of other arguments come are gone. Not for concurrent threads.
+    """
+
+    def __init__(self, compute: Callable[[K], V], max_bytes: int) -> None:
+        self._compute = compute
+        self._half = max_bytes // 2
+        self._largest = max_bytes // _LARGEST_SHARE
+        self._recent: dict[K, V] = {}
+        self._older: dict[K, V] = {}
+        self._recent_bytes = self._older_bytes = 0
+
+    def __len__(self) -> int:
+        """Number of cached results; one may count twice."""
+        return len(self._recent) + len(self._older)
+
+    @property
+    def used_bytes(self) -> int:
+        """Approximate size of the cached arguments."""
+        return self._recent_bytes + self._older_bytes
+
+    def __call__(self, key: K) -> V:
+        """The result for an argument. Errors are not cached."""
+        try:
+            return self._recent[key]
+        except KeyError:
+            pass
+        size = size_of(key)
+        if size > self._largest:
+            return self._compute(key)
+        value = self._older[key] if key in self._older else self._compute(key)
+        if self._recent_bytes + size > self._half:
+            self._older, self._older_bytes = self._recent, self._recent_bytes
+            self._recent, self._recent_bytes = {}, 0
+        self._recent[key] = value
+        self._recent_bytes += size
+        return value
+
+
+def cached_by_bytes(max_bytes: int) -> Callable[[Callable[[K], V]], ByteCache[K, V]]:
+    """A decorator that caches the results of a function of one argument, up to `max_bytes` of arguments."""
+    return lambda compute: ByteCache(compute, max_bytes)
+
+
+_ENTRY_BYTES: Final = 64
+"""Overhead of an object: of each string, and of each tuple with its slot."""
+
+
+def size_of(value: Any) -> int:
+    """The approximate size of a string, bytes, or a Struct or tuple of such."""
+    size, rest = 0, [value]
+    while rest:
+        each = rest.pop()
+        size += _ENTRY_BYTES
+        if isinstance(each, str | bytes):
+            size += len(each)
+        elif isinstance(each, tuple):
+            rest.extend(each)
+        elif hasattr(each, "__struct_fields__"):
+            rest.extend(getattr(each, name) for name in each.__struct_fields__)
+    return size
