@@ -54,6 +54,34 @@ class ApiResource(Struct, Generic[T], frozen=True):
     label_selector: str = ""
     older_paths: tuple[str, ...] = ()
 
+    @property
+    def api_version(self) -> str:
+        """The API version in its path: "v1" or "group/version"."""
+        api, *parts = self.path.strip("/").split("/")
+        return parts[0] if api == "api" else "/".join(parts[:2])
+
+    @property
+    def object_kind(self) -> str:
+        """The kind of its objects, as in manifests."""
+        return OBJECT_KINDS.get(self.kind.partition(".")[0].partition("/")[0], "")
+
+
+OBJECT_KINDS: Final[Mapping[str, str]] = {
+    "pods": "Pod",
+    "nodes": "Node",
+    "namespaces": "Namespace",
+    "configmaps": "ConfigMap",
+    "podgroups": "PodGroup",
+    "schedulingspecs": "SchedulingSpec",
+    "queuejobs": "QueueJob",
+    "resourcequotas": "ResourceQuota",
+    "priorityclasses": "PriorityClass",
+    "poddisruptionbudgets": "PodDisruptionBudget",
+    "persistentvolumeclaims": "PersistentVolumeClaim",
+    "persistentvolumes": "PersistentVolume",
+    "storageclasses": "StorageClass",
+}
+"""Kinds by plural."""
 
 PODS: Final = ApiResource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
 NODES: Final = ApiResource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)

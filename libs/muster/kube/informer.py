@@ -93,14 +93,13 @@ class Informer(Generic[T]):
         options: InformerOptions = InformerOptions(),  # noqa: B008 (a frozen value)
         report: Callable[[Unreadable], None] | None = None,
     ) -> None:
-        """`report` is called with each object that cannot be read, at each list or change of it."""
+        """`report` is called with each object that cannot be read completely, at each list or change of it."""
         self.resource = resource
         self.complete = asyncio.Event()
         self._session = session
         self._sink = sink
         self._options = options
-        self._report = report
-        self._malformed = MalformedObjects(resource.kind)
+        self._malformed = MalformedObjects(resource.kind, report)
         self._decoder = WatchDecoder(resource, self._malformed)
         self._largest_page = options.page_size  # lower until a list completes, after a page that was too long
         self._page_size = min(options.first_page_size, options.page_size)
@@ -247,8 +246,6 @@ class Informer(Generic[T]):
         for each in unreadable:
             kept = each.uid in self._revisions
             self._malformed.note(each, effect="its last readable state is used" if kept else "it is ignored")
-            if self._report is not None:
-                self._report(each)
 
     def _is_delivered(self, item: T) -> bool:
         return self._revisions.get(_uid(item)) == _revision(item)

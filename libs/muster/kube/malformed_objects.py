@@ -1,5 +1,6 @@
 """Objects that cannot be read, or only in part: counted, and logged at a bounded rate."""
 
+from collections.abc import Callable
 from enum import StrEnum
 from time import monotonic
 from typing import Any, Final
@@ -47,14 +48,18 @@ def rejected(item: Any, error: Exception) -> Unreadable:
 class MalformedObjects:
     """Counts and logs the malformed objects of one kind: all are counted, one in 10 s is logged."""
 
-    def __init__(self, kind: str) -> None:
+    def __init__(self, kind: str, report: Callable[[Unreadable], None] | None = None) -> None:
+        """`report` is called with each, too."""
         self._kind = kind
+        self._report = report
         self._not_before = float("-inf")
         self._unlogged = 0
 
     def note(self, found: Unreadable, *, effect: str, error: BaseException | None = None) -> None:
         """Count an object, and log it with `effect`, what becomes of it."""
         metrics.MALFORMED.labels(self._kind, found.reason.value).add()
+        if self._report is not None:
+            self._report(found)
         now = monotonic()
         if now < self._not_before:
             self._unlogged += 1

@@ -28,10 +28,11 @@ class EventRecorder:
         note = _truncated(note)
         now = _micro_time(time.time())
         name = _name(about, reason, note)
+        namespace = about.namespace or "default"  # as for all events of cluster-scoped objects
         content = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
-            "metadata": {"name": name, "namespace": about.namespace},
+            "metadata": {"name": name, "namespace": namespace},
             "eventTime": now,
             "type": "Warning" if warning else "Normal",
             "reason": reason,
@@ -47,8 +48,8 @@ class EventRecorder:
             "reportingController": _CONTROLLER,
             "reportingInstance": self._instance,
         }
-        if await self._client.create(object_path("events.k8s.io/v1", "events", about.namespace), content) is None:
-            await self._count(object_path("events.k8s.io/v1", "events", about.namespace, name), now)
+        if await self._client.create(object_path("events.k8s.io/v1", "events", namespace), content) is None:
+            await self._count(object_path("events.k8s.io/v1", "events", namespace, name), now)
 
     async def _count(self, path: str, now: str) -> None:
         event = await self._client.get(path)

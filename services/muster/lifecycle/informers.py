@@ -2,11 +2,12 @@
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from muster.kube.api_resources import ApiResource
 from muster.kube.informer import Informer, InformerOptions
-from muster.kube.malformed_objects import MalformedObjects, rejected
+from muster.kube.malformed_objects import MalformedObjects, Unreadable, rejected
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 
@@ -23,6 +24,7 @@ class SharedInformers:
         """Set, for good, once all kinds have been listed and all handlers called with the lists."""
         self._session = session
         self._pace = pace
+        self._reporters: list[Callable[[ApiResource[Any], Unreadable], None]] = []
         self._handlers: dict[str, tuple[ApiResource[Any], list[_Handler]]] = {}
 
     def add_handler(self, resource: ApiResource[T], handler: Callable[[ObjectChanges[T]], None]) -> None:
@@ -35,6 +37,15 @@ class SharedInformers:
             raise ValueError(f"{resource.kind} is watched already, by another path or as another type: {known.path}")
         handlers.append(handler)
 
+    def report_malformed(self, reporter: Callable[[ApiResource[Any], Unreadable], None]) -> None:
+        """Calls `reporter` with each object that cannot be read completely, at each list or change of it."""
+        self._reporters.append(reporter)
+
+    def report(self, resource: ApiResource[Any], found: Unreadable) -> None:
+        """Reports an object that could not be read completely."""
+        for reporter in self._reporters:
+            reporter(resource, found)
+
     async def run(self) -> None:
         """Runs all informers until cancelled."""
         informers = [self._informer(resource, handlers) for resource, handlers in self._handlers.values()]
@@ -46,13 +57,14 @@ class SharedInformers:
             self.synced.set()
 
     def _informer(self, resource: ApiResource[Any], handlers: list[_Handler]) -> Informer[Any]:
-        malformed = MalformedObjects(resource.kind)
+        report = partial(self.report, resource)
+        malformed = MalformedObjects(resource.kind, report)
 
         def sink(changes: ObjectChanges[Any]) -> None:
             for handler in handlers:
                 call_handler(handler, changes, malformed)
 
-        return Informer(self._session, resource, sink, self._pace)
+        return Informer(self._session, resource, sink, self._pace, report)
 
 
 def call_handler(handler: _Handler, changes: ObjectChanges[Any], malformed: MalformedObjects) -> None:

@@ -12,6 +12,7 @@ from muster.kube.session import KubeSession
 from muster.lifecycle.controller import Controller, ControllerContext
 from muster.lifecycle.election import Election, Leadership
 from muster.lifecycle.informers import SharedInformers
+from muster.lifecycle.malformed_objects import MalformedObjectReporter
 from muster.lifecycle.pod_groups.controller import PodGroupController
 from muster.lifecycle.queue_jobs.controller import QueueJobController
 from muster.lifecycle.quota.controller import QuotaController
@@ -27,6 +28,7 @@ CONTROLLERS: Final[tuple[Callable[[ControllerContext], Controller], ...]] = (
     PodGroupController,
     QueueJobController,
     QuotaController,
+    MalformedObjectReporter,
 )
 
 
