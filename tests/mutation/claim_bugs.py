@@ -3,6 +3,7 @@
 from mutation.bug import Bug
 
 _RIGHTS = "unit/coordinator/test_right_to_preempt.py"
+_RESERVATIONS = "unit/coordinator/test_reservations_end.py"
 _PLANS = "unit/coordinator/test_plans_end.py"
 
 CLAIM_BUGS = (
@@ -70,5 +71,54 @@ CLAIM_BUGS = (
         "        self._note_arrivals(batch)\n",
         "",
         first=_PLANS,
+    ),
+    Bug(
+        "a backfill reservation never ends",
+        "preemption/preemption.py",
+        "if held is None or held.expires_at > time:",
+        "if True:",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "a reservation that expired is made again at once",
+        "preemption/preemption.py",
+        "        pause = 0.0 if chosen_anew else",
+        "        pause = 0.0 if True else",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "starving groups take turns in withholding capacity in vain",
+        "backfill/reservation.py",
+        "        if pause_seconds > 0:\n",
+        "        if False:\n",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "a declared run time is believed although it was overrun",
+        "backfill/expected_completions.py",
+        "pod.expected_seconds <= 0 or gang.run_time.overran or _overrun(pod, now) > OVERRUN_SECONDS",
+        "pod.expected_seconds <= 0",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "a gang that overran its run time may backfill",
+        "preemption/nomination.py",
+        "    if any(gang.run_time.overran for gang in group.gangs):\n        return math.inf\n",
+        "",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "all of the cluster is reserved whatever its share",
+        "preemption/preemption.py",
+        "if share > self._rules.max_reserved_share:",
+        "if False:",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "capacity is reserved until pods end that run for days",
+        "backfill/expected_completions.py",
+        "if each[2] <= horizon or math.isinf(each[2])",
+        "if True",
+        first=_RESERVATIONS,
     ),
 )

@@ -9,7 +9,7 @@ from builders.core.objects import plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
-from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Tick
+from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Rules, Tick
 from muster.gangs.facts import PodFacts
 from simulation.oracle import Oracle
 
@@ -21,6 +21,8 @@ FOREIGN_NODE = "theirs"
 """A node closed to us, on which other schedulers bind pods."""
 MAX_EFFECTS = 3000
 """Limit of effects without any other event: a coordinator that exceeds it is in an endless loop."""
+RULES = Rules(reservation_timeout_seconds=900.0)
+"""The defaults, with a shorter timeout that scenarios reach."""
 _IN_ORDER = (Persist, MarkTimedOut)
 
 Listener = Callable[[Scenario, Event | Effect], None]
@@ -39,7 +41,7 @@ class ObservedScenario(Scenario):
         """Another scheduler takes what evicted pods free."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
-        super().__init__(nodes)
+        super().__init__(nodes, rules=RULES)
 
     def change(self, **changes: Any) -> None:
         """Delays the change behind earlier delayed ones."""

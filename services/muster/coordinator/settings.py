@@ -53,6 +53,11 @@ class Settings(ServiceSettings):
     """Time after which pods that were evicted for a gang must have ended, or other victims are chosen; more than the
     longest grace period on which preemption should wait.
     """
+    reservation_timeout_seconds: float = Field(default=Rules.reservation_timeout_seconds, gt=0)
+    """Time after which capacity that is reserved for a starving gang is given up if pods without a known end still run.
+    """
+    max_reserved_share: float = Field(default=Rules.max_reserved_share, gt=0, le=1)
+    """Share of each resource of the cluster that may be reserved for a starving gang."""
     evictions_per_hour: int = Field(default=Rules.evictions_per_hour, ge=0)
     """Pods that preemption evicts in the whole cluster per hour, about; 0: no limit."""
     trust_declared_priority: bool = Rules.trust_declared_priority
@@ -71,6 +76,8 @@ class Settings(ServiceSettings):
             starvation_after_seconds=self.starvation_after_seconds,
             repair_timeout_seconds=self.repair_timeout_seconds,
             eviction_timeout_seconds=self.eviction_timeout_seconds,
+            reservation_timeout_seconds=self.reservation_timeout_seconds,
+            max_reserved_share=self.max_reserved_share,
             evictions_per_hour=self.evictions_per_hour,
             trust_declared_priority=self.trust_declared_priority,
         )

@@ -15,7 +15,7 @@ CORE = Path(__file__).parents[3] / "services/muster/coordinator/core"
 STATE_MODULES = {
     "gang/state.py": {
         *("PodAction", "HeldSeat", "LeavingPod", "ScheduleCycle", "Attempts", "PermitState", "BindTrouble", "Hold"),
-        *("Eviction", "Timing"),
+        *("Eviction", "Timing", "RunTime"),
     },
     "gang/members.py": {"Members"},
     "gang/gang.py": {"Gang", "Group", "SolveState", "QueueState", "PreemptionState"},
@@ -39,6 +39,7 @@ TRANSITION_OWNERS = {
     "permit": ("permits/permits.py",),
     "bind": ("permits/binding.py",),
     "timing": ("reconcile.py", "permits/permits.py"),
+    "run_time": ("backfill/",),
     "hold": ("hold/", "gang/members.py"),
     "eviction": ("preemption/", "gang/members.py"),
     "solve": ("solve/solve.py",),

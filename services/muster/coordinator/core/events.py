@@ -262,6 +262,10 @@ class Rules:
     eviction_timeout_seconds: float = 300.0
     """Victims have left this long after their eviction, or others are chosen; then the preemptor has as long to start.
     """
+    reservation_timeout_seconds: float = 3600.0
+    """A backfill reservation ends after this time if pods of which the end is not known have not ended."""
+    max_reserved_share: float = 1.0
+    """Share of each resource of the cluster that a backfill reservation may withhold."""
     evictions_per_hour: int = 0
     """Pods that are evicted for preemptors per hour, about; 0: no limit."""
     trust_declared_priority: bool = False

@@ -106,9 +106,10 @@ class Machine:
                 self._effects += overdue
                 continue
             self._effects += self._evictions.due(now.monotonic_seconds)
-            if (solve := self._begin_solve(now)) is None:
+            if (solve := self._begin_solve(now)) is not None:
+                self._effects.append(solve)
+            elif not self.cache.touched:  # by a verdict without a request
                 break
-            self._effects.append(solve)
         self._effects += self._reports.due(now.monotonic_seconds)
         self._effects += self._tree_reports.due(now.monotonic_seconds)
         self._effects += self.rejections.take_reports()
@@ -122,6 +123,8 @@ class Machine:
         if self._synced:
             parts += [self._repairs, self._plans]
         times = [part.next_time() for part in parts]
+        if self._synced:
+            times.append(self._preemption.reservation_ends)
         if self._may_solve(self._now):
             times += [self.queue.next_time(), self._solves.next_turn()]
             if not self._solves.under_way:
@@ -129,7 +132,9 @@ class Machine:
         return min((time for time in times if time is not None), default=None)
 
     def _end_overdue(self, now: Now) -> list[Effect]:
-        return [*self._holds.due(now), *(self._repairs.due(now) if self._synced else ())]
+        if not self._synced:
+            return self._holds.due(now)
+        return [*self._holds.due(now), *self._repairs.due(now), *self._preemption.end_reservation(now)]
 
     # -- solve requests
 

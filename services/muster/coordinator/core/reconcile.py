@@ -198,6 +198,7 @@ class Reconciler:
         self._cache.gone.clear()
         for group in self._cache.disbanded:
             self._holds.forget(group)
+            self._preemption.forget(group)
             if group in self._queue:
                 self._queue.remove(group)
         self._cache.disbanded.clear()

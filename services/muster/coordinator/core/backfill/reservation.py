@@ -25,20 +25,33 @@ class StarvingGroups:
         self._cache, self._queue, self._after_seconds = cache, queue, after_seconds
         self._since: dict[Group, float] = {}  # the earliest first
         self._passed_over: dict[Group, float] = {}  # a reservation is held for an earlier group, or for themselves
+        self._paused: dict[Group, float] = {}
+        """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
 
     def add(self, group: Group, now: float) -> None:
         """A solve found no place for the group."""
-        self._since.setdefault(group, now)
+        if group not in self._paused:
+            self._since.setdefault(group, now)
 
     def discard(self, group: Group) -> None:
         """The group has a place."""
         self._since.pop(group, None)
         self._passed_over.pop(group, None)
+        self._paused.pop(group, None)
 
     def pause(self, now: float) -> None:
         """A request for a reservation was answered."""
-        self._not_before = now + RETRY_SECONDS
+        self._not_before = max(self._not_before, now + RETRY_SECONDS)
+
+    def expired(self, nomination: Nomination, pause_seconds: float, now: float) -> None:
+        """The reservation ended before its group could start, which gets no other one for `pause_seconds`. Nobody does
+        for as long as it was held, so that expired reservations withhold capacity for half of the time at most.
+        """
+        self.discard(nomination.group)
+        self._paused[nomination.group] = now + pause_seconds
+        if pause_seconds > 0:
+            self._not_before = max(self._not_before, now + min(pause_seconds, now - nomination.begun_at))
 
     def restart(self, group: Group, now: float) -> None:
         """The answer could not be used: the group starves again later."""
@@ -58,7 +71,7 @@ class StarvingGroups:
         return next((each for each in self._cache.nominations.values() if each.backfill), None)
 
     def next_time(self) -> float | None:
-        times = []
+        times = [max(min(self._paused.values()), self._not_before)] if self._paused else []
         if self._since:
             times.append(max(next(iter(self._since.values())) + self._after_seconds, self._not_before))
         if self._passed_over and self.reservation is None:
@@ -68,6 +81,7 @@ class StarvingGroups:
     def has_next(self, now: float) -> bool:
         """`next` is likely to return a group."""
         starving = next(iter(self._since.values()), math.inf) + self._after_seconds <= now
+        starving = starving or any(until <= now for until in self._paused.values())
         return now >= self._not_before and (starving or (bool(self._passed_over) and self.reservation is None))
 
     def next(self, now: float) -> Group | None:
@@ -76,6 +90,9 @@ class StarvingGroups:
         """
         if now < self._not_before:
             return None
+        for group in [group for group, until in self._paused.items() if until <= now]:
+            del self._paused[group]
+            self._since = {group: now - self._after_seconds, **self._since}
         held = self.reservation
         if held is None and self._passed_over:
             self._since, self._passed_over = {**self._passed_over, **self._since}, {}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
-from muster.coordinator.core.gang.state import Attempts, BindTrouble, PermitState, Timing
+from muster.coordinator.core.gang.state import Attempts, BindTrouble, PermitState, RunTime, Timing
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.solve import Explanation, PodsOnNode
 
@@ -30,6 +30,7 @@ class Gang(Members):
     permit: PermitState = field(default_factory=PermitState)
     bind: BindTrouble = field(default_factory=BindTrouble)
     timing: Timing = field(default_factory=Timing)
+    run_time: RunTime = field(default_factory=RunTime)
     trusts_declarations: bool = False
     """The declared priority counts as a right to preempt, too (a setting for trusted clusters)."""
 
@@ -281,6 +282,8 @@ class PreemptionState:
     """Monotonic time before which no preemption is tried."""
     plans_in_vain: int = 0
     """Plans in a row whose evictions had begun and whose capacity the group did not get."""
+    reservations_in_vain: int = 0
+    """Backfill reservations in a row that ended before the group could start."""
     yields_to: "Group | None" = None
     """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
 
@@ -293,8 +296,11 @@ class PreemptionState:
     def fail(self) -> None:
         self.plans_in_vain += 1
 
+    def fail_reservation(self) -> None:
+        self.reservations_in_vain += 1
+
     def succeed(self) -> None:
-        self.verdict, self.plans_in_vain = "", 0
+        self.verdict, self.plans_in_vain, self.reservations_in_vain = "", 0, 0
 
     def yield_to(self, group: "Group | None") -> None:
         self.yields_to = group

@@ -291,6 +291,17 @@ class Eviction:
 
 
 @dataclass(slots=True)
+class RunTime:
+    """Whether the run time that pods of a gang declare is believed."""
+
+    overran: bool = False
+    """A pod of the gang ran for longer than it declared, which nothing enforced."""
+
+    def overrun(self) -> None:
+        self.overran = True
+
+
+@dataclass(slots=True)
 class Timing:
     """When a gang was first seen, could start, and was bound."""
 

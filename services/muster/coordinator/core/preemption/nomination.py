@@ -49,6 +49,8 @@ class Nomination:
     """Topology trees and constraints by which it was chosen."""
     right_needed: float = -math.inf
     """The least right to preempt for which its victims may be evicted."""
+    begun_at: float = 0.0
+    """Monotonic time since which the capacity is withheld."""
     expires_at: float = math.inf
     """Monotonic time at which it ends if the group did not get its seats, whoever is to blame (I13)."""
     expired: bool = False
@@ -122,6 +124,15 @@ class Nomination:
                 whose = "" if pod.ours else " of another scheduler"
                 self.takers.append(f"pod {pod.namespace}/{pod.name}{whose} on node {pod.node}")
 
+    def share(self, ledger: Ledger) -> tuple[float, str]:
+        """The largest share of a resource of the cluster that it withholds, and which resource that is."""
+        capacity = ledger.capacity
+        names = {column: name for name, column in capacity.resources.items()}
+        needed = sum(self._needed(ledger).values(), np.zeros(capacity.allocatable.shape[1], np.int64))
+        in_all = capacity.allocatable.sum(axis=0, dtype=np.float64)
+        shares = [(float(needed[c] / in_all[c]), names[c]) for c in np.flatnonzero(needed).tolist() if in_all[c] > 0]
+        return max(shares, default=(0.0, ""))
+
     @property
     def members(self) -> Counter[str]:
         """Members that the capacity is for, by class."""
@@ -146,6 +157,8 @@ def may_preempt(group: Group) -> bool:
 
 def longest_run(group: Group) -> float:
     """Longest expected run of the group's members in seconds; infinite where that is not known."""
+    if any(gang.run_time.overran for gang in group.gangs):
+        return math.inf
     runs = [pod.expected_seconds for gang in group.gangs for pod in gang.pending.values()]
     return max((seconds if seconds > 0 else math.inf for seconds in runs), default=math.inf)
 
@@ -239,7 +252,8 @@ def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:
     nodes = len({node for node, _ in nomination.capacity})
     where = "1 node" if nodes == 1 else f"{nodes} nodes"
     seconds = max(0.0, nomination.starts_at - now.monotonic_seconds)
-    when = "" if math.isinf(seconds) else f", expected in {seconds:.0f} s"
+    most = nomination.expires_at - now.monotonic_seconds
+    when = f", for {most:.0f} s at most" if math.isinf(seconds) else f", expected in {seconds:.0f} s"
     note = f"starves: capacity on {where} is reserved for it until enough running pods have ended{when}"
     return _on_all(nomination.group, "CapacityReserved", note)
 
@@ -258,6 +272,11 @@ def victims_remain(nomination: Nomination, remaining: Sequence[PodFacts], second
 def capacity_taken(nomination: Nomination, verdict: str) -> list[Effect]:
     """Events on the gangs of the preemptor's group: pods were evicted for it in vain."""
     return _on_all(nomination.group, "CapacityTaken", f"did not get what it preempted: {verdict}", EventType.WARNING)
+
+
+def reservation_expired(nomination: Nomination, verdict: str) -> list[Effect]:
+    """Events on the gangs of a starving group: the capacity is not withheld any more."""
+    return _on_all(nomination.group, "ReservationExpired", f"is reserved no capacity: {verdict}", EventType.WARNING)
 
 
 def _on_all(group: Group, reason: str, predicate: str, type_: EventType = EventType.NORMAL) -> list[Effect]:

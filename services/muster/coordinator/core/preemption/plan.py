@@ -49,6 +49,7 @@ class Plans:
 
     def nominate(self, nomination: Nomination, now: Now) -> None:
         """Withhold the capacity from other groups."""
+        nomination.begun_at = now.monotonic_seconds
         if not nomination.backfill:
             nomination.expires_at = now.monotonic_seconds + self._timeout
         nomination.topology = self._cache.topology_of(nomination.group)

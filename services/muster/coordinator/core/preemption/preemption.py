@@ -7,11 +7,16 @@ becomes a plan (`plan`); the capacity is nominated for the group (`nomination`) 
 more.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions
+from muster.coordinator.core.backfill.expected_completions import (
+    OVERRUN_SECONDS,
+    ExpectedCompletions,
+    note_overruns,
+)
 from muster.coordinator.core.backfill.reservation import StarvingGroups, equal
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
@@ -27,6 +32,7 @@ from muster.coordinator.core.preemption.nomination import (
     capacity_reserved,
     may_preempt,
     nominated_for_others,
+    reservation_expired,
 )
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
@@ -34,7 +40,9 @@ from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.request import demand, to_place
 from muster.coordinator.core.solve.validation import Rejections, violated_constraint
+from muster.gangs.facts import PodFacts
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
+from muster.retry.backoff import backoff_seconds
 
 SHARE = 0.2
 """Share of time spent on preemption requests, at most."""
@@ -42,6 +50,8 @@ MAX_AT_ONCE = 10
 """Groups whose potential victims are collected in one step."""
 RETRY_SECONDS = 1.0
 """Pause after an answer that failed, or could not be used."""
+MAX_PAUSE_SECONDS = 86400.0
+"""Longest pause of a group whose reservations expire."""
 NO_VICTIMS_HELP = "preemption would not help: no set of lower-priority pods frees enough"
 NO_COMPLETIONS_HELP = "waiting would not help: it would not fit even if all pods that Muster placed had ended"
 
@@ -142,6 +152,12 @@ class Preemption:
         times = [min(due, default=None), self._starving.next_time()]
         return min((max(self._not_before, time) for time in times if time is not None), default=None)
 
+    @property
+    def reservation_ends(self) -> float | None:
+        """When the backfill reservation expires."""
+        held = self._starving.reservation
+        return held.expires_at if held is not None else None
+
     def wants_to_ask(self, now: Now) -> bool:
         """`begin` is likely to return a request."""
         time = now.monotonic_seconds
@@ -163,16 +179,44 @@ class Preemption:
             if victims.potential_victims:
                 return self._request(group, victims, now)
         while (starved := self._starving.next(now.monotonic_seconds)) is not None:
-            completions = ExpectedCompletions(self._cache, starved, now)
+            completions = ExpectedCompletions(self._cache, starved, now, self._rules.reservation_timeout_seconds)
             if completions.potential_victims:
                 return self._request(starved, completions, now)
-            self._give_up_reservation(starved)
+            self._give_up_reservation(starved, self._no_completions_help(completions))
         return None
 
-    def _give_up_reservation(self, group: Group) -> None:
+    def _no_completions_help(self, completions: ExpectedCompletions) -> str:
+        if not completions.beyond_horizon:
+            return NO_COMPLETIONS_HELP
+        most = f"{self._rules.reservation_timeout_seconds:g} s"
+        return f"no capacity is reserved for it while pods that would have to end declare to run for more than {most}"
+
+    def _give_up_reservation(self, group: Group, verdict: str) -> None:
         for other in self._starving.give_up(group):
-            other.preemption.conclude(NO_COMPLETIONS_HELP)
+            other.preemption.conclude(verdict)
             self._cache.touch_group(other)
+
+    def end_reservation(self, now: Now) -> list[Effect]:
+        """End the backfill reservation if its time is over: the pods that should have ended for it have not."""
+        held, time = self._starving.reservation, now.monotonic_seconds
+        if held is None or held.expires_at > time:
+            return []
+        cache, state, timeout = self._cache, held.group.preemption, self._rules.reservation_timeout_seconds
+        there = [uid for uid in held.remaining(cache.ledger) if uid in cache.gang_of]
+        overran = note_overruns({cache.gang_of[uid]: None for uid in there}, now)
+        state.fail_reservation()
+        chosen_anew = overran and state.reservations_in_vain == 1
+        pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
+        self._starving.expired(held, pause, time)
+        self._plans.drop(held)
+        state.conclude(_why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause))
+        return reservation_expired(held, state.verdict)
+
+    def forget(self, group: Group) -> None:
+        """The group is gone."""
+        self._due_at.pop(group, None)
+        self._cautious.discard(group)
+        self._starving.discard(group)
 
     def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
         cautious = group in self._cautious
@@ -267,7 +311,7 @@ class Preemption:
 
     def _no_victims_help(self, attempt: _Attempt) -> None:
         if isinstance(attempt.offer, ExpectedCompletions):
-            self._give_up_reservation(attempt.group)
+            self._give_up_reservation(attempt.group, self._no_completions_help(attempt.offer))
         else:
             attempt.group.preemption.conclude(NO_VICTIMS_HELP)
             self._cache.touch_group(attempt.group)
@@ -283,6 +327,14 @@ class Preemption:
             if not ends or not self._suffices(nomination, ends, now):
                 return None
             nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
+            known = nomination.starts_at < math.inf
+            most = nomination.starts_at - now.monotonic_seconds if known else self._rules.reservation_timeout_seconds
+            nomination.expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)
+            share, resource = nomination.share(self._cache.ledger)
+            if share > self._rules.max_reserved_share:
+                limit = f"{self._rules.max_reserved_share:.0%} of the cluster's {resource}, which may be reserved"
+                self._give_up_reservation(attempt.group, f"no capacity is reserved for it: it needs more than {limit}")
+                return []
             if (held := self._starving.reservation) is not None:
                 self._plans.drop(held)
             self._plans.nominate(nomination, now)
@@ -357,3 +409,14 @@ def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[t
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
     )
     return capacity if fits and enough else Counter()
+
+
+def _why_expired(pods: Sequence[PodFacts], seconds: float, pause: float) -> str:
+    """Why a reservation ended, and when there may be another one."""
+    again = f"for {pause:.0f} s" if pause else "until other nodes are chosen"
+    if not pods:
+        return f"the capacity was reserved for {seconds:.0f} s in vain; none is reserved {again}"
+    first = min(pods, key=lambda pod: (pod.namespace, pod.name))
+    more = f" and {len(pods) - 1} more have" if len(pods) > 1 else " has"
+    who = f"pod {first.namespace}/{first.name} on node {first.node}{more}"
+    return f"{who} not ended in the {seconds:.0f} s for which capacity was reserved; none is reserved {again}"

@@ -1,0 +1,159 @@
+"""Ends of backfill reservations: pods that never end, liars about their run time, shares of the cluster (I13)."""
+
+import math
+
+from msgspec.structs import replace
+
+from builders.core.actions import crowded, ends, full
+from builders.core.objects import plain_pod
+from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
+from muster.coordinator.core.events import Rules
+from muster.coordinator.core.machine import DEFAULTS
+from muster.coordinator.core.preemption.nomination import longest_run
+
+TIMEOUT = DEFAULTS.reservation_timeout_seconds
+STARVING = DEFAULTS.starvation_after_seconds + 1
+DAY = 86400.0
+FORTY = {f"n{number}": 4 for number in range(10)}
+
+
+def reserved(scenario: Scenario) -> bool:
+    return any(each.backfill for each in scenario.leader.cache.nominations.values())
+
+
+def beside_a_service(rules: Rules = DEFAULTS) -> Scenario:
+    """One of 40 cpus is used by a pod that never ends, and a gang of 40 starves."""
+    scenario = Scenario(FORTY, rules=rules)
+    scenario.add_pods(plain_pod("service"))
+    scenario.run()
+    scenario.add(gang("big").of(40))
+    scenario.pass_time(STARVING)
+    return scenario
+
+
+def expirations(scenario: Scenario) -> list[str]:
+    return [
+        event.note for report in scenario.reports for event in report.events if event.reason == "ReservationExpired"
+    ]
+
+
+def test_i13_capacity_is_not_withheld_for_ever_for_a_pod_that_never_ends() -> None:
+    scenario = beside_a_service()
+    assert reserved(scenario)
+    scenario.add_pods(plain_pod("small"))
+    scenario.pass_time(TIMEOUT - 60)
+    assert not [pod for pod in scenario.cluster.pods.values() if pod.name == "small" and pod.node]
+    scenario.pass_time(60)
+    assert scenario.cluster.pods["default/small"].node
+    (note,) = expirations(scenario)
+    assert "pod default/service on node n0 has not ended in the 3600 s" in note
+    assert "none is reserved for 3600 s" in note
+    assert any("gang default/big cannot start" in note and "pod default/service" in note for note in scenario.notes())
+
+
+def test_i13_expired_reservations_withhold_capacity_for_a_part_of_the_time() -> None:
+    scenario = beside_a_service()
+    withheld = 0
+    for _ in range(30 * 24):
+        withheld += reserved(scenario)
+        scenario.pass_time(DAY / 24)
+    assert 20 <= withheld <= 40, "30 days have 720 hours; the pauses double to a day"
+    assert len(expirations(scenario)) == withheld
+
+
+def test_i13_many_starving_gangs_withhold_capacity_for_half_of_the_time() -> None:
+    scenario = beside_a_service()
+    scenario.add(*(gang(f"big{number}").of(40 - number).created(number) for number in range(1, 10)))
+    scenario.add_pods(plain_pod("second"), plain_pod("third"))
+    withheld = 0
+    for _ in range(200):
+        withheld += reserved(scenario)
+        scenario.pass_time(TIMEOUT / 8)
+    assert withheld <= 115
+
+
+def test_i13_other_nodes_are_chosen_when_a_declared_run_time_is_overrun() -> None:
+    scenario = full(gang("slow").of(4), nodes={"a": 4, "b": 4})
+    scenario.pass_time(1000)
+    scenario.add(gang("liar").of(4).running_for(100))
+    scenario.run_effects()
+    liars_node = next(pod.node for pod in scenario.cluster.pods.values() if "/liar" in pod.gang)
+    scenario.add(gang("p").of(4).created(50))
+    scenario.pass_time(STARVING)
+    (nomination,) = scenario.leader.cache.nominations.values()
+    assert {node for node, _ in nomination.capacity} == {liars_node}
+    assert nomination.starts_at < math.inf
+    scenario.pass_time(100 - STARVING + 59)
+    assert nomination in scenario.leader.cache.nominations.values()
+    scenario.pass_time(2)
+    assert nomination not in scenario.leader.cache.nominations.values()
+    assert "liar-0 on node" in expirations(scenario)[0]
+    assert scenario.gang("liar").run_time.overran
+    scenario.pass_time(STARVING + 2)
+    (nomination,) = scenario.leader.cache.nominations.values()
+    assert nomination.starts_at == math.inf, "what the gang declares is not believed again"
+
+
+def test_i13_a_gang_that_overran_its_run_time_does_not_backfill() -> None:
+    liar = gang("liar").of(2).needing(1).running_for(10)
+    scenario = full(liar, nodes={"a": 2})
+    scenario.add(gang("p").of(2).created(50))
+    scenario.pass_time(STARVING + 100)
+    assert scenario.gang("liar").run_time.overran
+    later = replace(liar.pods()[0], uid="later", name="later")
+    scenario.add_pods(later)
+    scenario.run_effects()
+    assert later.uid in scenario.gang("liar").pending
+    assert longest_run(scenario.gang("liar").group) == math.inf
+    scenario.change(remove_pods=[later.uid])
+    scenario.delete(liar)
+    scenario.run_effects()
+    assert scenario.bound("p") == 2
+
+
+def test_i13_no_more_than_a_share_of_the_cluster_is_reserved() -> None:
+    rules = Rules(max_reserved_share=0.5)
+    for size, may in ((20, True), (24, False)):
+        scenario = full(*(gang(f"g{number}").of(4) for number in range(10)), nodes=FORTY, rules=rules)
+        scenario.add(gang("p").of(size))
+        scenario.pass_time(STARVING)
+        assert reserved(scenario) is may
+        limit = "it needs more than 50% of the cluster's cpu, which may be reserved"
+        assert any(limit in note for note in scenario.notes()) is not may
+
+
+def test_i13_nothing_is_reserved_until_pods_that_run_for_days_end() -> None:
+    scenario = full(gang("long").of(4).running_for(30 * DAY), nodes={"n": 4})
+    scenario.add(gang("p").of(4))
+    scenario.pass_time(2 * STARVING)
+    assert not reserved(scenario)
+    assert any("pods that would have to end declare to run for more than 3600 s" in note for note in scenario.notes())
+
+
+def test_i13_a_reservation_is_made_anew_after_the_pause_and_ends_with_the_start() -> None:
+    scenario = beside_a_service()
+    scenario.pass_time(TIMEOUT + 1)
+    assert not reserved(scenario)
+    scenario.pass_time(TIMEOUT + 10)
+    assert reserved(scenario)
+    ends(scenario, "default/service")
+    scenario.run_effects()
+    assert scenario.bound("big") == 40
+    assert scenario.gang("big").group.preemption.reservations_in_vain == 0
+
+
+def test_i11_a_paused_group_is_forgotten_with_its_gang() -> None:
+    scenario = crowded(FORTY)
+    scenario.add_pods(plain_pod("service"))
+    scenario.run()
+    big = gang("big").of(40)
+    scenario.add(big)
+    scenario.pass_time(STARVING + TIMEOUT)
+    assert expirations(scenario)
+    scenario.delete(big)
+    scenario.run_effects()
+    before = scenario.now
+    scenario.pass_time(TIMEOUT * 3)
+    wake = scenario.leader.next_wake()
+    assert wake is None or wake > before + TIMEOUT * 2
