@@ -63,6 +63,9 @@ bench-quality: setup ## quality of the solver's answers, compared with exhaustiv
 bench-inter-pod-rules: setup ## speed of the solver under inter-pod rules (ARGS="--nodes 5000 --output json")
 	@$(BIN)/python tests/bench/inter_pod_rules.py $(ARGS)
 
+bench-diversity: setup ## memory and time of cluster-state, coordinator and placement with pods of diverse inter-pod rules (ARGS="--jobs 1000")
+	@$(BIN)/python tests/bench/diversity.py $(ARGS)
+
 bench-mirror: setup ## speed of placement's mirror with 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
 
@@ -105,4 +108,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.precompile
 	@touch $@
 
-.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-mirror lock image clean chaos outages
+.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages

@@ -10,6 +10,7 @@ import sys
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from hashlib import md5
 from itertools import islice
 from typing import Any, Final
 
@@ -22,6 +23,14 @@ from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.watch import FULL_NAME
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts, PodPhase, PodTerm
+from muster.gangs.selectors import (
+    EVERYTHING_SELECTED,
+    LabelSelector,
+    LabelSet,
+    Operator,
+    PodSelector,
+    Requirement,
+)
 from muster.rpc.server import RpcServer
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 from muster.telemetry.logs import configure_logs
@@ -66,17 +75,20 @@ class Recording:
 
     def __init__(self, nodes: int, pods: int, changes: int, batch_sizes: tuple[int, ...]) -> None:
         self._chance = random.Random(7)
+        self._label_sets: dict[str, LabelSet] = {}
+        self._unsent: list[LabelSet] = []
         self._nodes = [f"node-{index:06}.zone-{index % _ZONES}.compute.internal" for index in range(nodes)]
         self._revision = 1000
         self.snapshot = [_encoded(snapshot_begin_step("subscribed"))]
-        self.snapshot.append(_encoded(batch_step(Batch(pod_classes=tuple(map(_pod_class, range(_CLASSES)))))))
+        classes, selectors = tuple(map(_pod_class, range(_CLASSES))), tuple(map(_selector, range(0, _CLASSES, 4)))
+        self.snapshot.append(_encoded(batch_step(Batch(pod_classes=classes, selectors=selectors))))
         for start in range(0, nodes, _PIECE):
             facts = tuple(map(self._node, range(start, min(start + _PIECE, nodes))))
             self.snapshot.append(_encoded(batch_step(Batch(nodes=facts))))
         for start in range(0, pods, _PIECE):
             running = tuple(self._pod(index, running=True) for index in range(start, min(start + _PIECE, pods)))
             self._revision += _PIECE
-            self.snapshot.append(_encoded(batch_step(Batch(pods=running))))
+            self.snapshot.append(_encoded(batch_step(Batch(pods=running, label_sets=self._take_label_sets()))))
         self.snapshot.append(_encoded(synced_step({"pods": self._revision, "nodes": 1000})))
         self._revision += 1
         again = [
@@ -106,7 +118,21 @@ class Recording:
     def _batch(self, pods: list[PodFacts], gone: list[str]) -> bytes:
         self._revision += len(pods) + len(gone) + 1
         through = {"pods": self._revision}
-        return _encoded(batch_step(Batch(pods=tuple(pods), removed_pods=tuple(gone), changed=through, through=through)))
+        return _encoded(
+            batch_step(
+                Batch(
+                    pods=tuple(pods),
+                    removed_pods=tuple(gone),
+                    changed=through,
+                    through=through,
+                    label_sets=self._take_label_sets(),
+                )
+            )
+        )
+
+    def _take_label_sets(self) -> tuple[LabelSet, ...]:
+        unsent, self._unsent = self._unsent, []
+        return tuple(unsent)
 
     def _stages(self, index: int) -> Iterator[PodFacts]:
         pod = self._pod(index, running=False)
@@ -119,6 +145,10 @@ class Recording:
 
     def _pod(self, index: int, running: bool) -> PodFacts:
         namespace = f"team-{index // _GANG % _NAMESPACES:03}"
+        label_set = _label_set(namespace, index)
+        if label_set.id not in self._label_sets:
+            self._label_sets[label_set.id] = label_set
+            self._unsent.append(label_set)
         return PodFacts(
             str(uuid.UUID(int=self._chance.getrandbits(128), version=4)),
             namespace,
@@ -130,6 +160,7 @@ class Recording:
             created_seconds=1_790_000_000 + index // _GANG,
             gang=f"koordinator/{namespace}/training-{index // _GANG:06}",
             started_seconds=1_790_000_010 + index // _GANG if running else 0,
+            label_set=label_set.id,
         )
 
     def _node(self, index: int) -> NodeFacts:
@@ -159,7 +190,28 @@ def _pod_class(number: int) -> PodClass:
     if number % 4:
         return PodClass(f"{number:016x}", requests)
     term = PodTerm(f"selector-{number}", "kubernetes.io/hostname")
-    return PodClass(f"{number:016x}", requests, selected_by=(term.selector,), required_pod_anti_affinity=(term,))
+    return PodClass(f"{number:016x}", requests, required_pod_anti_affinity=(term,))
+
+
+def _selector(number: int) -> PodSelector:
+    """The pods of a class; of all namespaces."""
+    labels = LabelSelector((Requirement("template", Operator.IN, (str(number),)),))
+    return PodSelector(f"selector-{number}", (), EVERYTHING_SELECTED, labels)
+
+
+def _label_set(namespace: str, index: int) -> LabelSet:
+    """The labels of pods of a Job; every second one is indexed, so that each of its pods has labels of its own."""
+    number = index // _GANG
+    content = {"app": "training", "job-name": f"training-{number:06}", "template": str(number % _CLASSES)}
+    if number % 2:
+        content["batch.kubernetes.io/job-completion-index"] = str(index % _GANG)
+    pairs = sorted(content.items())
+    return LabelSet(
+        md5(f"{namespace} {pairs}".encode()).hexdigest(),
+        namespace,
+        tuple(key for key, _ in pairs),
+        tuple(value for _, value in pairs),
+    )
 
 
 class _Watch:

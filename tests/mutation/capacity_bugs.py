@@ -172,8 +172,8 @@ CAPACITY_BUGS = (
     Bug(
         "pods with inter-pod rules on each other are placed concurrently",
         "solve/concurrent.py",
-        "        return not (self.selectors.isdisjoint(other.selected_by) and",
-        "        return False and not (self.selectors.isdisjoint(other.selected_by) and",
+        "        return bool((self.selectors & other.selected_by).any() or",
+        "        return False and bool((self.selectors & other.selected_by).any() or",
         first="unit/coordinator/test_concurrent_solves.py",
     ),
     Bug(

@@ -61,7 +61,9 @@ def check_no_false_wait(scenario: Scenario, group: Group) -> None:
     nominated = as_amounts(
         nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger
     )
-    (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (to_place(group),), nominated))
+    (answer,) = scenario.first_fit(
+        Solve(0, {}, cache.ledger.reservations(), (to_place(group, cache.ledger),), nominated)
+    )
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
 
@@ -91,7 +93,13 @@ def check_no_deadlock(scenario: Scenario) -> None:
         if not potential_victims:
             continue
         (answer,) = scenario.first_fit(
-            Solve(0, {}, reservations, (to_place(group),), potential_victims=potential_victims)
+            Solve(
+                0,
+                {},
+                reservations,
+                (to_place(group, scenario.leader.cache.ledger),),
+                potential_victims=potential_victims,
+            )
         )
         names = [removed.id for removed in answer.victims]
         assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for capacity that {names} hold"

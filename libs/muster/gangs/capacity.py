@@ -1,12 +1,14 @@
 """Allocatable and used amounts of nodes as arrays; pods are seated by uid, so that none counts twice."""
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from muster.gangs.facts import NodeFacts, PodClass
+from muster.gangs.free_rows import FreeRows
 
 Int64 = NDArray[np.int64]
 
@@ -15,13 +17,18 @@ MAX_AMOUNT: Final = 2**53
 node's pods stay far from the end of int64 whatever users write."""
 
 
+_Seat = tuple[int, int, int]
+"""Class index, node row and label row of a pod."""
+
+
 class Capacity:
     """Allocatable and used amounts of every node.
 
     `allocatable` and `used` are int64[nodes, resources]; `vectors` is int64[classes, resources]. Rows of removed nodes
     are reused. Pods may be seated on nodes that are not known yet; their allocatable is 0 until they are added. Changes
-    of pods of `followed` classes (indexes) are appended to `moves` as (class index, row, 1 or -1); the consumer clears
-    the list.
+    of pods of `followed` classes (indexes), or of all with `follows_all`, are appended to `moves` as (class index, node
+    row, label row, 1 or -1); the consumer clears the list. Label rows are the consumer's, 0 if it has none.
+    `classes_reset` rises when class indexes are used again for other classes.
     """
 
     def __init__(self) -> None:
@@ -35,9 +42,14 @@ class Capacity:
         self.classes: dict[str, int] = {}
         self.vectors: Int64 = np.zeros((0, 0), np.int64)
         self.followed: set[int] = set()
-        self.moves: list[tuple[int, int, int]] = []
+        self.follows_all = False
+        self.moves: list[tuple[int, int, int, int]] = []
+        self.classes_reset = 0
         self._class_ids: list[str] = []
-        self._seats: dict[str, tuple[int, int]] = {}  # pod uid -> (class index, node row)
+        self._class_seats: Int64 = np.zeros(0, np.int64)  # seated pods by class index
+        self._leaving: set[int] = set()  # indexes of removed classes of which pods are still seated
+        self._free_classes = FreeRows()
+        self._seats: dict[str, _Seat] = {}  # by pod uid
         self._known: set[str] = set()
         self._free_rows: list[int] = []
 
@@ -65,12 +77,28 @@ class Capacity:
         """Add a class; returns its index. A class never changes, because its id is a hash of its content."""
         index = self.classes.get(pod_class.id)
         if index is None:
-            index = self.classes[pod_class.id] = len(self.classes)
-            self._class_ids.append(pod_class.id)
+            index = self._free_classes.take()
+            if index is None:
+                index = len(self._class_ids)
+                self._class_ids.append(pod_class.id)
+            else:
+                self._class_ids[index] = pod_class.id
+                self.classes_reset += self._free_classes.began_lot
+            self.classes[pod_class.id] = index
             columns = [self._column(name) for name, _ in pod_class.requests]
             if index >= len(self.vectors):
                 self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
+                unused = np.zeros(len(self.vectors) - len(self._class_seats), np.int64)
+                self._class_seats = np.concatenate((self._class_seats, unused))
             self.vectors[index, columns] = [min(amount, MAX_AMOUNT + 1) for _, amount in pod_class.requests]
+        return index
+
+    def drop_class(self, class_id: str) -> int | None:
+        """Remove a class; returns its index. Pods that are still seated keep their amounts until they are released."""
+        index = self.classes.pop(class_id, None)
+        if index is not None:
+            self._leaving.add(index)
+            self._end_classes((index,))
         return index
 
     def __contains__(self, node: str) -> bool:
@@ -78,17 +106,17 @@ class Capacity:
 
     # -- seats
 
-    def seat(self, pods: Iterable[tuple[str, str, str]]) -> list[str]:
-        """Seat pods, given as (uid, class id, node); a pod that is seated already moves. Returns the nodes that moved
-        pods have left.
+    def seat(self, pods: Iterable[tuple[str, str, str, int]]) -> list[str]:
+        """Seat pods, given as (uid, class id, node, label row); a pod that is seated already moves. Returns the nodes
+        that moved pods have left.
 
         Raises KeyError for an unknown class; the pods before it are seated.
         """
-        taken: list[tuple[int, int]] = []
-        left: list[tuple[int, int]] = []
+        taken: list[_Seat] = []
+        left: list[_Seat] = []
         try:
-            for uid, class_id, node in pods:
-                at = (self.classes[class_id], self._row(node))
+            for uid, class_id, node, labels in pods:
+                at = (self.classes[class_id], self._row(node), labels)
                 before = self._seats.get(uid)
                 if before != at:
                     self._seats[uid] = at
@@ -123,7 +151,7 @@ class Capacity:
         seats = [at for uid in uids if (at := self._seats.get(uid)) is not None]
         if not seats:
             return np.zeros(0, np.int64), np.zeros((0, self.vectors.shape[1]), np.int64)
-        indexes, rows = np.array(seats).T
+        indexes, rows, _ = np.array(seats).T
         rows, where = np.unique(rows, return_inverse=True)
         amounts = np.zeros((len(rows), self.vectors.shape[1]), np.int64)
         np.add.at(amounts, where, self.vectors[indexes])
@@ -138,6 +166,18 @@ class Capacity:
         """Uids of all pods seated."""
         return self._seats.keys()
 
+    def seat_of(self, uid: str) -> tuple[int, int, int]:
+        """Class index, node row and label row of a seated pod."""
+        return self._seats[uid]
+
+    def seat_table(self) -> Int64:
+        """Class index, node row and label row of all seated pods, int64[3, pods]."""
+        if not self._seats:
+            return np.zeros((3, 0), np.int64)
+        flat = np.fromiter(chain.from_iterable(self._seats.values()), np.int64, 3 * len(self._seats))
+        table: Int64 = flat.reshape(-1, 3).T
+        return table
+
     def free(self, node: str) -> Int64:
         """Free amounts of a node, int64[resources]; negative where it is oversubscribed."""
         row = self.rows[node]
@@ -146,24 +186,40 @@ class Capacity:
 
     # -- growth
 
-    def _use(self, seats: list[tuple[int, int]], sign: int) -> None:
-        if self.followed:
-            self.moves.extend((index, row, sign) for index, row in seats if index in self.followed)
+    def _use(self, seats: list[_Seat], sign: int) -> None:
+        if self.follows_all:
+            self.moves.extend([(*seat, sign) for seat in seats])
+        elif self.followed:
+            self.moves.extend([(*seat, sign) for seat in seats if seat[0] in self.followed])
         if len(seats) == 1:
-            index, row = seats[0]
+            index, row, _ = seats[0]
             self.used[row] += sign * self.vectors[index]
+            self._class_seats[index] += sign
             self._touch(row)
         elif seats:
-            indexes, rows = np.array(seats).T
+            indexes, rows, _ = np.array(seats).T
             np.add.at(self.used, rows, sign * self.vectors[indexes])
+            np.add.at(self._class_seats, indexes, sign)
             self._touch(rows)
+        if self._leaving and sign < 0:
+            self._end_classes({index for index, _, _ in seats} & self._leaving)
+
+    def _end_classes(self, indexes: Iterable[int]) -> None:
+        """Free the indexes of removed classes of which no pod is seated any more."""
+        for index in indexes:
+            if not self._class_seats[index]:
+                self._leaving.discard(index)
+                self._class_ids[index] = ""
+                self.vectors[index] = 0
+                self.followed.discard(index)
+                self._free_classes.give(index, len(self._class_ids))
 
     def _touch(self, rows: int | Int64) -> None:
         self.version += 1
         self.touched[rows] = self.version
 
-    def _recycle_all(self, seats: list[tuple[int, int]]) -> list[str]:
-        names = [self.names[row] for row in dict.fromkeys(row for _, row in seats)]
+    def _recycle_all(self, seats: list[_Seat]) -> list[str]:
+        names = [self.names[row] for row in dict.fromkeys([row for _, row, _ in seats])]
         for name in names:
             self._recycle(name)
         return names

@@ -5,6 +5,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from muster.gangs.selectors import LabelSet, NamespaceFacts, PodSelector
+
 PODS: Final = "pods"
 """The resource of which every pod requests 1."""
 
@@ -172,10 +174,10 @@ class HostPort(Struct, frozen=True):
 
 
 class PodClass(Struct, frozen=True):
-    """All properties of a pod that matter to placement. `id` is a hash of the others.
+    """Properties of a pod that matter to placement, except its labels. `id` is a hash of the others.
 
-    `selected_by`: ids of the selectors that select pods of the class, sorted. `volumes`: node selector terms of each
-    volume; every volume needs a matching term.
+    `volumes`: node selector terms of each volume; every volume needs a matching term. `label_set` is never part of the
+    stream: the id of the label set of a role's members, in a class that stands for the role (`kind_id`).
     """
 
     id: str
@@ -184,13 +186,30 @@ class PodClass(Struct, frozen=True):
     required_node_affinity: tuple[NodeSelectorTerm, ...] | None = None
     preferred_node_affinity: tuple[PreferredNodeTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
-    selected_by: tuple[str, ...] = ()
     required_pod_affinity: tuple[PodTerm, ...] = ()
     required_pod_anti_affinity: tuple[PodTerm, ...] = ()
     preferred_pod_affinity: tuple[PreferredPodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    label_set: str = ""
+
+
+_KIND_DELIMITER: Final = "@"  # never part of a hash
+
+
+def kind_id(class_id: str, label_set: str) -> str:
+    """Id of pods of one class with labels that the same selectors select: the class, and one of their label sets.
+
+    The class id alone if `label_set` is empty: no selector can select the pods.
+    """
+    return f"{class_id}{_KIND_DELIMITER}{label_set}" if label_set else class_id
+
+
+def split_kind(kind: str) -> tuple[str, str]:
+    """Class id and label set id of a kind."""
+    class_id, _, label_set = kind.partition(_KIND_DELIMITER)
+    return class_id, label_set
 
 
 class NodeFacts(Struct, frozen=True):
@@ -231,6 +250,7 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     claims: tuple[str, ...] = ()
     wanted_rank: int = -1
     """Rank that it asks for within its gang; -1: none."""
+    label_set: str = ""
 
     @property
     def seated(self) -> bool:
@@ -379,3 +399,10 @@ class Batch(Struct, frozen=True):
     removed_budgets: tuple[str, ...] = ()
     trees: tuple[TopologyTree, ...] = ()
     removed_trees: tuple[str, ...] = ()
+    removed_pod_classes: tuple[str, ...] = ()
+    selectors: tuple[PodSelector, ...] = ()
+    removed_selectors: tuple[str, ...] = ()
+    label_sets: tuple[LabelSet, ...] = ()
+    removed_label_sets: tuple[str, ...] = ()
+    namespaces: tuple[NamespaceFacts, ...] = ()
+    removed_namespaces: tuple[str, ...] = ()

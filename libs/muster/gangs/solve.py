@@ -1,4 +1,8 @@
-"""Solve requests and responses as values: the fields are those of muster.placement.v1."""
+"""Solve requests and responses as values: the fields are those of muster.placement.v1.
+
+A `class_id` here is that of a kind of pods (`facts.kind_id`): a pod class and, if selectors may select the pods, one of
+their label sets.
+"""
 
 from enum import IntEnum
 
@@ -10,7 +14,7 @@ from muster.gangs.facts import Amounts, LevelConstraint
 
 
 class Role(Struct, frozen=True):
-    """A number of equal members of a gang."""
+    """A number of members of a gang with the same class, and labels that the same selectors select."""
 
     class_id: str
     wanted: int

@@ -10,8 +10,9 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import DisruptionBudget
+from muster.gangs.selectors import EVERYTHING_SELECTED, LabelSelector
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, Int32, ObjectMeta, salvage
-from muster.kube.selectors import EVERYTHING_SELECTED, BadSelector, LabelSelector, label_selector
+from muster.kube.selectors import BadSelector, label_selector
 
 
 class BudgetMeta(ObjectMeta, rename="camel", frozen=True, gc=False):

@@ -13,8 +13,9 @@ from msgspec import Raw, Struct, field
 from muster.gangs.byte_cache import cached_by_bytes
 from muster.gangs.facts import PodTerm, PreferredPodTerm, SpreadConstraint
 from muster.gangs.quoting import quoted
+from muster.gangs.selectors import Operator, PodSelector, Requirement, pod_selector
 from muster.kube.objects import NOTHING, UNREADABLE, Int32
-from muster.kube.selectors import BadSelector, Operator, PodSelector, Requirement, label_selector, pod_selector
+from muster.kube.selectors import BadSelector, label_selector
 
 _CACHE_BYTES: Final = 4 * 1024 * 1024
 

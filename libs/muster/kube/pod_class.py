@@ -3,7 +3,7 @@
 The fields that determine the class are looked up in a cache as raw JSON: pods of one template differ in name, volumes
 and status, which are not part of the key, so all but the first cost only the look-up.
 
-`selected_by` and `volumes`, which depend on the rest of the cluster, are set by cluster-state.
+`volumes`, which depend on the rest of the cluster, are set by cluster-state.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,23 +17,23 @@ from msgspec.structs import replace
 from muster.gangs.byte_cache import ByteCache, cached_by_bytes
 from muster.gangs.facts import HostPort, PodClass
 from muster.gangs.quoting import quoted
+from muster.gangs.selectors import PodSelector
 from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
 from muster.kube.node_selection import node_selection
 from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
 from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, effective_requests
-from muster.kube.selectors import PodSelector
 
 _CACHE_BYTES: Final = 24 * 1024 * 1024
 """Limit of each of the two caches: 20,000 usual templates."""
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _OMITTED_IF_EMPTY: Final = (
-    "selected_by",
     "required_pod_affinity",
     "required_pod_anti_affinity",
     "preferred_pod_affinity",
     "spread",
     "host_ports",
     "volumes",
+    "label_set",
 )
 """Fields that are not part of the hashed content when they are empty, so that ids of older versions stay the same."""
 
@@ -168,7 +168,6 @@ def _computed_class(key: _ClassKey) -> ReadClass:
         nodes.required_node_affinity,
         nodes.preferred_node_affinity,
         nodes.tolerations,
-        (),
         terms.required_affinity,
         terms.required_anti_affinity,
         terms.preferred,

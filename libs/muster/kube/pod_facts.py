@@ -86,11 +86,12 @@ def pod_facts(
     *,
     timed_out: bool = False,
     budgets: tuple[str, ...] = (),
+    label_set: str = "",
 ) -> tuple[PodFacts, ReadClass]:
     """The facts of a pod as far as they follow from the pod alone, and its class.
 
-    `gang`, `problem` and `timed_out` are results of the dialects, `budgets` the ids of the budgets that cover the pod.
-    Further problems of the pod are added to `problem`. Raises BadResourceVersion.
+    `gang`, `problem` and `timed_out` are results of the dialects, `budgets` the ids of the budgets that cover the pod,
+    `label_set` the id of its label set. Further problems of the pod are added to `problem`. Raises BadResourceVersion.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
     ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
@@ -120,6 +121,7 @@ def pod_facts(
         read.pod_class.id,
         metadata.revision,
         node=spec.node_name or "",
+        label_set=label_set,
         phase=phase,
         priority=priorities.of_pod(spec),
         created_seconds=created,

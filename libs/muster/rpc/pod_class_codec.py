@@ -43,7 +43,6 @@ def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
             pb.Toleration(key=t.key, operator=number(t.operator), value=t.value, effect=number(t.effect))
             for t in pod_class.tolerations
         ],
-        selected_by=pod_class.selected_by,
         required_pod_affinity=map(_encode_pod_term, pod_class.required_pod_affinity),
         required_pod_anti_affinity=map(_encode_pod_term, pod_class.required_pod_anti_affinity),
         preferred_pod_affinity=[
@@ -80,7 +79,6 @@ def decode_pod_class(message: pb.PodClass) -> PodClass:
             )
             for t in message.tolerations
         ),
-        tuple(map(_intern, message.selected_by)),
         tuple(map(_decode_pod_term, message.required_pod_affinity)),
         tuple(map(_decode_pod_term, message.required_pod_anti_affinity)),
         tuple(PreferredPodTerm(wish.weight, _decode_pod_term(wish.term)) for wish in message.preferred_pod_affinity),

@@ -13,6 +13,7 @@ import grpc
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.gangs.capacity import MAX_AMOUNT
+from muster.gangs.facts import kind_id, split_kind
 from muster.gangs.solve import (
     Assignment,
     Explanation,
@@ -44,10 +45,7 @@ def encode_solve_request(request: SolveRequest, traceparents: Mapping[str, str])
     """A request as a message; `traceparents` by group id."""
     return pb.SolveRequest(
         min_revision=state_pb.Revision(kinds=request.min_revision),
-        reservations=[
-            pb.Reservation(node=each.node, class_id=each.class_id, pod_uids=each.pod_uids)
-            for each in request.reservations
-        ],
+        reservations=[_encode_reservation(each) for each in request.reservations],
         groups=[
             pb.GangGroup(
                 id=group.id,
@@ -82,7 +80,10 @@ def decode_solve_request(message: pb.SolveRequest) -> SolveRequest:
     _check_unique("reserved pod", list(chain.from_iterable(each.pod_uids for each in message.reservations)))
     return SolveRequest(
         dict(message.min_revision.kinds),
-        tuple(Reservation(each.node, each.class_id, tuple(each.pod_uids)) for each in message.reservations),
+        tuple(
+            Reservation(each.node, kind_id(each.class_id, each.label_set), tuple(each.pod_uids))
+            for each in message.reservations
+        ),
         groups,
         tuple(map(_decode_nominated, message.nominated)),
         _decode_potential_victims(message),
@@ -93,12 +94,22 @@ def _encode_gang(gang: SolveGang) -> pb.Gang:
     return pb.Gang(
         id=gang.id,
         minimum=gang.minimum,
-        roles=[pb.Role(class_id=role.class_id, wanted=role.wanted) for role in gang.roles],
+        roles=map(_encode_role, gang.roles),
         tree=gang.tree,
         constraints=map(encode_constraint, gang.constraints),
         placed=map(_encode_pods, gang.placed),
         avoided=gang.avoided,
     )
+
+
+def _encode_role(role: Role) -> pb.Role:
+    class_id, label_set = split_kind(role.class_id)
+    return pb.Role(class_id=class_id, wanted=role.wanted, label_set=label_set)
+
+
+def _encode_reservation(reservation: Reservation) -> pb.Reservation:
+    class_id, label_set = split_kind(reservation.class_id)
+    return pb.Reservation(node=reservation.node, class_id=class_id, pod_uids=reservation.pod_uids, label_set=label_set)
 
 
 def _decode_gang(message: pb.Gang) -> SolveGang:
@@ -109,7 +120,7 @@ def _decode_gang(message: pb.Gang) -> SolveGang:
     return SolveGang(
         message.id,
         message.minimum,
-        tuple(Role(role.class_id, role.wanted) for role in message.roles),
+        tuple(Role(kind_id(role.class_id, role.label_set), role.wanted) for role in message.roles),
         message.tree,
         constraints,
         tuple(_decode_pods(pods) for pods in message.placed if pods.count),
@@ -206,7 +217,7 @@ def encode_explanation(explanation: Explanation) -> pb.Explanation:
     return pb.Explanation(
         summary=explanation.summary,
         gang=explanation.gang,
-        class_id=explanation.class_id,
+        class_id=split_kind(explanation.class_id)[0],
         fit=explanation.fit,
         needed=explanation.needed,
         filtered_nodes=[pb.FilteredNodes(reason=reason, nodes=nodes) for reason, nodes in explanation.filtered_nodes],
@@ -234,8 +245,9 @@ def decode_explanation(message: pb.Explanation) -> Explanation:
 
 
 def _encode_pods(pods: PodsOnNode) -> pb.PodsOnNode:
-    return pb.PodsOnNode(node=pods.node, class_id=pods.class_id, count=pods.count)
+    class_id, label_set = split_kind(pods.class_id)
+    return pb.PodsOnNode(node=pods.node, class_id=class_id, count=pods.count, label_set=label_set)
 
 
 def _decode_pods(message: pb.PodsOnNode) -> PodsOnNode:
-    return PodsOnNode(message.node, message.class_id, message.count)
+    return PodsOnNode(message.node, kind_id(message.class_id, message.label_set), message.count)

@@ -33,6 +33,14 @@ from muster.rpc.pod_class_codec import (
     encode_pod_class,
     number,
 )
+from muster.rpc.selector_codec import (
+    decode_label_set,
+    decode_namespace,
+    decode_selector,
+    encode_label_set,
+    encode_namespace,
+    encode_selector,
+)
 from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, decode_tree, encode_constraint, encode_tree
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
@@ -79,6 +87,13 @@ def encode_batch(batch: Batch) -> pb.Batch:
         removed_budgets=batch.removed_budgets,
         trees=[encode_tree(tree, encode_reference, encode_problem) for tree in batch.trees],
         removed_trees=batch.removed_trees,
+        removed_pod_classes=batch.removed_pod_classes,
+        selectors=map(encode_selector, batch.selectors),
+        removed_selectors=batch.removed_selectors,
+        label_sets=map(encode_label_set, batch.label_sets),
+        removed_label_sets=batch.removed_label_sets,
+        namespaces=map(encode_namespace, batch.namespaces),
+        removed_namespaces=batch.removed_namespaces,
     )
     add = message.pods.add
     for pod in batch.pods:
@@ -106,6 +121,13 @@ def decode_batch(message: pb.Batch) -> Batch:
         tuple(message.removed_budgets),
         tuple(decode_tree(tree, decode_reference, decode_problem) for tree in message.trees),
         tuple(message.removed_trees),
+        tuple(message.removed_pod_classes),
+        tuple(map(decode_selector, message.selectors)),
+        tuple(message.removed_selectors),
+        tuple(map(decode_label_set, message.label_sets)),
+        tuple(message.removed_label_sets),
+        tuple(map(decode_namespace, message.namespaces)),
+        tuple(message.removed_namespaces),
     )
 
 
@@ -168,6 +190,8 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.claims.extend(pod.claims)
     if pod.wanted_rank >= 0:
         message.wanted_rank = pod.wanted_rank
+    if pod.label_set:
+        message.label_set = pod.label_set
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
@@ -195,6 +219,7 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         tuple(map(_intern, budgets)) if budgets else (),
         tuple(claims) if claims else (),
         message.wanted_rank if message.HasField("wanted_rank") else -1,
+        _intern(message.label_set),
     )
 
 

@@ -17,12 +17,18 @@ _LEAVES_PER_CHANGE: Final = 10
 
 
 def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
-    """Batches that make up the whole state: classes come before the pods that name them.
+    """Batches that make up the whole state: classes and label sets come before the pods that name them.
 
     Revisions are left out, because they hold only for the whole.
     """
     for classes in _cut(snapshot.pod_classes):
         yield Batch(pod_classes=classes)
+    for selectors in _cut(snapshot.selectors):
+        yield Batch(selectors=selectors)
+    for namespaces in _cut(snapshot.namespaces):
+        yield Batch(namespaces=namespaces)
+    for label_sets in _cut(snapshot.label_sets):
+        yield Batch(label_sets=label_sets)
     for nodes in _cut(snapshot.nodes):
         yield Batch(nodes=nodes)
     for tree in snapshot.trees:  # large by itself
@@ -36,17 +42,32 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
 
 
 def delta_chunks(delta: Batch, through: dict[str, int]) -> Iterator[Batch]:
-    """The delta, or several that make it up if it has very many pods, as after a selector that selects all of them.
+    """The delta, or several that make it up if it has very many pods, as after a relist, or removes very many.
 
     Only the last one raises the revisions, so that a subscriber that waits for one sees the whole delta; the others
     carry `through`, the revisions before the delta.
     """
+    for classes in _cut(delta.removed_pod_classes[CHUNK_OBJECTS:]):
+        yield Batch(removed_pod_classes=classes, through=through)
+    for label_sets in _cut(delta.removed_label_sets[CHUNK_OBJECTS:]):
+        yield Batch(removed_label_sets=label_sets, through=through)
+    if len(delta.removed_pod_classes) > CHUNK_OBJECTS or len(delta.removed_label_sets) > CHUNK_OBJECTS:
+        delta = replace(
+            delta,
+            removed_pod_classes=delta.removed_pod_classes[:CHUNK_OBJECTS],
+            removed_label_sets=delta.removed_label_sets[:CHUNK_OBJECTS],
+        )
     chunks = list(_cut(delta.pods))
     if len(chunks) > 1:
-        yield Batch(pod_classes=delta.pod_classes, pods=chunks[0], through=through)
-        for pods in chunks[1:-1]:
+        for added in _cut(delta.pod_classes):
+            yield Batch(pod_classes=added, through=through)
+        for selectors in _cut(delta.selectors):
+            yield Batch(selectors=selectors, through=through)
+        for added_sets in _cut(delta.label_sets):
+            yield Batch(label_sets=added_sets, through=through)
+        for pods in chunks[:-1]:
             yield Batch(pods=pods, through=through)
-        delta = replace(delta, pod_classes=(), pods=chunks[-1])
+        delta = replace(delta, pod_classes=(), selectors=(), label_sets=(), pods=chunks[-1])
     yield delta
 
 
@@ -54,6 +75,9 @@ def object_count(snapshot: Batch) -> int:
     """Number of objects in a snapshot."""
     parts: tuple[tuple[Any, ...], ...] = (
         snapshot.pod_classes,
+        snapshot.selectors,
+        snapshot.label_sets,
+        snapshot.namespaces,
         snapshot.nodes,
         snapshot.gangs,
         snapshot.pods,
@@ -66,7 +90,15 @@ def object_count(snapshot: Batch) -> int:
 def change_count(delta: Batch) -> int:
     """Number of objects that a delta changes or removes; a tree counts by its size."""
     return (
-        len(delta.nodes)
+        len(delta.pod_classes)
+        + len(delta.removed_pod_classes)
+        + len(delta.selectors)
+        + len(delta.removed_selectors)
+        + len(delta.label_sets)
+        + len(delta.removed_label_sets)
+        + len(delta.namespaces)
+        + len(delta.removed_namespaces)
+        + len(delta.nodes)
         + len(delta.removed_nodes)
         + len(delta.pods)
         + len(delta.removed_pods)

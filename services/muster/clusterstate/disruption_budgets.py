@@ -1,68 +1,173 @@
-"""PodDisruptionBudgets, and which of them cover a pod."""
+"""PodDisruptionBudgets, and the label sets that they cover.
 
-from collections.abc import Mapping
+Budgets are found by a label that they require, and label sets likewise, so that a change of one budget costs as much as
+the pods that it covers, however many others there are.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator
+from itertools import chain
 
 import structlog
 from msgspec import Struct
 
+from muster.clusterstate.label_sets import LabelledPods, LabelSets
 from muster.gangs.facts import DisruptionBudget
+from muster.gangs.selectors import LabelSelector, Operator
 from muster.kube.budget_facts import PodDisruptionBudget, read_budget
-from muster.kube.selectors import LabelSelector
 
 _log = structlog.get_logger(__name__)
 
+_Place = tuple[str, str, str]
+"""A namespace, a label key and a value; the latter are empty if the selector requires none."""
+
 
 class BudgetChange(Struct, frozen=True):
-    """Effect of a change: the new facts if they differ, and whether the budget covers other pods than before."""
+    """Effect of a change: the new facts if they differ, and the pods that other budgets cover than before."""
 
     facts: DisruptionBudget | None = None
-    covers_others: bool = False
+    covered: Collection[LabelledPods] = ()
+
+
+class _Indexed:
+    """A budget's uid and selector, and the label by which it is found: one that all covered pods have."""
+
+    def __init__(self, namespace: str, uid: str, selector: LabelSelector, key: str, values: tuple[str, ...]) -> None:
+        self.namespace = namespace
+        self.uid = uid
+        self.selector = selector
+        self.key = key
+        self.values = values
+
+    @property
+    def places(self) -> Iterator[_Place]:
+        for value in self.values or ("",):
+            yield self.namespace, self.key, value
 
 
 class Budgets:
     """Facts by id."""
 
-    def __init__(self) -> None:
+    def __init__(self, label_sets: LabelSets) -> None:
         self.facts: dict[str, DisruptionBudget] = {}
-        self._selectors: dict[str, dict[str, LabelSelector]] = {}  # namespace -> id -> selector
-        self._uids: dict[str, str] = {}  # id -> uid
+        self._label_sets = label_sets
+        self._budgets: dict[str, _Indexed] = {}
+        self._by_place: dict[_Place, dict[str, LabelSelector]] = {}
+        self._in_namespace: dict[str, int] = {}
+        self._last: dict[str, tuple[str, ...]] = {}  # the last result for a namespace, shared by label sets
+        self._ids: dict[str, str] = {}  # uid -> id
         self._problems: dict[str, str] = {}
 
     def put(self, budget: PodDisruptionBudget) -> BudgetChange:
         """Add or update a budget."""
         read = read_budget(budget)
-        id_, namespace = read.facts.id, budget.metadata.namespace
+        id_, namespace, uid = read.facts.id, budget.metadata.namespace, budget.metadata.uid
         self._report(id_, read.problem)
-        self._uids[id_] = budget.metadata.uid
-        before = self.facts.get(id_)
+        self._ids[uid] = id_
+        before, known = self.facts.get(id_), self._budgets.get(id_)
         self.facts[id_] = read.facts
-        selectors = self._selectors.setdefault(namespace, {})
-        known = selectors.get(id_)
-        selectors[id_] = read.selector
-        return BudgetChange(read.facts if read.facts != before else None, read.selector != known)
+        facts = read.facts if read.facts != before else None
+        if known is not None and known.selector == read.selector:
+            known.uid = uid
+            return BudgetChange(facts)
+        changed = self._unindex(id_) if known is not None else []
+        indexed = _Indexed(namespace, uid, read.selector, *self._handle(namespace, read.selector))
+        self._budgets[id_] = indexed
+        self._in_namespace[namespace] = self._in_namespace.get(namespace, 0) + 1
+        for place in indexed.places:
+            self._by_place.setdefault(place, {})[id_] = read.selector
+        covered = [each for each in self._candidates(indexed) if read.selector.matches(each.label_set.labels)]
+        _replace_budgets(covered, lambda budgets: _with(budgets, id_))
+        changed += covered
+        return BudgetChange(facts, dict.fromkeys(changed).keys())
 
-    def remove(self, uid: str) -> str | None:
-        """Remove a budget; returns its id, or None if another budget has that id by now."""
-        id_ = next((each for each, owner in self._uids.items() if owner == uid), None)
-        if id_ is None:
+    def remove(self, uid: str) -> tuple[str, Collection[LabelledPods]] | None:
+        """Remove a budget; returns its id and the pods that it covered, None if another budget has that id by now."""
+        id_ = self._ids.pop(uid, None)
+        if id_ is None or self._budgets[id_].uid != uid:
             return None
-        del self._uids[id_], self.facts[id_]
+        del self.facts[id_]
         self._problems.pop(id_, None)
-        namespace = id_.partition("/")[0]
-        del self._selectors[namespace][id_]
-        if not self._selectors[namespace]:
-            del self._selectors[namespace]
-        return id_
+        return id_, self._unindex(id_)
 
-    def covering(self, namespace: str, labels: Mapping[str, str] | None) -> tuple[str, ...]:
-        """Ids of the budgets that cover a pod with these labels, sorted."""
-        selectors = self._selectors.get(namespace)
-        if selectors is None:
+    def covering(self, label_set: LabelledPods) -> tuple[str, ...]:
+        """Ids of the budgets that cover a label set, sorted."""
+        namespace = label_set.label_set.namespace
+        if namespace not in self._in_namespace:
             return ()
-        return tuple(sorted([id_ for id_, selector in selectors.items() if selector.matches(labels or {})]))
+        labels = label_set.label_set.labels
+        found: list[str] = []
+        for key, value in chain((("", ""),), labels.items()):
+            there = self._by_place.get((namespace, key, value))
+            if there is not None:
+                found += [id_ for id_, selector in there.items() if selector.matches(labels)]
+        last = self._last.get(namespace)
+        budgets = tuple(sorted(found))
+        if budgets == last:
+            return last
+        self._last[namespace] = budgets
+        return budgets
+
+    def needed_indexes(self) -> set[tuple[str, str]]:
+        """Namespaces and keys by which label sets are looked up."""
+        return {(each.namespace, key) for each in self._budgets.values() for key, _ in _handles(each.selector)}
+
+    def _unindex(self, id_: str) -> list[LabelledPods]:
+        """Remove a budget from the indexes; returns the label sets that it covered."""
+        known = self._budgets.pop(id_)
+        self._in_namespace[known.namespace] -= 1
+        if not self._in_namespace[known.namespace]:
+            del self._in_namespace[known.namespace]
+            self._last.pop(known.namespace, None)
+        for place in known.places:
+            del self._by_place[place][id_]
+            if not self._by_place[place]:
+                del self._by_place[place]
+        covered = [each for each in self._candidates(known) if id_ in each.budgets]
+        _replace_budgets(covered, lambda budgets: tuple([other for other in budgets if other != id_]))
+        return covered
+
+    def _handle(self, namespace: str, selector: LabelSelector) -> tuple[str, tuple[str, ...]]:
+        """The required label with the fewest label sets and budgets to look through, and its values; empty without."""
+
+        def crowd(handle: tuple[str, tuple[str, ...]]) -> int:
+            key, values = handle
+            budgets = sum(len(self._by_place.get((namespace, key, value), ())) for value in values)
+            return budgets + self._label_sets.count(namespace, key, values)
+
+        handles = _handles(selector)
+        return min(handles, key=crowd) if len(handles) > 1 else handles[0] if handles else ("", ())
+
+    def _candidates(self, budget: _Indexed) -> Iterable[LabelledPods]:
+        if budget.selector.requirements is None:
+            return ()
+        if budget.key:
+            return self._label_sets.having(budget.namespace, budget.key, budget.values)
+        return self._label_sets.in_namespace(budget.namespace)
 
     def _report(self, id_: str, problem: str) -> None:
         if problem != self._problems.get(id_, ""):
             self._problems[id_] = problem
             if problem:
                 _log.warning("disruption_budget_invalid", budget=id_, problem=problem, effect="allows no eviction")
+
+
+def _replace_budgets(covered: Iterable[LabelledPods], replaced: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
+    """Replace the budgets of label sets; those that share a tuple share the new one."""
+    known: dict[int, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+    for each in covered:
+        before = each.budgets
+        pair = known.get(id(before))
+        if pair is None:
+            pair = known[id(before)] = before, replaced(before)
+        each.budgets = pair[1]
+
+
+def _with(budgets: tuple[str, ...], id_: str) -> tuple[str, ...]:
+    at = bisect_left(budgets, id_)
+    return (*budgets[:at], id_, *budgets[at:])
+
+
+def _handles(selector: LabelSelector) -> list[tuple[str, tuple[str, ...]]]:
+    """Label keys that covered pods must have, and the values allowed."""
+    return [(each.key, each.values) for each in selector.requirements or () if each.operator is Operator.IN]

@@ -1,102 +1,108 @@
 """Label sets of pods, each stored once: most pods of one template have equal labels and share what follows from them.
 
-Pods with a certain label are found by an index that is built on first use. So clusters without pod selectors pay for
-none, and in others only the keys that selectors name are indexed.
+A label set is kept while pods have it, and until the second sweep after the last one ended: coordinator and placement
+may still name it then.
+
+Pods with a certain label are found by an index that is built on first use. So clusters without disruption budgets pay
+for none, and in others only the keys that budgets name are indexed, in their namespaces.
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from hashlib import blake2b
 from typing import Final
 
 from msgspec import Struct
 
-EVERYWHERE: Final = ""
-"""In place of a namespace: all namespaces."""
+from muster.gangs.selectors import LabelSet
 
-_DELIMITER: Final = "\0"  # never part of a label or of the name of a namespace
+_NO_LABELS: Final[Mapping[str, str]] = {}
+
+_Content = tuple[str, tuple[str, ...], tuple[str, ...]]
+"""Namespace, keys and values."""
 
 
-class LabelSet(Struct, eq=False, gc=False):
-    """Pods of a namespace with equal labels, and ids of the selectors that select them, sorted.
+class LabelledPods(Struct, eq=False, gc=False):
+    """Pods of one label set, and ids of the disruption budgets that cover it, sorted.
 
-    Every pod may have a set of its own, so it is small: `name` encodes namespace and labels, and `pods` is a single uid
-    if there is only one pod.
+    Every pod may have a label set of its own, so this is small: `pods` is a single uid if there is only one pod.
     """
 
-    name: str
-    pods: str | set[str]
-    selected_by: tuple[str, ...] = ()
-
-    @property
-    def namespace(self) -> str:
-        return self.name.partition(_DELIMITER)[0]
-
-    @property
-    def labels(self) -> dict[str, str]:
-        _, *parts = self.name.split(_DELIMITER)
-        half = len(parts) // 2
-        return dict(zip(parts[:half], parts[half:], strict=True))
+    label_set: LabelSet
+    pods: str | set[str] | None
+    budgets: tuple[str, ...] = ()
 
     def value(self, key: str) -> str | None:
-        """The value of one label; twice as fast as `labels`."""
-        parts = self.name.split(_DELIMITER)
-        half = len(parts) // 2
-        keys = parts[1 : half + 1]
-        return parts[1 + half + keys.index(key)] if key in keys else None
+        """The value of one label; faster than `label_set.labels`."""
+        keys = self.label_set.keys
+        return self.label_set.values[keys.index(key)] if key in keys else None
 
     @property
     def uids(self) -> Collection[str]:
         """Uids of its pods."""
-        return (self.pods,) if isinstance(self.pods, str) else self.pods
+        return () if self.pods is None else (self.pods,) if isinstance(self.pods, str) else self.pods
 
     def add(self, uid: str) -> None:
         """Add a pod."""
-        if isinstance(self.pods, str):
-            self.pods = {self.pods}
-        self.pods.add(uid)
+        if self.pods is None:
+            self.pods = uid
+        elif isinstance(self.pods, str):
+            self.pods = {self.pods, uid}
+        else:
+            self.pods.add(uid)
 
-    def drop(self, uid: str) -> bool:
-        """Remove a pod; returns False if it was the last one."""
-        if isinstance(self.pods, str):
-            return False
-        self.pods.discard(uid)
-        return bool(self.pods)
-
-
-def _name(namespace: str, labels: Mapping[str, str] | None) -> str:
-    return _DELIMITER.join((namespace, *labels, *labels.values())) if labels else namespace
+    def drop(self, uid: str) -> None:
+        """Remove a pod."""
+        if isinstance(self.pods, set):
+            self.pods.discard(uid)
+            if self.pods:
+                return
+        self.pods = None
 
 
 class LabelSets:
-    """All label sets that pods have."""
+    """All label sets that pods have. `changed` collects those to send to subscribers, None for removed ones."""
 
     def __init__(self) -> None:
-        self._sets: dict[str, LabelSet] = {}
-        self._of_pod: dict[str, LabelSet] = {}
-        self._of_namespace: dict[str, set[LabelSet]] = {}
-        self._by_key: dict[tuple[str, str], dict[str, set[LabelSet]]] = {}  # (namespace, key) -> value -> sets
+        self.changed: dict[str, LabelSet | None] = {}
+        self._sets: dict[_Content, LabelledPods] = {}
+        self._of_pod: dict[str, LabelledPods] = {}
+        self._without_pods: dict[_Content, bool] = {}  # whether it had none at the last sweep either
+        self._of_namespace: dict[str, set[LabelledPods]] = {}
+        self._by_key: dict[tuple[str, str], dict[str, set[LabelledPods]]] = {}  # (namespace, key) -> value -> sets
 
     def __len__(self) -> int:
         return len(self._sets)
 
-    def of(self, uid: str) -> LabelSet:
+    def of(self, uid: str) -> LabelledPods:
         """The set of a known pod."""
         return self._of_pod[uid]
 
-    def put(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> tuple[LabelSet, bool]:
+    def all(self) -> tuple[LabelSet, ...]:
+        """All known label sets."""
+        return tuple([each.label_set for each in self._sets.values()])
+
+    def put(self, uid: str, namespace: str, labels: Mapping[str, str] | None) -> tuple[LabelledPods, bool]:
         """Add or update a pod; returns its set, and whether the set is new."""
-        name = _name(namespace, labels)
-        known = self._of_pod.get(uid)
-        if known is not None:
-            if known.name == name:
-                return known, False
-            self._leave(known, uid)
-        found = self._sets.get(name)
+        labels = labels or _NO_LABELS
+        content = (namespace, tuple(labels), tuple(labels.values()))
+        found, before = self._sets.get(content), self._of_pod.get(uid)
+        if found is None:
+            pairs = sorted(labels.items())
+            content = (namespace, tuple([key for key, _ in pairs]), tuple([value for _, value in pairs]))
+            found = self._sets.get(content)
+        if before is not None:
+            if before is found:
+                return before, False
+            self._leave(before, uid)
         is_new = found is None
         if found is None:
-            found = self._sets[name] = LabelSet(name, uid)
+            found = self._sets[content] = LabelledPods(LabelSet(_id(content), *content), uid)
+            self.changed[found.label_set.id] = found.label_set
             self._index(found)
         else:
             found.add(uid)
+            if self._without_pods:
+                self._without_pods.pop(content, None)
         self._of_pod[uid] = found
         return found, is_new
 
@@ -106,12 +112,24 @@ class LabelSets:
         if known is not None:
             self._leave(known, uid)
 
-    def in_namespace(self, namespace: str) -> Collection[LabelSet]:
-        """All sets of a namespace or EVERYWHERE."""
-        return self._sets.values() if namespace == EVERYWHERE else self._of_namespace.get(namespace, ())
+    def sweep(self, needed_indexes: Collection[tuple[str, str]]) -> None:
+        """Drop sets that had no pod at the last sweep and have none now, and indexes of other namespaces and keys than
+        the needed ones; these are built again on use.
+        """
+        for content, swept in list(self._without_pods.items()):
+            if swept:
+                self._forget(content)
+            else:
+                self._without_pods[content] = True
+        for name in self._by_key.keys() - set(needed_indexes):
+            del self._by_key[name]
 
-    def having(self, namespace: str, key: str, values: Iterable[str]) -> list[LabelSet]:
-        """Sets of a namespace or EVERYWHERE that have one of these values for a label."""
+    def in_namespace(self, namespace: str) -> Collection[LabelledPods]:
+        """All sets of a namespace."""
+        return self._of_namespace.get(namespace, ())
+
+    def having(self, namespace: str, key: str, values: Iterable[str]) -> list[LabelledPods]:
+        """Sets of a namespace that have one of these values for a label."""
         by_value = self._by_value(namespace, key)
         return [each for value in values for each in by_value.get(value, ())]
 
@@ -120,12 +138,7 @@ class LabelSets:
         by_value = self._by_value(namespace, key)
         return sum(len(by_value.get(value, ())) for value in values)
 
-    def keep_indexes(self, needed: Collection[tuple[str, str]]) -> None:
-        """Keep only the indexes of these namespaces and keys; others are built again on use."""
-        for name in self._by_key.keys() - set(needed):
-            del self._by_key[name]
-
-    def _by_value(self, namespace: str, key: str) -> dict[str, set[LabelSet]]:
+    def _by_value(self, namespace: str, key: str) -> dict[str, set[LabelledPods]]:
         by_value = self._by_key.get((namespace, key))
         if by_value is None:
             by_value = self._by_key[namespace, key] = {}
@@ -134,16 +147,22 @@ class LabelSets:
                     by_value.setdefault(value, set()).add(each)
         return by_value
 
-    def _index(self, new: LabelSet) -> None:
-        self._of_namespace.setdefault(new.namespace, set()).add(new)
+    def _index(self, new: LabelledPods) -> None:
+        self._of_namespace.setdefault(new.label_set.namespace, set()).add(new)
         for by_value, value in self._indexes_of(new):
             by_value.setdefault(value, set()).add(new)
 
-    def _leave(self, known: LabelSet, uid: str) -> None:
-        if known.drop(uid):
-            return
-        del self._sets[known.name]
-        namespace = known.namespace
+    def _leave(self, known: LabelledPods, uid: str) -> None:
+        known.drop(uid)
+        if known.pods is None:
+            each = known.label_set
+            self._without_pods[each.namespace, each.keys, each.values] = False
+
+    def _forget(self, content: _Content) -> None:
+        known = self._sets.pop(content)
+        del self._without_pods[content]
+        namespace = known.label_set.namespace
+        self.changed[known.label_set.id] = None
         there = self._of_namespace[namespace]
         there.discard(known)
         if not there:
@@ -154,11 +173,15 @@ class LabelSets:
             if not sets:
                 del by_value[value]
 
-    def _indexes_of(self, each: LabelSet) -> Iterable[tuple[dict[str, set[LabelSet]], str]]:
+    def _indexes_of(self, each: LabelledPods) -> Iterable[tuple[dict[str, set[LabelledPods]], str]]:
         if not self._by_key:
             return
-        places = (each.namespace, EVERYWHERE)
-        for key, value in each.labels.items():
-            for place in places:
-                if (by_value := self._by_key.get((place, key))) is not None:
-                    yield by_value, value
+        label_set = each.label_set
+        for key, value in zip(label_set.keys, label_set.values, strict=True):
+            if (by_value := self._by_key.get((label_set.namespace, key))) is not None:
+                yield by_value, value
+
+
+def _id(content: _Content) -> str:
+    namespace, keys, values = content
+    return blake2b("\0".join((namespace, *keys, *values)).encode(), digest_size=16).hexdigest()

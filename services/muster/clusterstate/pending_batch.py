@@ -3,15 +3,17 @@
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
+from muster.clusterstate.label_sets import LabelSets
+from muster.clusterstate.pod_classes import Classes
 from muster.gangs.facts import (
     Batch,
     DisruptionBudget,
     GangFacts,
     NodeFacts,
-    PodClass,
     PodFacts,
     TopologyTree,
 )
+from muster.gangs.selectors import NamespaceFacts
 
 T = TypeVar("T")
 
@@ -24,6 +26,7 @@ class PendingBatch:
         self.pods: dict[str, PodFacts | None] = {}
         self.budgets: dict[str, DisruptionBudget | None] = {}
         self.trees: dict[str, TopologyTree | None] = {}
+        self.namespaces: dict[str, NamespaceFacts | None] = {}
         self._changed: dict[str, int] = {}
 
     def raise_revision(self, kind: str, revision: int) -> None:
@@ -43,12 +46,13 @@ class PendingBatch:
 
     def take(
         self,
-        pod_classes: tuple[PodClass, ...],
         gangs: list[GangFacts],
         removed_gangs: list[str],
         through: Mapping[str, int],
+        classes: Classes,
+        label_sets: LabelSets,
     ) -> Batch:
-        """The batch of all that was collected; nothing is left here.
+        """The batch of all that was collected, here and as changes of classes and label sets; nothing is left there.
 
         Only revisions that are not yet in `through` stay: in the middle of a list, the objects read so far are no
         state that the cluster ever had, so that no subscriber may wait for it.
@@ -60,6 +64,10 @@ class PendingBatch:
         pods, removed_pods = _taken(self.pods)
         budgets, removed_budgets = _taken(self.budgets)
         trees, removed_trees = _taken(self.trees)
+        pod_classes, removed_pod_classes = _taken(classes.changed)
+        selectors, removed_selectors = _taken(classes.changed_selectors)
+        changed_sets, removed_label_sets = _taken(label_sets.changed)
+        namespaces, removed_namespaces = _taken(self.namespaces)
         return Batch(
             pod_classes=pod_classes,
             nodes=nodes,
@@ -74,6 +82,13 @@ class PendingBatch:
             removed_budgets=removed_budgets,
             trees=trees,
             removed_trees=removed_trees,
+            removed_pod_classes=removed_pod_classes,
+            selectors=selectors,
+            removed_selectors=removed_selectors,
+            label_sets=changed_sets,
+            removed_label_sets=removed_label_sets,
+            namespaces=namespaces,
+            removed_namespaces=removed_namespaces,
         )
 
 

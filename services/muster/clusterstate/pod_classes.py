@@ -1,4 +1,4 @@
-"""Pod classes, kept while pods have them and a while longer."""
+"""Pod classes and the selectors that they name, kept while pods have them and a while longer."""
 
 from collections import Counter
 from typing import Final
@@ -7,25 +7,35 @@ from msgspec.structs import replace
 
 from muster.dialects.marks import Pairs
 from muster.gangs.facts import PodClass
+from muster.gangs.selectors import PodSelector
 from muster.kube.pod_class import identified
 from muster.kube.volume_facts import NodeTerms
 
 _COMPLETED_KEPT: Final = 16384
 
+NamedSelectors = tuple[PodSelector, ...]
+"""Selectors that a class names."""
+
 
 class Classes:
-    """Classes by id, with the number of pods of each.
+    """Classes by id, with the number of pods of each, and the selectors that they name.
 
-    A class is sent to subscribers before the first pod that has it, and again if it comes back after it was dropped. A
-    class is dropped when no pod had it between two sweeps, so that consecutive Jobs with the same template keep it.
+    A class and its selectors are sent to subscribers with the first pod that has it, and again if it comes back after
+    it was dropped. A class is dropped when no pod had it between two sweeps, so that consecutive Jobs with the same
+    template keep it; a selector with the last class that names it. `changed` and `changed_selectors` collect what is to
+    be sent, None for what was dropped.
     """
 
     def __init__(self) -> None:
+        self.changed: dict[str, PodClass | None] = {}
+        self.changed_selectors: dict[str, PodSelector | None] = {}
         self._known: dict[str, PodClass] = {}
         self._users: Counter[str] = Counter()
         self._idle: set[str] = set()
-        self._unsent: list[PodClass] = []
-        self._completed: dict[tuple[str, tuple[str, ...], tuple[NodeTerms, ...], Pairs], PodClass] = {}
+        self._selectors: dict[str, PodSelector] = {}
+        self._namers: Counter[str] = Counter()  # classes by the selectors that they name
+        self._named_by: dict[str, NamedSelectors] = {}  # of classes that name any
+        self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs], PodClass] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -34,33 +44,39 @@ class Classes:
         """The class with this id; some pod has it."""
         return self._known[class_id]
 
+    def named_by(self, class_id: str) -> NamedSelectors:
+        """The selectors that a known class names."""
+        return self._named_by.get(class_id, ())
+
     def completed(
-        self,
-        pod_class: PodClass,
-        selected_by: tuple[str, ...],
-        volumes: tuple[NodeTerms, ...] = (),
-        node_selector: Pairs | None = None,
+        self, pod_class: PodClass, volumes: tuple[NodeTerms, ...] = (), node_selector: Pairs | None = None
     ) -> PodClass:
         """The class with the parts that do not follow from the pod alone. `node_selector` None: the pod's own."""
         selector = pod_class.node_selector if node_selector is None else node_selector
-        if (pod_class.selected_by, pod_class.volumes, pod_class.node_selector) == (selected_by, volumes, selector):
+        if (pod_class.volumes, pod_class.node_selector) == (volumes, selector):
             return pod_class
-        key = (pod_class.id, selected_by, volumes, selector)
+        key = (pod_class.id, volumes, selector)
         found = self._completed.get(key)
         if found is None:
             if len(self._completed) >= _COMPLETED_KEPT:
                 self._completed.clear()
-            content = replace(pod_class, selected_by=selected_by, volumes=volumes, node_selector=selector)
-            found = identified(content)
+            found = identified(replace(pod_class, volumes=volumes, node_selector=selector))
             self._completed[key] = found
         return found
 
-    def add(self, pod_class: PodClass) -> None:
-        """Count one more pod of the class."""
-        self._users[pod_class.id] += 1
-        if pod_class.id not in self._known:
-            self._known[pod_class.id] = pod_class
-            self._unsent.append(pod_class)
+    def add(self, pod_class: PodClass, selectors: NamedSelectors) -> None:
+        """Count one more pod of the class, which names these selectors."""
+        class_id = pod_class.id
+        self._users[class_id] += 1
+        if class_id in self._known:
+            return
+        self._known[class_id] = self.changed[class_id] = pod_class
+        if selectors:
+            self._named_by[class_id] = selectors
+        for each in selectors:
+            self._namers[each.id] += 1
+            if each.id not in self._selectors:
+                self._selectors[each.id] = self.changed_selectors[each.id] = each
 
     def drop(self, class_id: str) -> None:
         """Count one pod of the class less."""
@@ -68,21 +84,29 @@ class Classes:
         if not self._users[class_id]:
             del self._users[class_id]
 
-    def take_unsent(self) -> tuple[PodClass, ...]:
-        """Classes that were not sent to subscribers yet; they count as sent from now on."""
-        unsent, self._unsent = self._unsent, []
-        return tuple(unsent)
-
-    def sweep(self) -> int:
-        """Drop classes that no pod had at the last sweep nor has now; returns their number."""
+    def sweep(self) -> None:
+        """Drop classes that no pod had at the last sweep nor has now."""
         self._completed.clear()
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle
         for class_id in forgotten:
             del self._known[class_id]
+            self.changed[class_id] = None
+            for each in self._named_by.pop(class_id, ()):
+                self._unname(each.id)
         self._idle = unused - forgotten
-        return len(forgotten)
 
     def all(self) -> tuple[PodClass, ...]:
         """All known classes."""
         return tuple(self._known.values())
+
+    @property
+    def selectors(self) -> tuple[PodSelector, ...]:
+        """All selectors that known classes name."""
+        return tuple(self._selectors.values())
+
+    def _unname(self, selector: str) -> None:
+        self._namers[selector] -= 1
+        if not self._namers[selector]:
+            del self._namers[selector], self._selectors[selector]
+            self.changed_selectors[selector] = None

@@ -1,13 +1,13 @@
 """Pods that use capacity of a node, and all pods of ours; other pods are ignored."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from functools import cached_property
+from typing import Final
 
 from msgspec.structs import replace
 
-from muster.clusterstate.label_sets import LabelSet
-from muster.clusterstate.pod_classes import Classes
-from muster.clusterstate.pod_selectors import Selectors
+from muster.clusterstate.label_sets import LabelledPods, LabelSets
+from muster.clusterstate.pod_classes import Classes, NamedSelectors
 from muster.clusterstate.volumes import Use, Volumes, no_right
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
@@ -16,29 +16,35 @@ from muster.gangs.quoting import quoted
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
-from muster.kube.selectors import PodSelector
 from muster.kube.volume_facts import claims_of, has_claims
 
 _ENDED = ("Succeeded", "Failed")
 
+MAX_BUDGETS_SENT: Final = 8
+"""Disruption budgets of a pod in its facts. Kubernetes does not evict pods that more than one covers, so that the
+others make no difference; without a limit, a namespace with as many budgets as pods would fill the memory.
+"""
+
 
 class Pods:
-    """Facts by uid, and their classes. Methods that change facts return the changed ones.
+    """Facts by uid, their classes and label sets. Methods that change facts return the changed ones.
 
-    A pod's class contains properties of the pod, the selectors that select it, and the demands of its volumes. So a
-    change of one pod, namespace or claim may change the classes of other pods.
+    A pod's class contains properties of the pod, the demands of its volumes, and the node selector of its controller's
+    gang. So a change of a claim may change the classes of pods, one of another pod cannot.
     """
 
     def __init__(self, scheduler_names: Collection[str]) -> None:
         self.facts: dict[str, PodFacts] = {}
         self.classes = Classes()
-        self.selectors = Selectors()
+        self.label_sets = LabelSets()
         self.volumes = Volumes()
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods whose priority admission did not resolve
         self._with_more: dict[str, str] = {}
-        """Pods that name selectors, use claims or are narrowed, and their problems apart from those of their claims."""
+        """Pods that use claims, are narrowed or name selectors of namespaces, and their problems apart from those of
+        their claims."""
+        self._reading_namespaces: set[str] = set()  # pods that name a selector with a namespaceSelector
         self._narrowed: dict[str, MergedNodeSelector] = {}  # pods whose controller selects nodes, too
         self._unread: Collection[str] = ()
 
@@ -50,8 +56,12 @@ class Pods:
         """Whether the pod is scheduled by Muster, or uses capacity of a node."""
         return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
 
+    def labelled(self, pod: Pod) -> tuple[LabelledPods, bool]:
+        """Add a pod that matters to its label set, which is returned, and whether the label set is new."""
+        return self.label_sets.put(pod.metadata.uid, pod.metadata.namespace, pod.metadata.labels)
+
     def put(
-        self, pod: Pod, membership: Membership, budgets: tuple[str, ...], job: ControllerGang | None = None
+        self, pod: Pod, membership: Membership, labelled: LabelledPods, job: ControllerGang | None = None
     ) -> list[PodFacts]:
         """Add or update a pod that matters. `job`: the gang of its controller."""
         facts, read = pod_facts(
@@ -61,29 +71,31 @@ class Pods:
             membership.gang_id,
             membership.problem,
             timed_out=membership.timed_out,
-            budgets=budgets,
+            budgets=labelled.budgets[:MAX_BUDGETS_SENT],
+            label_set=labelled.label_set.id,
         )
         uid, selectors = facts.uid, read.selectors
-        label_set = self.selectors.put_pod(uid, facts.namespace, pod.metadata.labels)
+        reads_namespaces = bool(selectors) and any(each.reads_namespaces for each in selectors)
         uses_claims = has_claims(pod.spec.volumes)
         affected: set[str] = set()
         self._narrow(uid, read.pod_class.node_selector, membership, job)
-        if selectors or uses_claims or uid in self._narrowed or uid in self._with_more:
-            affected = self._note_more(facts, pod, selectors)
-        facts, pod_class = self._completed(facts, read.pod_class, label_set)
+        if reads_namespaces or uses_claims or uid in self._narrowed or uid in self._with_more:
+            affected = self._note_more(facts, pod, reads_namespaces)
+        facts, pod_class = self._completed(facts, read.pod_class)
         self._note_priority(uid, pod.spec)
-        changed = [facts] if self._keep(facts, pod_class) else []
+        changed = [facts] if self._keep(facts, pod_class, selectors) else []
         if affected:
             affected.discard(uid)
             changed += self.recompute(affected)
         return changed
 
     def depends_on_others(self, uid: str) -> bool:
-        """It names selectors, uses claims or is narrowed, so that its class does not follow from the pod alone."""
+        """It uses claims or is narrowed, so that its class does not follow from the pod alone."""
         return uid in self._with_more
 
     def remove(self, uid: str) -> list[PodFacts] | None:
         """It was removed, or does not matter any more. Returns None if it never did."""
+        self.label_sets.drop(uid)
         facts = self.facts.pop(uid, None)
         if facts is None:
             return None
@@ -91,18 +103,18 @@ class Pods:
         self._unresolved.pop(uid, None)
         self._with_more.pop(uid, None)
         self._narrowed.pop(uid, None)
-        affected = _pods_of(self.selectors.drop_pod(uid))
-        return self.recompute(affected | self.volumes.release(uid))
+        self._reading_namespaces.discard(uid)
+        return self.recompute(self.volumes.release(uid))
 
     def recompute(self, uids: Iterable[str]) -> list[PodFacts]:
-        """Compute pods again whose selectors or claims may have changed."""
+        """Compute pods again whose claims may have changed."""
         changed = []
         for uid in uids:
             before = self.facts.get(uid)
             if before is None:  # the pod could not be read
                 continue
-            facts, pod_class = self._completed(before, self.classes[before.class_id], self.selectors.label_set(uid))
-            if self._keep(facts, pod_class):
+            facts, pod_class = self._completed(before, self.classes[before.class_id])
+            if self._keep(facts, pod_class, self.classes.named_by(before.class_id)):
                 changed.append(facts)
         return changed
 
@@ -111,18 +123,17 @@ class Pods:
         facts = self.facts.get(uid)
         if facts is None:  # the pod could not be read
             return []
-        pod_class = self.classes[facts.class_id]
+        pod_class, selectors = self.classes[facts.class_id], self.classes.named_by(facts.class_id)
         narrowed = self._narrowed.get(uid)
         own_selector = pod_class.node_selector if narrowed is None else narrowed.own
         problem = _reworded(self._with_more.get(uid, facts.problem), before.problem, after.problem)
         self._narrow(uid, own_selector, after, job)
         if uid in self._narrowed or uid in self._with_more:
             self._with_more[uid] = problem
-        label_set = self.selectors.label_set(uid)
-        pod_class = self.classes.completed(pod_class, pod_class.selected_by, pod_class.volumes, own_selector)
+        pod_class = self.classes.completed(pod_class, pod_class.volumes, own_selector)
         facts = replace(facts, gang=after.gang_id, timed_out=after.timed_out, problem=problem)
-        facts, pod_class = self._completed(facts, pod_class, label_set)
-        return [facts] if self._keep(facts, pod_class) else []
+        facts, pod_class = self._completed(facts, pod_class)
+        return [facts] if self._keep(facts, pod_class, selectors) else []
 
     def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: ControllerGang | None) -> None:
         if job is not None and job.node_selector and job.gang_id == membership.gang_id:
@@ -130,42 +141,35 @@ class Pods:
         elif self._narrowed:
             self._narrowed.pop(uid, None)
 
-    def selected(self, label_sets: Iterable[LabelSet]) -> list[PodFacts]:
-        """Compute pods again whose label sets are selected by other selectors than before."""
-        return self.recompute(_pods_of(label_sets))
-
     def unread(self, kinds: Collection[str]) -> list[PodFacts]:
         """Set the kinds that cannot be read; pods that depend on one wait, with a problem that says so."""
         self._unread = kinds
         return self.recompute(self.volumes.unread(kinds) | set(self._with_more))
 
-    def _note_more(self, facts: PodFacts, pod: Pod, selectors: tuple[PodSelector, ...]) -> set[str]:
-        """Note the selectors and claims of a pod; returns the pods that may be affected."""
+    def _note_more(self, facts: PodFacts, pod: Pod, reads_namespaces: bool) -> set[str]:
+        """Note the claims of a pod; returns the pods that may be affected."""
         uid = facts.uid
         problems: list[str] = []
         claims = claims_of(pod.spec.volumes, facts.name, problems)
         if facts.phase.ended:
-            selectors, claims = (), ()
-        if selectors or claims or problems or uid in self._narrowed:
+            reads_namespaces, claims = False, ()
+        (self._reading_namespaces.add if reads_namespaces else self._reading_namespaces.discard)(uid)
+        if reads_namespaces or claims or problems or uid in self._narrowed:
             self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
         else:
             self._with_more.pop(uid, None)
         use = Use(uid, facts.namespace, facts.name, claims, seated=bool(facts.node), since=facts.created_seconds)
-        affected = self.volumes.use(use) if claims else self.volumes.release(uid)
-        return affected | _pods_of(self.selectors.name(uid, selectors))
+        return self.volumes.use(use) if claims else self.volumes.release(uid)
 
-    def _completed(self, facts: PodFacts, pod_class: PodClass, label_set: LabelSet) -> tuple[PodFacts, PodClass]:
+    def _completed(self, facts: PodFacts, pod_class: PodClass) -> tuple[PodFacts, PodClass]:
         """Facts and class, completed by the parts that do not follow from the pod alone."""
         own_problem = self._with_more.get(facts.uid) if facts.ours else None
         if own_problem is None:
-            if label_set.selected_by == pod_class.selected_by:
-                return facts, pod_class
-            completed = self.classes.completed(pod_class, label_set.selected_by)
-            return replace(facts, class_id=completed.id), completed
+            return facts, pod_class
         demands = self.volumes.demands(facts.uid)
         narrowed = self._narrowed.get(facts.uid)
         selector = None if narrowed is None else narrowed.node_selector
-        completed = self.classes.completed(pod_class, label_set.selected_by, demands.volumes, selector)
+        completed = self.classes.completed(pod_class, demands.volumes, selector)
         problems = [own_problem, "" if narrowed is None else narrowed.clash]
         if not facts.node:
             problems += [demands.problem, self._unread_namespaces(facts.uid)]
@@ -180,18 +184,18 @@ class Pods:
         )
 
     def _unread_namespaces(self, uid: str) -> str:
-        if NAMESPACES.kind in self._unread and self.selectors.reads_namespaces(uid):
+        if NAMESPACES.kind in self._unread and uid in self._reading_namespaces:
             return f"affinity has a namespaceSelector: {no_right(NAMESPACES.kind)}"
         return ""
 
-    def _keep(self, facts: PodFacts, pod_class: PodClass) -> bool:
+    def _keep(self, facts: PodFacts, pod_class: PodClass, selectors: NamedSelectors) -> bool:
         """Store facts; returns whether more than the revision changed."""
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
         if before is not None and (before is facts or replace(before, revision=facts.revision) == facts):
             return False
         if before is None or before.class_id != facts.class_id:
-            self.classes.add(pod_class)
+            self.classes.add(pod_class, selectors)
             if before is not None:
                 self.classes.drop(before.class_id)
         return True
@@ -206,12 +210,12 @@ class Pods:
         elif self._unresolved:
             self._unresolved.pop(uid, None)
 
-    def cover(self, namespace: str, covering: Callable[[str, Mapping[str, str]], tuple[str, ...]]) -> list[PodFacts]:
-        """Update the budgets of our pods in a namespace; `covering`: ids of budgets by namespace and labels."""
+    def cover(self, covered: Iterable[LabelledPods]) -> list[PodFacts]:
+        """Update the budgets of our pods with label sets whose budgets changed."""
         changed = []
-        for label_set in self.selectors.in_namespace(namespace):
-            budgets = covering(namespace, label_set.labels)
-            for facts in filter(None, map(self.facts.get, label_set.uids)):
+        for labelled in covered:
+            budgets = labelled.budgets[:MAX_BUDGETS_SENT]
+            for facts in filter(None, map(self.facts.get, labelled.uids)):
                 if facts.ours and facts.budgets != budgets:
                     self.facts[facts.uid] = replace(facts, budgets=budgets)
                     changed.append(self.facts[facts.uid])
@@ -228,10 +232,6 @@ class Pods:
                 facts = self.facts[uid] = replace(facts, priority=priority, never_preempts=never)
                 changed.append(facts)
         return changed
-
-
-def _pods_of(label_sets: Iterable[LabelSet]) -> set[str]:
-    return {uid for each in label_sets for uid in each.uids}
 
 
 def _reworded(problem: str, before: str, after: str) -> str:

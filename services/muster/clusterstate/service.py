@@ -96,7 +96,7 @@ class ClusterStateService:
             tasks.create_task(self._review(), name="review trees")
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
-                self.state.sweep()
+                self.broadcaster.publish(self.state.sweep())
 
     def _facts(self) -> dict[tuple[str, ...], float]:
         return {(kind,): count for kind, count in self.state.sizes().items()}

@@ -8,6 +8,7 @@ from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey,
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
+from muster.clusterstate.namespaces import Namespaces
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pending_batch import PendingBatch
 from muster.clusterstate.pods import Pods
@@ -40,7 +41,6 @@ NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
 _CLASS_KINDS: Final = (
-    NAMESPACES.kind,
     CLAIMS.kind,
     VOLUMES.kind,
     STORAGE_CLASSES.kind,
@@ -64,7 +64,8 @@ class ClusterState:
         self.pods = Pods(scheduler_names)
         self.gangs = Gangs()
         self.owners = ControllerGangs(waiting_kinds)
-        self.budgets = Budgets()
+        self.namespaces = Namespaces()
+        self.budgets = Budgets(self.pods.label_sets)
         self.through: dict[str, int] = {}
         self._priority_classes: dict[str, PriorityClass] = {}
         self._unread: set[str] = set()
@@ -169,12 +170,18 @@ class ClusterState:
             through=dict(self.through),
             budgets=tuple(self.budgets.facts.values()),
             trees=tuple(self.trees.facts.values()),
+            selectors=self.pods.classes.selectors,
+            label_sets=self.pods.label_sets.all(),
+            namespaces=tuple(self.namespaces.facts.values()),
         )
 
-    def sweep(self) -> None:
-        """Drop cached values that were not used since the last sweep."""
+    def sweep(self) -> Batch:
+        """Drop pod classes, selectors and label sets that no pod has had since the last sweep; returns the resulting
+        batch.
+        """
         self.pods.classes.sweep()
-        self.pods.selectors.sweep()
+        self.pods.label_sets.sweep(self.budgets.needed_indexes())
+        return self._take_batch()
 
     def sizes(self) -> dict[str, int]:
         """Number of facts by kind."""
@@ -182,8 +189,9 @@ class ClusterState:
             "nodes": len(self.nodes.facts),
             "pods": len(self.pods.facts),
             "pod_classes": len(self.pods.classes),
-            "pod_selectors": len(self.pods.selectors),
-            "label_sets": self.pods.selectors.label_sets,
+            "pod_selectors": len(self.pods.classes.selectors),
+            "label_sets": len(self.pods.label_sets),
+            "namespaces": len(self.namespaces.facts),
             "claims": len(self.pods.volumes),
             "gangs": len(self.gangs.facts),
             "owners": len(self.owners),
@@ -213,7 +221,6 @@ class ClusterState:
         if not self.pods.matters(pod):
             return self._drop_pod(Removed(metadata.uid, metadata.revision))
         marks, membership = NO_MARKS, PLAIN
-        budgets: tuple[str, ...] = ()
         job: ControllerGang | None = None
         controller: OwnerReference | None = None
         if self.pods.is_ours(pod):
@@ -221,8 +228,10 @@ class ClusterState:
             job = self.owners.job_of(metadata.namespace, controller)
             marks = gang_marks(pod, job.name if job is not None else "")
             membership = registry.membership_of(marks) or PLAIN
-            budgets = self.budgets.covering(metadata.namespace, metadata.labels)
-        changed = self._pending.add_pods(self.pods.put(pod, membership, budgets, job))
+        labelled, is_new = self.pods.labelled(pod)
+        if is_new:
+            labelled.budgets = self.budgets.covering(labelled)
+        changed = self._pending.add_pods(self.pods.put(pod, membership, labelled, job))
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has not seen them computes another class
                 self._pending.raise_revision(kind, revision)
@@ -283,13 +292,15 @@ class ClusterState:
 
     def _put_namespace(self, namespace: Namespace) -> bool:
         metadata = namespace.metadata
-        selectors = self.pods.selectors
-        return self._pending.add_pods(
-            self.pods.selected(selectors.put_namespace(metadata.uid, metadata.name, metadata.labels))
-        )
+        return self._add_namespace(self.namespaces.put(metadata.uid, metadata.name, metadata.labels))
 
     def _drop_namespace(self, gone: Removed) -> bool:
-        return self._pending.add_pods(self.pods.selected(self.pods.selectors.drop_namespace(gone.uid)))
+        return self._add_namespace(self.namespaces.remove(gone.uid))
+
+    def _add_namespace(self, name: str | None) -> bool:
+        if name is not None:
+            self._pending.namespaces[name] = self.namespaces.facts.get(name)
+        return name is not None
 
     def _recompute_pods(self, uids: Collection[str]) -> bool:
         return self._pending.add_pods(self.pods.recompute(uids)) if uids else False
@@ -298,18 +309,16 @@ class ClusterState:
         change = self.budgets.put(budget)
         if change.facts is not None:
             self._pending.budgets[change.facts.id] = change.facts
-        covers = change.covers_others and self._cover(budget.metadata.namespace)
+        covers = self._pending.add_pods(self.pods.cover(change.covered))
         return change.facts is not None or covers
 
-    def _cover(self, namespace: str) -> bool:
-        return self._pending.add_pods(self.pods.cover(namespace, self.budgets.covering))
-
     def _drop_budget(self, gone: Removed) -> bool:
-        id_ = self.budgets.remove(gone.uid)
-        if id_ is None:
+        removed = self.budgets.remove(gone.uid)
+        if removed is None:
             return False
+        id_, covered = removed
         self._pending.budgets[id_] = None
-        self._cover(id_.partition("/")[0])
+        self._pending.add_pods(self.pods.cover(covered))
         return True
 
     def _put_topology(self, config_map: ConfigMap) -> bool:
@@ -353,4 +362,4 @@ class ClusterState:
                 self._settle_trees()
             for kind, revision in revisions.items():
                 self._pending.raise_revision(kind, revision)
-        return self._pending.take(self.pods.classes.take_unsent(), gangs, gone, self.through)
+        return self._pending.take(gangs, gone, self.through, self.pods.classes, self.pods.label_sets)

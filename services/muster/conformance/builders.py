@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.conformance.cluster import Cluster
+from muster.conformance.labels import NAMESPACE
 from muster.gangs.facts import (
     Amounts,
     Batch,
@@ -69,7 +70,12 @@ def named(content: PodClass) -> PodClass:
 def bound(pod_class: PodClass, on: str, count: int = 1, phase: PodPhase = PodPhase.RUNNING) -> list[PodFacts]:
     """Pods of other gangs on a node."""
     uids = (f"{on}/{pod_class.id}/{phase.name}/{index}" for index in range(count))
-    return [PodFacts(uid, "default", uid.replace("/", "-"), pod_class.id, node=on, phase=phase) for uid in uids]
+    return [
+        PodFacts(
+            uid, NAMESPACE, uid.replace("/", "-"), pod_class.id, node=on, phase=phase, label_set=pod_class.label_set
+        )
+        for uid in uids
+    ]
 
 
 def cluster(
@@ -153,7 +159,9 @@ def gang(
     return pb.Gang(
         id=id,
         minimum=sum(wanted for _, wanted in roles) if minimum is None else minimum,
-        roles=[pb.Role(class_id=pod_class.id, wanted=wanted) for pod_class, wanted in roles],
+        roles=[
+            pb.Role(class_id=pod_class.id, wanted=wanted, label_set=pod_class.label_set) for pod_class, wanted in roles
+        ],
         tree=tree,
         constraints=map(encode_constraint, constraints),
         placed=pods_on(placed),
@@ -171,7 +179,7 @@ def single_gang(*roles: tuple[PodClass, int], id: str = "gang", partial: bool = 
 
 
 def reservation(on: str, pod_class: PodClass, *uids: str) -> pb.Reservation:
-    return pb.Reservation(node=on, class_id=pod_class.id, pod_uids=uids)
+    return pb.Reservation(node=on, class_id=pod_class.id, pod_uids=uids, label_set=pod_class.label_set)
 
 
 def nominated(on: str, cpu: float) -> pb.NominatedCapacity:
@@ -189,4 +197,7 @@ def potential_victim(
 
 
 def pods_on(pods: Iterable[tuple[str, PodClass, int]]) -> list[pb.PodsOnNode]:
-    return [pb.PodsOnNode(node=on, class_id=pod_class.id, count=count) for on, pod_class, count in pods]
+    return [
+        pb.PodsOnNode(node=on, class_id=pod_class.id, count=count, label_set=pod_class.label_set)
+        for on, pod_class, count in pods
+    ]

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.conformance.cluster import Cluster
+from muster.conformance.labels import with_labels
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc.errors import RpcError
 from muster.rpc.watch_codec import encode_batch, encode_revision
@@ -54,14 +55,15 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         """Change the cluster and send the delta."""
         self._raise_revision()
         self.cluster.apply(batch)
-        delta = replace(batch, changed=dict(self.cluster.revision), through=dict(self.cluster.revision))
+        revision = dict(self.cluster.revision)
+        delta = replace(with_labels(batch), changed=revision, through=revision)
         self.send(pb.WatchResponse(batch=encode_batch(delta)))
 
     def snapshot(self) -> list[pb.WatchResponse]:
         """The current cluster, from `snapshot_begin` to `synced`."""
         return [
             pb.WatchResponse(snapshot_begin=pb.SnapshotBegin(reason="next case")),
-            *(pb.WatchResponse(batch=encode_batch(batch)) for batch in self.cluster.batches(self.order)),
+            *(pb.WatchResponse(batch=encode_batch(with_labels(batch))) for batch in self.cluster.batches(self.order)),
             pb.WatchResponse(synced=pb.Synced(through=encode_revision(self.cluster.revision))),
         ]
 

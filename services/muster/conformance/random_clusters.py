@@ -26,6 +26,7 @@ from muster.conformance.builders import (
     tree,
 )
 from muster.conformance.cluster import Cluster
+from muster.conformance.labels import labelled
 from muster.gangs.facts import (
     HostPort,
     LevelConstraint,
@@ -76,7 +77,7 @@ def random_class(random: Random) -> PodClass:
     return pod_class(
         1,
         memory=random.randint(0, 3),
-        selected_by=tuple(each for each in sorted(_SELECTORS) if sometimes(0.5)),
+        label_set=labelled(*(each for each in _SELECTORS if sometimes(0.5))),
         required_pod_anti_affinity=(term(),) if sometimes(0.3) else (),
         required_pod_affinity=(term(),) if sometimes(0.25) else (),
         spread=(rule,) if sometimes(0.3) else (),

@@ -44,6 +44,9 @@ def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
     }
     return Batch(
         pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
+        selectors=tuple(selector for batch in batches for selector in batch.selectors),
+        label_sets=tuple(label_set for batch in batches for label_set in batch.label_sets),
+        namespaces=tuple(namespace for batch in batches for namespace in batch.namespaces),
         nodes=nodes,
         pods=pods,
         gangs=tuple(gang for batch in batches for gang in batch.gangs),

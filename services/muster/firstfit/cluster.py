@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 
-from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts
+from msgspec.structs import replace
+
+from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, split_kind
+from muster.gangs.selection import PodSelection
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
 
@@ -16,15 +19,22 @@ class Outdated(Exception):
 
 
 class Cluster:
-    """Nodes by name, pods that hold capacity by uid, classes by id, and the revision reached."""
+    """Nodes by name, pods that hold capacity by uid, classes by id, selectors, label sets, and the revision reached."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeFacts] = {}
         self.pods: dict[str, PodFacts] = {}
         self.classes: dict[str, PodClass] = {}
+        self.selection = PodSelection()
         self.revision: dict[str, int] = {}
 
+    def kind(self, kind: str) -> PodClass:
+        """The class of a kind of pods, with their label set. Raises KeyError for an unknown class."""
+        class_id, label_set = split_kind(kind)
+        return replace(self.classes[class_id], id=kind, label_set=label_set)
+
     def apply(self, batch: Batch) -> None:
+        self.selection.apply(batch)
         self.classes.update((pod_class.id, pod_class) for pod_class in batch.pod_classes)
         self.nodes.update((node.name, node) for node in batch.nodes)
         for name in batch.removed_nodes:
@@ -36,6 +46,9 @@ class Cluster:
                 self.pods.pop(pod.uid, None)
         for uid in batch.removed_pods:
             self.pods.pop(uid, None)
+        for class_id in batch.removed_pod_classes:
+            self.classes.pop(class_id, None)
+        self.selection.forget(batch)
         self.advance(batch.through)
 
     def advance(self, through: Mapping[str, int]) -> None:
@@ -69,8 +82,6 @@ class Follower:
         match step:
             case SnapshotBegun():
                 self._building = Cluster()
-                if self.cluster is not None:  # classes never change and are not sent twice
-                    self._building.classes.update(self.cluster.classes)
             case BatchReceived(batch):
                 target = self._building or self.cluster
                 assert target is not None, "changes before the first snapshot"

@@ -13,7 +13,7 @@ from muster.firstfit.cluster import Cluster, Follower, Outdated
 from muster.firstfit.node_usage import NodeUsage
 from muster.firstfit.settings import Settings
 from muster.firstfit.solve import solve_group
-from muster.gangs.facts import PodClass
+from muster.gangs.facts import PodClass, split_kind
 from muster.gangs.solve import SolveRequest
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
@@ -69,11 +69,11 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
         except Outdated as error:
             code = grpc.StatusCode.FAILED_PRECONDITION if error.known else grpc.StatusCode.UNAVAILABLE
             raise RpcError(code, str(error)) from None
-        _check_classes(decoded, cluster.classes)
-        usage, preemption_allowed = _usage(cluster, decoded), bool(decoded.potential_victims)
+        classes = _kinds(decoded, cluster)
+        usage, preemption_allowed = _usage(cluster, decoded, classes), bool(decoded.potential_victims)
         response = pb.SolveResponse(revision=encode_revision(cluster.revision))
         for group in decoded.groups:
-            result = solve_group(usage, cluster.classes, group, preemption_allowed=preemption_allowed)
+            result = solve_group(usage, classes, group, preemption_allowed=preemption_allowed)
             encode_solve_result(result, response.results.add())
         return response
 
@@ -86,24 +86,25 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
         return answer
 
 
-def _check_classes(request: SolveRequest, classes: Mapping[str, PodClass]) -> None:
-    """Raises RpcError FAILED_PRECONDITION for an unknown class."""
+def _kinds(request: SolveRequest, cluster: Cluster) -> dict[str, PodClass]:
+    """The classes of all kinds of pods in a request. Raises RpcError FAILED_PRECONDITION for an unknown class."""
     named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
     named.update(held.class_id for held in request.reservations)
-    unknown = sorted(named - classes.keys())
+    unknown = sorted({split_kind(kind)[0] for kind in named} - cluster.classes.keys())
     if unknown:
         raise RpcError(
             grpc.StatusCode.FAILED_PRECONDITION,
             f"pod class {unknown[0]!r} is unknown at this revision; request the revision of its first pod",
         )
+    return {kind: cluster.kind(kind) for kind in named}
 
 
-def _usage(cluster: Cluster, request: SolveRequest) -> NodeUsage:
+def _usage(cluster: Cluster, request: SolveRequest, classes: Mapping[str, PodClass]) -> NodeUsage:
     """Usage by bound pods, by reservations whose pods are not bound yet, and by nominated capacity."""
     usage = NodeUsage(cluster)
     for held in request.reservations:
         unseen = sum(uid not in cluster.pods for uid in held.pod_uids)
-        usage.put(cluster.classes[held.class_id], held.node, unseen)
+        usage.put(classes[held.class_id], held.node, unseen)
     for nominated in request.nominated:
         usage.use(nominated.node, nominated.amounts)
     return usage

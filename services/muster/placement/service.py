@@ -17,7 +17,7 @@ import grpc
 import structlog
 from grpc import aio
 
-from muster.gangs.facts import LevelConstraint
+from muster.gangs.facts import LevelConstraint, split_kind
 from muster.gangs.solve import SolveGroup, SolveRequest
 from muster.placement import metrics
 from muster.placement.kernels.precompile import KERNELS
@@ -159,7 +159,9 @@ def _before_deadline(context: aio.ServicerContext[Any, Any]) -> float:
 
 def _solve(cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest, limit: TimeLimit) -> pb.SolveResponse:
     """The answer; the cluster's state is as before. Raises RpcError, and Abandoned."""
-    _check_classes(_class_ids(decoded), cluster.pod_classes)
+    named = _class_ids(decoded)
+    cluster.know_classes(named)
+    _check_classes(named, cluster.pod_classes)
     _check_constraints(decoded.groups, cluster.state.trees)
     cluster.state.limit = limit
     limit.start()
@@ -217,10 +219,10 @@ def _report(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float
 
 def _class_ids(request: SolveRequest) -> set[str]:
     """Ids of all pod classes that the request names."""
-    named = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
-    named.update(reservation.class_id for reservation in request.reservations)
-    named.update(pods.class_id for gang in request.potential_victims for pods in gang.pods)
-    return named
+    kinds = {role.class_id for group in request.groups for gang in group.gangs for role in gang.roles}
+    kinds.update(reservation.class_id for reservation in request.reservations)
+    kinds.update(pods.class_id for gang in request.potential_victims for pods in gang.pods)
+    return {split_kind(kind)[0] for kind in kinds}
 
 
 def _check_classes(class_ids: Collection[str], known: Collection[str]) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
+from muster.gangs.selection import PodSelection
 from muster.rpc.channel import open_channel
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
 
@@ -19,6 +20,7 @@ class Mirror:
         self.classes: dict[str, PodClass] = {}
         self.budgets: dict[str, DisruptionBudget] = {}
         self.trees: dict[str, TopologyTree] = {}
+        self.selection = PodSelection()
         self.through: dict[str, int] = {}
         self.changed: dict[str, int] = {}
         self.snapshots = 0
@@ -72,7 +74,7 @@ class Mirror:
             case SnapshotBegun():
                 self._synced = False
                 self.pods, self.nodes, self.gangs, self.classes, self.budgets = {}, {}, {}, {}, {}
-                self.trees = {}
+                self.trees, self.selection = {}, PodSelection()
             case SnapshotComplete(through=through):
                 self.snapshots += 1
                 self._synced, self.through = True, through
@@ -84,8 +86,10 @@ class Mirror:
                 self.gangs.update((gang.id, gang) for gang in batch.gangs)
                 self.budgets.update((budget.id, budget) for budget in batch.budgets)
                 self.trees.update((tree.name, tree) for tree in batch.trees)
+                self.selection.apply(batch)
                 for pod in batch.pods:
                     assert pod.class_id in self.classes, "classes come before the pods that name them"
+                    assert pod.label_set in self.selection.rows, "label sets come before the pods that name them"
                     self.pods[pod.uid] = pod
                 for name in batch.removed_nodes:
                     self.nodes.pop(name, None)
@@ -97,6 +101,9 @@ class Mirror:
                     self.budgets.pop(id_, None)
                 for name in batch.removed_trees:
                     self.trees.pop(name, None)
+                for id_ in batch.removed_pod_classes:
+                    self.classes.pop(id_, None)
+                self.selection.forget(batch)
                 if self._synced:
                     assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
                     assert all(batch.through.get(kind, 0) >= revision for kind, revision in self.through.items())

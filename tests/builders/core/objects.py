@@ -3,6 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
+from builders.gangs.labels import with_labels
 from muster.gangs.facts import (
     Batch,
     DisruptionBudget,
@@ -13,6 +14,7 @@ from muster.gangs.facts import (
     TopologyTree,
     TreeDomain,
     TreeLevel,
+    split_kind,
 )
 
 
@@ -88,11 +90,11 @@ class Cluster:
     def cpu(self, pod: PodFacts) -> int:
         return self.class_cpu(pod.class_id)
 
-    def class_cpu(self, class_id: str) -> int:
-        return dict(self.classes[class_id].requests)["cpu"]
+    def class_cpu(self, kind: str) -> int:
+        return dict(self.classes[split_kind(kind)[0]].requests)["cpu"]
 
     def whole(self) -> Batch:
-        return Batch(
+        whole = Batch(
             pod_classes=tuple(self.classes.values()),
             nodes=tuple(self.nodes.values()),
             pods=tuple(self.pods.values()),
@@ -101,6 +103,7 @@ class Cluster:
             trees=tuple(self.trees.values()),
             changed={"pods": self.revision},
         )
+        return with_labels(whole, {})
 
     def rack_of(self, node_name: str) -> str:
         """The domain of the node in the default tree; an unknown node is a rack of its own."""

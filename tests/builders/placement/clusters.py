@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from builders.placement.labels import LabelledCluster
 from muster.gangs.facts import (
     Amounts,
     Batch,
@@ -91,7 +92,7 @@ def cluster(
     nodes: Iterable[NodeFacts], classes: Iterable[PodClass], bound: Sequence[tuple[str, str, str]] = ()
 ) -> Cluster:
     """`bound`: (uid, class id, node) of bound pods."""
-    built = Cluster()
+    built = LabelledCluster()
     pods = tuple(PodFacts(uid, "default", uid, class_id, node=on) for uid, class_id, on in bound)
     built.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=pods))
     return built

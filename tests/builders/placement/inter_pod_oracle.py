@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from builders.gangs.labels import selects
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 from muster.gangs.node_filters import affinity_matches, filter_reason, term_matches, untolerated_taint
 
@@ -76,11 +77,11 @@ def _spread(pod: PodClass, on: NodeFacts, nodes: Sequence[NodeFacts], there: Seq
             if all(each.topology_key in node.labels for each in hard) and _included(constraint, pod, node):
                 domain = node.labels[constraint.topology_key]
                 counts[domain] = counts.get(domain, 0) + sum(
-                    each.node == node.name and not each.deleting and constraint.selector in each.pod.selected_by
+                    each.node == node.name and not each.deleting and selects(constraint.selector, each.pod.label_set)
                     for each in there
                 )
         least = min(counts.values()) if len(counts) >= constraint.min_domains else 0
-        itself = constraint.selector in pod.selected_by
+        itself = selects(constraint.selector, pod.label_set)
         if counts.get(value, 0) + itself - least > constraint.max_skew:
             return SPREAD
     return None
@@ -98,19 +99,19 @@ def _pods(pod: PodClass, on: NodeFacts, by_name: dict[str, NodeFacts], there: Se
         return value is not None and by_name[each.node].labels.get(term.topology_key) == value
 
     terms = pod.required_pod_affinity
-    friends = [each for each in there if all(term.selector in each.pod.selected_by for term in terms)]
+    friends = [each for each in there if all(selects(term.selector, each.pod.label_set) for term in terms)]
     if not all(term.topology_key in on.labels for term in terms):
         return AFFINITY
     if not all(any(same_domain(term, each) for each in friends) for term in terms):
         anywhere = any(term.topology_key in by_name[each.node].labels for term in terms for each in friends)
-        if anywhere or not all(term.selector in pod.selected_by for term in terms):
+        if anywhere or not all(selects(term.selector, pod.label_set) for term in terms):
             return AFFINITY
     for term in pod.required_pod_anti_affinity:
-        if any(term.selector in each.pod.selected_by and same_domain(term, each) for each in there):
+        if any(selects(term.selector, each.pod.label_set) and same_domain(term, each) for each in there):
             return ANTI_AFFINITY
     for each in there:
         for term in each.pod.required_pod_anti_affinity:
-            if term.selector in pod.selected_by and same_domain(term, each):
+            if selects(term.selector, pod.label_set) and same_domain(term, each):
                 return EXISTING_ANTI_AFFINITY
     return None
 

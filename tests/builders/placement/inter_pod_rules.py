@@ -31,7 +31,7 @@ HARD_PACK = LevelConstraint("rack", LevelPolicy.PACK, hard=True)
 
 def member(name: str = "x", cpu: float = 1, *, labelled: Iterable[str] = ("job",), **rules: Any) -> PodClass:
     """A class matched by the selectors in `labelled`."""
-    return replace(pod_class(name, cpu), selected_by=tuple(labelled), **rules)
+    return replace(pod_class(name, cpu), label_set="+".join(sorted(labelled)), **rules)
 
 
 def anti_affinity(key: str, selector: str = "job") -> dict[str, Any]:

@@ -62,7 +62,7 @@ def pod_classes(draw: st.DrawFn, name: str, crowded: bool = False) -> PodClass:
         amounts(draw(st.sampled_from([0, 1, 1, 2])), pods=1),
         tuple(sorted(draw(st.sampled_from([{}, {}, {}, {"zone": "z0"}])).items())),
         tolerations=some(st.just(Toleration("dedicated", TolerationOperator.EXISTS))),
-        selected_by=tuple(sorted(draw(st.sets(st.sampled_from(SELECTORS), max_size=3)))),
+        label_set="+".join(sorted(draw(st.sets(st.sampled_from(SELECTORS), max_size=3)))),
         required_pod_affinity=some(terms, 2),
         required_pod_anti_affinity=some(terms, 2),
         preferred_pod_affinity=some(

@@ -5,6 +5,7 @@ from random import Random
 from typing import Literal
 
 from builders.placement.clusters import group, node, pod_class
+from builders.placement.labels import LabelledCluster
 from builders.placement.optimum import Case
 from muster.gangs.facts import (
     Batch,
@@ -43,7 +44,7 @@ def random_case(number: int, kind: Kind) -> Case:
 
 def build(case: Case) -> Cluster:
     """A cluster of the case's nodes and trees. Members placed earlier do not use the nodes' capacity."""
-    built = Cluster()
+    built = LabelledCluster()
     classes = {each.id: each for each in case.classes}
     extra: dict[str, dict[str, int]] = {}
     pods = []

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from builders.placement.clusters import answers, node, pod_class
+from builders.placement.labels import LabelledCluster
 from muster.gangs.facts import Batch, PodClass, PodFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import Answer
@@ -53,7 +54,7 @@ def tree_cluster(
         for name, count in (placed or {}).items()
         for number in range(count)
     )
-    built = Cluster()
+    built = LabelledCluster()
     nodes = tuple(node(name, free[name] + (placed or {}).get(name, 0), memory=0) for name in shuffled or free)
     built.apply(Batch(pod_classes=(pod_class("x"), *classes), nodes=nodes, pods=pods, trees=(tree,)))
     return built

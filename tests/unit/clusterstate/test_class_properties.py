@@ -11,10 +11,11 @@ from msgspec.structs import replace
 from builders.clusterstate.history import History, Object, pod_object
 from builders.kube.inter_pod_rules import affinity, spread, term, wish
 from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import Batch, PodFacts
+from muster.gangs.selection import PodSelection
+from muster.gangs.selectors import LabelSelector
 from muster.kube.api_resources import CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, ApiResource
 from muster.kube.pod_class import read_class
-from muster.kube.selectors import LabelSelector
 
 Event = tuple[ApiResource[Any], Object, bool]
 """An object that comes or changes (True), or goes."""
@@ -127,6 +128,10 @@ def content(history: History) -> dict[str, PodFacts]:
 def test_selectors_select_the_pods_of_a_linear_search(events: list[Event]) -> None:
     history = History()
     alive = played(events, history)
+    history.state.sweep()
+    history.state.sweep()
+    selection = PodSelection()
+    selection.apply(history.state.snapshot())
     spaces = {
         each["metadata"]["name"]: each["metadata"]["labels"]
         for resource, each in alive.values()
@@ -135,11 +140,9 @@ def test_selectors_select_the_pods_of_a_linear_search(events: list[Event]) -> No
     there = [PODS.decode(encoded(each)) for resource, each in alive.values() if resource is PODS]
     there = [each for each in there if each.metadata.uid in history.state.pods.facts]
     named = {
-        selector
-        for each in there
-        if each.status.phase == "Pending"
-        for selector in read_class(each, ours=each.spec.scheduler_name == "muster").selectors
+        selector for each in there for selector in read_class(each, ours=each.spec.scheduler_name == "muster").selectors
     }
+    assert set(selection.selectors) == {selector.id for selector in named}
     for each in there:
         metadata = each.metadata
         expected = {
@@ -152,7 +155,11 @@ def test_selectors_select_the_pods_of_a_linear_search(events: list[Event]) -> No
             and matches(selector.labels, metadata.labels)
         }
         facts = history.state.pods.facts[metadata.uid]
-        assert set(history.state.pods.classes[facts.class_id].selected_by) == expected
+        assert {id_ for id_ in selection.selectors if selection.selects(id_, facts.label_set)} == expected
+        rows = selection.selecting(facts.label_set)
+        assert {id_ for id_ in selection.selectors if rows[selection.selector_row(id_)]} == expected
+        row = selection.row(facts.label_set)
+        assert {id_ for id_ in selection.selectors if selection.selected_rows(id_)[row]} == expected
 
 
 def matches(selector: LabelSelector, shown: dict[str, str] | None) -> bool:
@@ -182,12 +189,19 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
     history = History()
     known: dict[str, PodFacts] = {}
     classes_told: set[str] = set()
+    selection = PodSelection()
     told_of = history.state.apply
+
+    def take(batch: Batch) -> None:
+        classes_told.update(each.id for each in batch.pod_classes)
+        selection.apply(batch)
+        assert all(pod.class_id in classes_told and pod.label_set in selection.rows for pod in batch.pods)
+        classes_told.difference_update(batch.removed_pod_classes)
+        selection.forget(batch)
 
     def listen(changes: Any) -> Any:
         batch = told_of(changes)
-        classes_told.update(each.id for each in batch.pod_classes)
-        assert all(pod.class_id in classes_told for pod in batch.pods)
+        take(batch)
         assert not batch.pods or batch.changed
         known.update((pod.uid, pod) for pod in batch.pods)
         for uid in batch.removed_pods:
@@ -196,8 +210,14 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
 
     history.state.apply = listen  # type: ignore[method-assign]
     alive = played(events[:sweep_at], history)
-    history.state.sweep()
+    for _ in range(2):
+        take(history.state.sweep())
     played(events[sweep_at:], history, alive)
+    whole = PodSelection()
+    whole.apply(history.state.snapshot())
+    assert (selection.selectors, selection.rows.keys()) == (whole.selectors, whole.rows.keys())
+    assert selection.namespaces == whole.namespaces
+    assert {pod.class_id for pod in known.values()} <= classes_told
     assert {uid: replace(facts, revision=0) for uid, facts in known.items()} == content(history)
 
 

@@ -91,7 +91,7 @@ def test_labels_that_no_budget_asks_for_change_nothing() -> None:
     history = History()
     history.budgets(budget_object("x", WEB))
     history.pods(web_pod())
-    assert history.pods(pod_object("a", labels={"app": "web", "color": "red"})).pods == ()
+    assert only_pod(history.pods(pod_object("a", labels={"app": "web", "color": "red"}))).budgets == ("ml/x",)
 
 
 def test_a_budget_that_goes_leaves_its_pods() -> None:

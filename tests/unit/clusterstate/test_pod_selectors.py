@@ -1,4 +1,4 @@
-"""The selectors that select a pod are part of its class, in whatever order both arrive."""
+"""Selectors and label sets are sent as they are; which pods a selector selects follows from both, in any order."""
 
 from typing import Any
 
@@ -6,7 +6,8 @@ import pytest
 
 from builders.clusterstate.history import History, Object, pod_object
 from builders.kube.inter_pod_rules import ZONE, affinity, labelled, spread, term, wish
-from muster.gangs.facts import Batch, PodClass, PodFacts
+from muster.gangs.facts import Batch, PodFacts
+from muster.gangs.selection import PodSelection
 from muster.kube.api_resources import NAMESPACES, PODS
 
 DB, WEB = {"app": "db"}, {"app": "web"}
@@ -24,46 +25,57 @@ def away(app: str, **more: Any) -> dict[str, Any]:
     return {"affinity": affinity(away=[term(labelled(app=app), **more)])}
 
 
-def class_of(history: History, pod: str) -> PodClass:
-    facts = history.state.pods.facts[f"uid-{pod}"]
-    return next(each for each in history.state.snapshot().pod_classes if each.id == facts.class_id)
-
-
 def selected(history: History) -> set[str]:
     """Names of pods that any selector selects."""
-    return {pod.name for pod in history.state.snapshot().pods if class_of(history, pod.name).selected_by}
+    snapshot, selection = history.state.snapshot(), PodSelection()
+    selection.apply(snapshot)
+    return {pod.name for pod in snapshot.pods if selection.representative(pod.label_set)}
 
 
-def streamed(batch: Batch) -> dict[str, PodFacts]:
+def told(batch: Batch) -> dict[str, PodFacts]:
     return {pod.name: pod for pod in batch.pods}
 
 
-def test_pods_that_were_there_are_told_again_together_with_the_selector() -> None:
+def test_a_selector_is_one_object_however_many_pods_it_selects() -> None:
     history = History()
-    history.pods(pod_object("db", labels=DB), pod_object("web", labels=WEB))
+    history.pods(*(pod_object(f"db-{index}", labels=DB) for index in range(20)), pod_object("web", labels=WEB))
     batch = history.pods(pod_object("a", **near("db")))
-    assert set(streamed(batch)) == {"a", "db"}
-    (named,) = class_of(history, "a").required_pod_affinity
-    assert class_of(history, "db").selected_by == (named.selector,)
-    assert {each.id for each in batch.pod_classes} == {pod.class_id for pod in batch.pods}
-    assert batch.changed == {"pods": 3}
-    assert streamed(batch)["db"].revision == 1
+    assert set(told(batch)) == {"a"}
+    assert [each.id for each in batch.selectors] == [
+        each.selector for each in batch.pod_classes[0].required_pod_affinity
+    ]
+    assert len(selected(history)) == 20
 
 
-def test_pods_that_come_later_have_it_from_the_start() -> None:
+def test_equal_label_sets_are_sent_once() -> None:
+    history = History()
+    batch = history.pods(pod_object("a", labels=DB), pod_object("b", labels=DB), pod_object("c", labels=WEB))
+    assert [each.labels for each in batch.label_sets] == [DB, WEB]
+    assert {pod.label_set for pod in batch.pods} == {each.id for each in batch.label_sets}
+    assert history.pods(pod_object("d", labels=DB)).label_sets == ()
+    (other,) = history.pods(pod_object("e", labels=DB, namespace="dev")).label_sets
+    assert (other.namespace, other.labels) == ("dev", DB)
+
+
+def test_the_order_of_labels_makes_no_difference() -> None:
+    history = History()
+    history.pods(pod_object("a", labels={"x": "1", "y": "2"}))
+    assert history.pods(pod_object("b", labels={"y": "2", "x": "1"})).label_sets == ()
+
+
+def test_equal_selectors_are_sent_once() -> None:
+    history = History()
+    (first,) = history.pods(pod_object("a", **near("db"))).selectors
+    batch = history.pods(pod_object("b", **away("db", topologyKey=ZONE)))
+    assert (len(batch.pod_classes), batch.selectors) == (1, ())
+    assert batch.pod_classes[0].required_pod_anti_affinity[0].selector == first.id
+
+
+def test_pods_that_come_later_are_selected() -> None:
     history = History()
     history.pods(pod_object("a", **near("db")))
-    batch = history.pods(pod_object("db", labels=DB), pod_object("web", labels=WEB))
-    assert len(batch.pods) == 2
+    history.pods(pod_object("db", labels=DB), pod_object("web", labels=WEB))
     assert selected(history) == {"db"}
-
-
-def test_a_pod_may_be_selected_by_what_it_names_itself() -> None:
-    history = History()
-    batch = history.pods(pod_object("a", labels=DB, **away("db")))
-    (only,) = batch.pod_classes
-    assert only.selected_by == (only.required_pod_anti_affinity[0].selector,)
-    assert history.pods(pod_object("b", labels=DB, **away("db"))).pod_classes == ()
 
 
 @pytest.mark.parametrize(
@@ -93,55 +105,69 @@ def test_of_others_only_those_on_nodes_matter_that_keep_pods_away() -> None:
     history.pods(pod_object("a", scheduler="other", node="n", **away("db")))
     assert selected(history) == {"db"}
     history.pods(pod_object("a", scheduler="other", node="n", phase="Succeeded", **away("db")))
+    history.remove(PODS, "uid-b")
+    swept(history)
     assert selected(history) == set()
 
 
 def test_pods_of_others_are_selected_too() -> None:
     history = History()
-    history.pods(pod_object("db", labels=DB, scheduler="other", node="n"))
-    assert [pod.name for pod in history.pods(pod_object("a", **near("db"))).pods] == ["a", "db"]
+    history.pods(pod_object("db", labels=DB, scheduler="other", node="n"), pod_object("a", **near("db")))
+    assert selected(history) == {"db"}
 
 
-def test_a_selector_that_no_pod_names_any_more_selects_nobody() -> None:
+def swept(history: History) -> Batch:
+    """What the second of two sweeps removes."""
+    assert history.state.sweep() == Batch(through=history.state.through)
+    return history.state.sweep()
+
+
+def test_selectors_and_label_sets_are_removed_when_no_pod_had_them_for_two_sweeps() -> None:
     history = History()
-    history.pods(pod_object("db", labels=DB))
-    before = history.state.pods.facts["uid-db"].class_id
-    history.pods(pod_object("a", **near("db")), pod_object("b", **away("db", topologyKey=ZONE)))
-    assert history.remove(PODS, "uid-a").pods == ()
-    batch = history.remove(PODS, "uid-b")
-    assert (streamed(batch)["db"].class_id, batch.changed) == (before, {"pods": 5})
-    assert history.state.sizes()["pod_selectors"] == 0
+    (db,) = history.pods(pod_object("db", labels=DB)).label_sets
+    named = history.pods(pod_object("a", labels=WEB, **near("db")), pod_object("b", labels=WEB, **away("db")))
+    history.remove(PODS, "uid-a")
+    batch = swept(history)
+    assert (len(batch.removed_pod_classes), batch.removed_selectors, batch.removed_label_sets) == (1, (), ())
+    history.remove(PODS, "uid-b")
+    history.remove(PODS, "uid-db")
+    batch = swept(history)
+    assert set(batch.removed_selectors) == {each.id for each in named.selectors}
+    assert set(batch.removed_label_sets) == {db.id, *(each.id for each in named.label_sets)}
+    assert not {kind: size for kind, size in history.state.sizes().items() if size and kind != "trees"}
 
 
-def test_what_has_ended_names_none() -> None:
+def test_what_comes_back_between_two_sweeps_is_kept() -> None:
     history = History()
-    history.pods(pod_object("db", labels=DB), pod_object("a", node="n", **near("db")))
-    batch = history.pods(pod_object("a", node="n", phase="Succeeded", **near("db")))
-    assert set(streamed(batch)) == {"a", "db"}
-    assert selected(history) == set()
+    history.pods(pod_object("a", labels=DB, **near("db")))
+    history.remove(PODS, "uid-a")
+    history.state.sweep()
+    batch = history.pods(pod_object("b", labels=DB, **near("db")))
+    assert (batch.pod_classes, batch.selectors, batch.label_sets) == ((), (), ())
+    assert swept(history) == Batch(through=history.state.through)
+    assert selected(history) == {"b"}
+
+
+def test_what_was_removed_is_sent_again_when_it_comes_back() -> None:
+    history = History()
+    before = history.pods(pod_object("a", labels=DB, **near("db")))
+    history.remove(PODS, "uid-a")
+    swept(history)
+    batch = history.pods(pod_object("b", labels=DB, **near("db")))
+    assert (batch.pod_classes, batch.selectors, batch.label_sets) == (
+        before.pod_classes,
+        before.selectors,
+        before.label_sets,
+    )
 
 
 def test_edited_labels() -> None:
     history = History()
     history.pods(pod_object("a", **near("db")), pod_object("x", labels=WEB))
-    assert set(streamed(history.pods(pod_object("x", labels=DB)))) == {"x"}
+    assert set(told(history.pods(pod_object("x", labels=DB)))) == {"x"}
     assert selected(history) == {"x"}
     history.pods(pod_object("x", labels=WEB))
     assert selected(history) == set()
-
-
-def test_labels_that_no_selector_asks_for_change_nothing() -> None:
-    history = History()
-    history.pods(pod_object("a", **near("db")), pod_object("x", labels=DB))
-    assert history.pods(pod_object("x", labels={**DB, "color": "red"})) == Batch(through={"pods": 3})
-
-
-def test_several_selectors_are_sorted() -> None:
-    history = History()
-    history.pods(pod_object("db", labels={**DB, "tier": "back"}))
-    history.pods(pod_object("a", **near("db")), pod_object("b", affinity=affinity(away=[term(labelled(tier="back"))])))
-    ids = class_of(history, "db").selected_by
-    assert len(ids) == 2 and list(ids) == sorted(ids)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +214,7 @@ class TestNamespaces:
         history.pods(pod_object("a", **away("db", namespaceSelector=labelled(tier="live"))))
         assert selected(history) == {"prod"}
         batch = history.put(NAMESPACES, namespace_object("dev", tier="live"))
-        assert (set(streamed(batch)), batch.changed) == ({"dev"}, {"namespaces": 5})
+        assert ([each.name for each in batch.namespaces], batch.pods, batch.changed) == (["dev"], (), {"namespaces": 5})
         assert selected(history) == {"dev", "prod"}
 
     def test_edited_and_deleted_ones(self) -> None:
@@ -196,10 +222,11 @@ class TestNamespaces:
         history.put(NAMESPACES, namespace_object("prod", tier="live"))
         history.pods(pod_object("db", labels=DB, namespace="prod"))
         history.pods(pod_object("a", **away("db", namespaceSelector=labelled(tier="live"))))
-        assert set(streamed(history.put(NAMESPACES, namespace_object("prod", tier="test")))) == {"db"}
+        history.put(NAMESPACES, namespace_object("prod", tier="test"))
+        assert selected(history) == set()
         history.put(NAMESPACES, namespace_object("prod", tier="live"))
         assert selected(history) == {"db"}
-        assert set(streamed(history.remove(NAMESPACES, "uid-ns-prod"))) == {"db"}
+        assert history.remove(NAMESPACES, "uid-ns-prod").removed_namespaces == ("prod",)
         assert selected(history) == set()
 
     def test_one_that_was_made_anew_is_not_taken_for_gone(self) -> None:
@@ -208,13 +235,12 @@ class TestNamespaces:
         history.put(NAMESPACES, namespace_object("prod", "two", tier="live"))
         history.pods(pod_object("db", labels=DB, namespace="prod"))
         history.pods(pod_object("a", **away("db", namespaceSelector=labelled(tier="live"))))
-        assert history.remove(NAMESPACES, "one").pods == ()
+        assert history.remove(NAMESPACES, "one").removed_namespaces == ()
         assert selected(history) == {"db"}
 
-    def test_labels_that_no_selector_asks_for_change_nothing(self) -> None:
+    def test_one_without_labels_is_not_sent(self) -> None:
         history = History()
-        history.pods(pod_object("db", labels=DB), pod_object("a", **away("db")))
-        assert history.put(NAMESPACES, namespace_object("ml", tier="live")).pods == ()
+        assert history.put(NAMESPACES, namespace_object("ml")).namespaces == ()
 
     def test_if_they_cannot_be_read_pods_that_depend_on_them_say_so(self) -> None:
         history = History(settled=False)
@@ -228,16 +254,4 @@ class TestNamespaces:
         assert "namespaceSelector: cluster-state has no right to list and watch namespaces" in problems["a"]
         assert problems["b"] == problems["c"] == ""
         batch = history.put(NAMESPACES, namespace_object("prod"))
-        assert streamed(batch)["a"].problem == ""
-
-
-def test_sweeping_loses_nothing() -> None:
-    history = History()
-    history.pods(pod_object("db", labels=DB), pod_object("a", **near("db")), pod_object("b", **near("web")))
-    history.remove(PODS, "uid-a")
-    for _ in range(2):
-        history.state.sweep()
-    history.pods(pod_object("web", labels=WEB), pod_object("c", **near("db")))
-    assert selected(history) == {"db", "web"}
-    history.remove(PODS, "uid-b", "uid-c")
-    assert selected(history) == set()
+        assert told(batch)["a"].problem == ""

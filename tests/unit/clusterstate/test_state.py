@@ -87,12 +87,13 @@ class TestRevisions:
     def test_a_change_without_new_facts_only_raises_through(self) -> None:
         history = History()
         history.pods(pod_object("a"))
-        batch = history.pods(pod_object("a", labels={"unread": "yes"}))
+        batch = history.pods(pod_object("a", annotations={"unread": "yes"}))
         assert batch == Batch(through={"pods": 2})
 
     def test_changed_contains_only_changes_with_an_effect(self) -> None:
         history = History()
-        batch = history.pods(pod_object("a"), pod_object("b", scheduler="other"), pod_object("a", labels={"x": "y"}))
+        unread = pod_object("a", annotations={"x": "y"})
+        batch = history.pods(pod_object("a"), pod_object("b", scheduler="other"), unread)
         assert (batch.changed, batch.through) == ({"pods": 1}, {"pods": 3})
 
     def test_heartbeats_of_nodes_change_nothing(self) -> None:

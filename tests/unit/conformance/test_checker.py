@@ -184,7 +184,7 @@ def test_a_host_port_is_used_once_per_node() -> None:
 
 def test_anti_affinity_in_both_directions() -> None:
     hermit = pod_class(1, required_pod_anti_affinity=(PodTerm("noisy", ZONE),))
-    noisy = pod_class(1, selected_by=("noisy",))
+    noisy = pod_class(1, label_set="noisy")
     machines = [node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "x"}), node("c", labels={ZONE: "y"})]
     made = cluster(machines, [hermit, noisy], [bound(hermit, "a")])
     assert found_of(made, single_gang((noisy, 1)), ("c", 1)) == []
@@ -194,7 +194,7 @@ def test_anti_affinity_in_both_directions() -> None:
 
 
 def test_the_first_self_affine_pod_chooses_the_domain() -> None:
-    flock = pod_class(1, selected_by=("s",), required_pod_affinity=(PodTerm("s", ZONE),))
+    flock = pod_class(1, label_set="s", required_pod_affinity=(PodTerm("s", ZONE),))
     machines = [node("a", labels={ZONE: "x"}), node("b", labels={ZONE: "x"}), node("c", labels={ZONE: "y"})]
     made = cluster(machines, [flock])
     assert found_of(made, single_gang((flock, 3)), ("a", 2), ("b", 1)) == []
@@ -204,15 +204,15 @@ def test_the_first_self_affine_pod_chooses_the_domain() -> None:
 
 
 def test_spread_members_are_accepted_if_some_order_satisfies_the_skew() -> None:
-    even = pod_class(1, selected_by=("s",), spread=(SpreadConstraint(1, HOSTNAME, "s"),))
+    even = pod_class(1, label_set="s", spread=(SpreadConstraint(1, HOSTNAME, "s"),))
     made = cluster([node("a"), node("b")], [even])
     assert found_of(made, single_gang((even, 5)), ("a", 3), ("b", 2)) == []
     assert "exceeds max skew 1" in found_of(made, single_gang((even, 4)), ("a", 3), ("b", 1))[0]
 
 
 def test_a_counted_pod_without_the_constraint_may_be_placed_last() -> None:
-    even = pod_class(1, selected_by=("s",), spread=(SpreadConstraint(1, HOSTNAME, "s"),))
-    counted = pod_class(2, selected_by=("s",))
+    even = pod_class(1, label_set="s", spread=(SpreadConstraint(1, HOSTNAME, "s"),))
+    counted = pod_class(2, label_set="s")
     made = cluster([node("a"), node("b")], [even, counted])
     group = single_gang((counted, 2), (even, 2))
     result = answer(group, ("a", 2))

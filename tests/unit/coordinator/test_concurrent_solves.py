@@ -8,11 +8,12 @@ from msgspec.structs import replace
 from builders.core.objects import node, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
+from builders.gangs.labels import with_labels
 from muster.coordinator.core.effects import Phase, Solve
 from muster.coordinator.core.events import Delta, Solved, SolveFailed
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.concurrent import FIRST_PAUSE_SECONDS, MAX_EVALUATIONS, NodeSets, disjoint
-from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
+from muster.gangs.facts import Batch, HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint, kind_id
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 
@@ -364,9 +365,9 @@ def apart(scenario: Scenario, classes: list[str], others: list[str]) -> bool:
 
 SELECTOR = "pods of the same application"
 MINDING = {
-    "anti-affinity": {"required_pod_anti_affinity": (PodTerm(SELECTOR, "zone"),), "selected_by": (SELECTOR,)},
-    "affinity": {"required_pod_affinity": (PodTerm(SELECTOR, "zone"),), "selected_by": (SELECTOR,)},
-    "spread": {"spread": (SpreadConstraint(1, "zone", SELECTOR),), "selected_by": (SELECTOR,)},
+    "anti-affinity": {"required_pod_anti_affinity": (PodTerm(SELECTOR, "zone"),), "label_set": SELECTOR},
+    "affinity": {"required_pod_affinity": (PodTerm(SELECTOR, "zone"),), "label_set": SELECTOR},
+    "spread": {"spread": (SpreadConstraint(1, "zone", SELECTOR),), "label_set": SELECTOR},
     "host ports": {"host_ports": (HostPort("TCP", "0.0.0.0", 8080),)},
 }
 
@@ -380,7 +381,8 @@ def test_i3_conflicts_the_ledger_cannot_find_are_never_solved_concurrently(what:
     scenario.start()
     for name in ("a", "b"):
         built = gang(name).of(1)
-        scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="minding") for pod in built.pods()])
+        pods = [replace(pod, class_id="minding", label_set=minding.label_set) for pod in built.pods()]
+        scenario.change(gangs=[built.gang_facts()], pods=pods)
     assert under_way_beside(scenario) == [["a"]]
     scenario.add(gang("careless").of(1).created(5))
     assert under_way_beside(scenario) == [["a"], ["careless"]]
@@ -390,6 +392,7 @@ def test_i3_conflicts_the_ledger_cannot_find_are_never_solved_concurrently(what:
 def test_pods_that_mind_each_other_are_not_apart_in_pools_of_their_own(what: str) -> None:
     scenario = pools()
     reported = tuple(replace(_of_pool(pool), id=f"minding-{pool}", **MINDING[what]) for pool in "xy")  # type: ignore[arg-type]
-    scenario.tell(Delta(Batch(pod_classes=reported)))
-    assert apart(scenario, ["in-x"], ["minding-y"])
-    assert not apart(scenario, ["minding-x"], ["minding-y"])
+    scenario.tell(Delta(with_labels(Batch(pod_classes=reported), {})))
+    minding_x, minding_y = (kind_id(each.id, each.label_set) for each in reported)
+    assert apart(scenario, ["in-x"], [minding_y])
+    assert not apart(scenario, [minding_x], [minding_y])

@@ -17,7 +17,7 @@ from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 @pytest.mark.parametrize(("selected", "affine"), [(True, True), (False, True), (True, False)])
 def test_i7_a_scheduled_pod_that_affinity_selects_wakes_gangs_with_affinity(selected: bool, affine: bool) -> None:
     scenario = Scenario({"n1": 4}, start=False)
-    store = replace(pod_class(1), id="store", selected_by=("app=store",) if selected else ())
+    store = replace(pod_class(1), id="store", label_set="app=store" if selected else "")
     affinity = (PodTerm("app=store", "kubernetes.io/hostname"),) if affine else ()
     client = replace(pod_class(1), id="client", required_pod_affinity=affinity)
     for each in (store, client):
@@ -27,7 +27,18 @@ def test_i7_a_scheduled_pod_that_affinity_selects_wakes_gangs_with_affinity(sele
     scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id="client") for pod in built.pods()])
     scenario.run()
     assert len(scenario.solves) == 1
-    scenario.change(pods=[replace(plain_pod("store"), class_id="store", ours=False, node="n1", phase=PodPhase.RUNNING)])
+    scenario.change(
+        pods=[
+            replace(
+                plain_pod("store"),
+                class_id="store",
+                label_set=store.label_set,
+                ours=False,
+                node="n1",
+                phase=PodPhase.RUNNING,
+            )
+        ]
+    )
     scenario.run()
     assert len(scenario.solves) == (2 if selected and affine else 1)
 

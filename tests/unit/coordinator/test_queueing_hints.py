@@ -6,12 +6,14 @@ from msgspec.structs import replace
 from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
+from builders.gangs.labels import with_labels
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.queue.wake import HINTS, MAX_EVALUATIONS, MAX_NODES, EventLog, WakeIndex
 from muster.gangs.facts import (
+    Batch,
     GangFacts,
     LevelConstraint,
     LevelPolicy,
@@ -32,7 +34,7 @@ CLASSES = {
     "gpu": {"node_selector": (("pool", "gpu"),)},
     "affine": {"required_pod_affinity": (PodTerm("app=store", ZONE),)},
     "spread": {"spread": (SpreadConstraint(1, ZONE, "app=web"),)},
-    "selected": {"selected_by": ("app=web",)},
+    "selected": {"label_set": "app=web"},
     "volume": {"volumes": ((NodeSelectorTerm((NodeRequirement("disk", NodeOperator.IN, ("a",)),)),),)},
     "rack": {},
     "timid": {},
@@ -74,7 +76,7 @@ WOKEN = [
 ]
 
 
-def pending_group(name: str, class_id: str) -> Group:
+def pending_group(name: str, pod_class: PodClass) -> Group:
     group = Group(name)
     constraints = (LevelConstraint("rack", LevelPolicy.PACK, hard=True),) if name == "rack" else ()
     facts = GangFacts(f"test/default/{name}", "test", "default", name, minimum=1, constraints=constraints)
@@ -82,7 +84,7 @@ def pending_group(name: str, class_id: str) -> Group:
         facts = replace(facts, never_preempts=True)
     member = Gang(facts.id, group, facts=facts, constraints=constraints)
     group.gangs.append(member)
-    member.put_pod(PodFacts(f"{name}-0", "default", f"{name}-0", class_id))
+    member.put_pod(PodFacts(f"{name}-0", "default", f"{name}-0", pod_class.id, label_set=pod_class.label_set))
     return group
 
 
@@ -97,7 +99,8 @@ def index() -> WakeIndex:
     for name, differences in CLASSES.items():
         pod_class_ = PodClass(f"class-{name}", (("cpu", 4000), ("pods", 1)), **differences)  # type: ignore[arg-type]
         ledger.put_class(pod_class_)
-        index.add(name, pending_group(name, pod_class_.id))
+        ledger.selection.apply(with_labels(Batch(pod_classes=(pod_class_,)), {}))
+        index.add(name, pending_group(name, pod_class_))
     return index
 
 
@@ -129,14 +132,14 @@ def test_merged_logs_wake_what_each_of_them_wakes(index: WakeIndex) -> None:
 
 @pytest.mark.parametrize("node_name", ["plain", "special"])
 def test_a_group_of_several_pod_classes_is_woken_for_each(node_name: str, index: WakeIndex) -> None:
-    mixed = pending_group("mixed", "class-gpu")
+    mixed = pending_group("mixed", PodClass("class-gpu"))
     mixed.gangs[0].put_pod(PodFacts("mixed-1", "default", "mixed-1", "class-rack"))
     index.add("mixed", mixed)
     assert "mixed" in index.helped_by(log_of(ClusterEvent(K.CAPACITY_FREED, [node_name])))
 
 
 def test_a_group_waits_for_the_labels_of_all_its_pod_classes(index: WakeIndex) -> None:
-    mixed = pending_group("mixed", "class-gpu")
+    mixed = pending_group("mixed", PodClass("class-gpu"))
     mixed.gangs[0].put_pod(PodFacts("mixed-1", "default", "mixed-1", "class-volume"))
     index.add("mixed", mixed)
     label = ClusterEvent(K.NODE_LABELS_CHANGED, ["plain"], ["disk"])

@@ -25,7 +25,7 @@ def free_cpu(of: Capacity, name: str) -> int:
 
 def test_seated_pods_use_capacity_until_released() -> None:
     room = capacity("a")
-    room.seat([("p", "x2", "a"), ("q", "x3", "a")])
+    room.seat([("p", "x2", "a", 0), ("q", "x3", "a", 0)])
     assert free_cpu(room, "a") == 3000
     assert room.release(["p", "unknown"]) == ["a"]
     assert free_cpu(room, "a") == 5000
@@ -34,17 +34,17 @@ def test_seated_pods_use_capacity_until_released() -> None:
 
 def test_a_pod_seated_twice_counts_once_and_on_its_last_node() -> None:
     room = capacity("a", "b")
-    room.seat([("p", "x2", "a")])
-    room.seat([("p", "x2", "a")])
+    room.seat([("p", "x2", "a", 0)])
+    room.seat([("p", "x2", "a", 0)])
     assert free_cpu(room, "a") == 6000
-    room.seat([("p", "x3", "b")])
+    room.seat([("p", "x3", "b", 0)])
     assert (free_cpu(room, "a"), free_cpu(room, "b")) == (8000, 5000)
     assert room.seated_on("p") == "b"
 
 
 def test_pods_on_a_removed_node_still_count_when_it_returns() -> None:
     room = capacity("a")
-    room.seat([("p", "x2", "a")])
+    room.seat([("p", "x2", "a", 0)])
     room.drop_node("a")
     assert "a" not in room
     assert free_cpu(room, "a") == -2000
@@ -54,15 +54,15 @@ def test_pods_on_a_removed_node_still_count_when_it_returns() -> None:
 
 def test_pods_can_be_seated_before_their_node_is_added() -> None:
     room = capacity()
-    room.seat([("p", "x2", "late")])
+    room.seat([("p", "x2", "late", 0)])
     room.put_node(node("late", 8))
     assert free_cpu(room, "late") == 6000
 
 
 def test_pods_can_leave_and_join_an_unknown_node_at_once() -> None:
     room = capacity("a")
-    room.seat([("p", "x2", "ghost")])
-    room.seat([("q", "x3", "ghost"), ("p", "x2", "a")])
+    room.seat([("p", "x2", "ghost", 0)])
+    room.seat([("q", "x3", "ghost", 0), ("p", "x2", "a", 0)])
     room.put_node(node("new", 8))
     assert free_cpu(room, "new") == 8000
     assert free_cpu(room, "ghost") == -3000
@@ -79,7 +79,7 @@ def test_the_row_of_a_removed_node_is_reused() -> None:
 def test_an_unknown_class_is_rejected_after_the_pods_before_it() -> None:
     room = capacity("a")
     with pytest.raises(KeyError):
-        room.seat([("p", "x2", "a"), ("q", "never put", "a")])
+        room.seat([("p", "x2", "a", 0), ("q", "never put", "a", 0)])
     assert free_cpu(room, "a") == 6000
     assert room.seated_on("q") is None
 
@@ -88,7 +88,7 @@ def test_new_resources_can_appear_at_any_time() -> None:
     room = capacity("a")
     room.put_class(pod_class("gpu", 1, gpu=2))
     room.put_node(node("g", 8, gpu=8))
-    room.seat([("p", "gpu", "g")])
+    room.seat([("p", "gpu", "g", 0)])
     assert int(room.free("g")[room.resources[GPU]]) == 6
 
 
@@ -96,14 +96,14 @@ def test_absurd_amounts_do_not_wrap_around() -> None:
     room = capacity()
     room.put_node(NodeFacts("a", allocatable=(("memory", 2**63 - 1),)))
     room.put_class(PodClass("huge", (("memory", 2**63 - 1),)))
-    room.seat([(str(i), "huge", "a") for i in range(500)])
+    room.seat([(str(i), "huge", "a", 0) for i in range(500)])
     assert int(room.free("a")[room.resources["memory"]]) < -400 * MAX_AMOUNT
 
 
 def test_touched_rows_are_those_that_changed_since_a_version() -> None:
     room = capacity("a", "b", "c")
     before = room.version
-    room.seat([("p", "x1", "b"), ("q", "x1", "c")])
+    room.seat([("p", "x1", "b", 0), ("q", "x1", "c", 0)])
     assert set(np.flatnonzero(room.touched > before)) == {room.rows["b"], room.rows["c"]}
     before = room.version
     room.release(["p"])
@@ -130,7 +130,7 @@ def test_i3_used_capacity_is_the_sum_of_the_seated_pods(history: list[Step]) -> 
     room, seats, nodes = capacity(), dict[str, tuple[str, str]](), set[str]()
     for action, uid, class_id, name in history:
         if action == "seat":
-            room.seat([(uid, class_id, name)])
+            room.seat([(uid, class_id, name, 0)])
             seats[uid] = class_id, name
         elif action == "free":
             room.release([uid])

@@ -7,9 +7,9 @@ import pytest
 
 from builders.clusterstate.history import budget_object
 from muster.gangs.facts import DisruptionBudget
+from muster.gangs.selectors import EVERYTHING_SELECTED, NOTHING_SELECTED
 from muster.kube.budget_facts import ReadBudget, decode_budget, read_budget
 from muster.kube.objects import BadObject
-from muster.kube.selectors import EVERYTHING_SELECTED, NOTHING_SELECTED
 
 
 def read(content: dict[str, Any]) -> ReadBudget:

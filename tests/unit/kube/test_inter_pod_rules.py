@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from builders.kube.inter_pod_rules import HOST, ZONE, affinity, labelled, spread, term, wish
 from builders.kube.objects import pod
 from muster.gangs.facts import SpreadConstraint
+from muster.gangs.selectors import PodSelector
 from muster.kube.inter_pod_rules import inter_pod_rules
 from muster.kube.pod_class import ReadClass, read_class
-from muster.kube.selectors import PodSelector
 
 DB = labelled(app="db")
 

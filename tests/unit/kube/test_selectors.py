@@ -7,15 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.kube.selectors import (
-    EVERYTHING_SELECTED,
-    NOTHING_SELECTED,
-    BadSelector,
-    LabelSelector,
-    Operator,
-    Requirement,
-    label_selector,
-)
+from muster.gangs.selectors import EVERYTHING_SELECTED, NOTHING_SELECTED, LabelSelector, Operator, Requirement
+from muster.kube.selectors import BadSelector, label_selector
 
 WEB = {"app": "web", "tier": "front"}
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers, cluster, node, pod_class
+from builders.placement.labels import LabelledCluster
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, PodPhase, Taint, TaintEffect
-from muster.placement.state.mirror import Cluster
 
 NAMES = ("n0", "n1", "n2", "n3", "n4")
 CLASSES = [
@@ -76,7 +76,7 @@ def test_incremental_changes_equal_a_fresh_snapshot(history: list[tuple[str, obj
             built.apply(Batch(removed_pods=(str(change),)))
         else:
             answers(built, *ASKED)
-    fresh = Cluster()
+    fresh = LabelledCluster()
     fresh.apply(Batch(pod_classes=tuple(CLASSES), nodes=tuple(kept_nodes.values()), pods=tuple(kept_pods.values())))
     assert answers(built, *ASKED) == answers(fresh, *ASKED)
 

@@ -8,10 +8,10 @@ from msgspec.structs import replace
 
 from builders.placement.clusters import alone, answers
 from builders.placement.inter_pod_oracle import Places, Seated, admits_one_by_one, all_placings
+from builders.placement.labels import LabelledCluster
 from builders.placement.random_clusters import RandomCluster, random_clusters
 from muster.gangs.facts import Batch, LevelConstraint, LevelPolicy, NodeFacts, PodFacts, TopologyTree, TreeLevel
 from muster.placement.solve.instance import NotPlaced, Placed
-from muster.placement.state.mirror import Cluster
 
 ZONES = TopologyTree("zones", (TreeLevel("zone", "zone"), TreeLevel("node")), default=True)
 
@@ -53,7 +53,7 @@ def satisfies(constraint: LevelConstraint, places: Places, nodes: Sequence[NodeF
 def test_both_are_satisfied_or_proved_infeasible(
     drawn: RandomCluster, first: int, second: int, constraint: LevelConstraint
 ) -> None:
-    cluster = Cluster()
+    cluster = LabelledCluster()
     pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
     nodes, classes = drawn.nodes, {each.id: each for each in drawn.classes}
     cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(nodes), pods=pods, trees=(ZONES,)))

@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from builders.placement.clusters import node as machine
 from builders.placement.inter_pod_oracle import Seated, first_reason
 from builders.placement.inter_pod_rules import HOST
+from builders.placement.labels import LabelledCluster
 from builders.placement.random_clusters import KEYS, NODES, RandomCluster, machines, pod_classes, random_clusters
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
 from muster.placement.state.mirror import Cluster
 
 
 def build(drawn: RandomCluster) -> Cluster:
-    cluster = Cluster()
+    cluster = LabelledCluster()
     pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
     cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(drawn.nodes), pods=pods))
     cluster.state.refresh()
@@ -88,7 +89,7 @@ changes = st.lists(
 def test_changes_of_the_cluster_are_applied(
     nodes: list[NodeFacts], classes: tuple[PodClass, ...], history: list[list[tuple[str, ...]]]
 ) -> None:
-    cluster = Cluster()
+    cluster = LabelledCluster()
     by_name, pods = {node.name: node for node in nodes}, dict[str, PodFacts]()
     cluster.apply(Batch(pod_classes=classes, nodes=tuple(nodes)))
     for batch in history:
@@ -114,8 +115,8 @@ def test_changes_of_the_cluster_are_applied(
 
 
 def test_removed_nodes_leave_no_counts_behind() -> None:
-    lonely = PodClass("x", (("pods", 1),), selected_by=("s",), required_pod_anti_affinity=(PodTerm("s", HOST),))
-    cluster = Cluster()
+    lonely = PodClass("x", (("pods", 1),), label_set="s", required_pod_anti_affinity=(PodTerm("s", HOST),))
+    cluster = LabelledCluster()
     cluster.apply(Batch(pod_classes=(lonely,)))
     for index in range(1_100):
         names = f"a{index}", f"b{index}"

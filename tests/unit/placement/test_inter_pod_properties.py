@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from builders.placement.clusters import alone, answers, gang, group, potential_victim
 from builders.placement.inter_pod_oracle import Seated, admits_one_by_one, most_placed
+from builders.placement.labels import LabelledCluster
 from builders.placement.random_clusters import RandomCluster, random_clusters
 from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
@@ -16,7 +17,7 @@ from muster.placement.state.mirror import Cluster
 
 
 def build(drawn: RandomCluster) -> Cluster:
-    cluster = Cluster()
+    cluster = LabelledCluster()
     pods = tuple(PodFacts(uid, "d", uid, of, node=on, deleting=gone) for uid, of, on, gone in drawn.bound)
     cluster.apply(Batch(pod_classes=tuple(drawn.classes), nodes=tuple(drawn.nodes), pods=pods))
     return cluster

@@ -23,6 +23,7 @@ from muster.gangs.facts import (
     TaintEffect,
     TolerationOperator,
 )
+from muster.gangs.selectors import Operator
 from muster.gangs.solve import SolveOutcome
 from muster.placement.metrics import OUTCOMES
 from muster.placement.v1 import placement_pb2
@@ -33,6 +34,7 @@ MIRRORS: dict[str, type[IntEnum]] = {
     "muster.binding.v1.EvictResult.Outcome": EvictOutcome,
     "muster.binding.v1.ObjectCondition.WriteRule": WriteRule,
     "muster.clusterstate.v1.Gang.MatchPolicy": MatchPolicy,
+    "muster.clusterstate.v1.LabelRequirement.Operator": Operator,
     "muster.clusterstate.v1.Gang.Mode": GangMode,
     "muster.clusterstate.v1.Gang.RepairPolicy": RepairPolicy,
     "muster.clusterstate.v1.LevelConstraint.Policy": LevelPolicy,

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from muster.gangs.facts import LevelConstraint, LevelPolicy
+from muster.gangs.facts import LevelConstraint, LevelPolicy, kind_id
 from muster.gangs.solve import (
     Assignment,
     Explanation,
@@ -35,12 +35,14 @@ from muster.rpc.solve_codec import (
 )
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
+CLASSES = st.text(st.characters(codec="utf-8", exclude_characters="@"), max_size=12)
+KINDS = CLASSES | st.builds(kind_id, CLASSES, TEXT)
 COUNTS = st.integers(0, 2**31 - 1)
 EXPLANATIONS = st.builds(
     Explanation,
     TEXT,
     TEXT,
-    TEXT,
+    CLASSES,
     COUNTS,
     COUNTS,
     st.lists(st.tuples(TEXT, COUNTS), max_size=3).map(tuple),
@@ -49,7 +51,7 @@ EXPLANATIONS = st.builds(
     COUNTS,
     TEXT,
 )
-PODS = st.builds(PodsOnNode, TEXT, TEXT, st.integers(1, 2**31 - 1))
+PODS = st.builds(PodsOnNode, TEXT, KINDS, st.integers(1, 2**31 - 1))
 RESULTS = st.builds(
     SolveResult,
     TEXT,
@@ -77,7 +79,7 @@ def requests(draw: st.DrawFn) -> SolveRequest:
     for group in range(draw(st.integers(0, 3))):
         gangs = []
         for gang in range(draw(st.integers(1, 2))):
-            roles = tuple(draw(st.lists(st.builds(Role, TEXT, st.integers(1, 1000)), min_size=1, max_size=3)))
+            roles = tuple(draw(st.lists(st.builds(Role, KINDS, st.integers(1, 1000)), min_size=1, max_size=3)))
             gangs.append(
                 SolveGang(
                     f"{group}/{gang}",
@@ -93,7 +95,7 @@ def requests(draw: st.DrawFn) -> SolveRequest:
     victims = draw(st.integers(0, 2)) if len(groups) < 2 else 0
     return SolveRequest(
         draw(st.dictionaries(TEXT, COUNTS, max_size=2)),
-        tuple(Reservation(draw(TEXT), draw(TEXT), (f"uid {at}",)) for at in range(draw(st.integers(0, 2)))),
+        tuple(Reservation(draw(TEXT), draw(KINDS), (f"uid {at}",)) for at in range(draw(st.integers(0, 2)))),
         tuple(groups),
         tuple(draw(st.lists(st.builds(NominatedCapacity, TEXT, st.tuples(st.tuples(TEXT, COUNTS))), max_size=2))),
         tuple(
@@ -134,9 +136,9 @@ def test_an_explanation_survives_encoding_and_decoding(explanation: Explanation)
         (SolveRequest, pb.SolveRequest, set()),
         (SolveGroup, pb.GangGroup, {"traceparent"}),
         (SolveGang, pb.Gang, set()),
-        (Role, pb.Role, set()),
-        (PodsOnNode, pb.PodsOnNode, set()),
-        (Reservation, pb.Reservation, set()),
+        (Role, pb.Role, {"label_set"}),
+        (PodsOnNode, pb.PodsOnNode, {"label_set"}),
+        (Reservation, pb.Reservation, {"label_set"}),
         (NominatedCapacity, pb.NominatedCapacity, set()),
         (PotentialVictim, pb.PotentialVictim, set()),
     ],

@@ -10,8 +10,17 @@ from hypothesis import strategies as st
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs import facts
 from muster.gangs.facts import Batch, GangFacts, GangMode, NodeOperator, PodFacts, PodPhase, Severity, TaintEffect
+from muster.gangs.selectors import (
+    LabelSelector,
+    LabelSet,
+    NamespaceFacts,
+    Operator,
+    PodSelector,
+    Requirement,
+)
 from muster.rpc import pod_class_codec as class_codec
 from muster.rpc import watch_codec as codec
+from muster.rpc.selector_codec import decode_selector
 
 TEXT = st.text(st.characters(codec="utf-8"), max_size=12)
 INT32 = st.integers(-(2**31), 2**31 - 1)
@@ -50,7 +59,6 @@ POD_CLASSES = st.builds(
     st.none() | several(TERMS),
     several(st.builds(facts.PreferredNodeTerm, INT32, TERMS)),
     several(TOLERATIONS),
-    several(TEXT),
     several(POD_TERMS),
     several(POD_TERMS),
     several(st.builds(facts.PreferredPodTerm, INT32, POD_TERMS)),
@@ -140,6 +148,17 @@ TREES = st.builds(
     PROBLEMS,
 )
 BUDGETS = st.builds(facts.DisruptionBudget, TEXT, INT32)
+LABEL_SELECTORS = st.builds(
+    LabelSelector, st.none() | several(st.builds(Requirement, TEXT, st.sampled_from(Operator), several(TEXT)))
+)
+SELECTORS = st.builds(PodSelector, TEXT, several(TEXT), LABEL_SELECTORS, LABEL_SELECTORS)
+LABEL_SETS = st.builds(
+    lambda id_, namespace, labels: LabelSet(id_, namespace, tuple(labels), tuple(labels.values())),
+    TEXT,
+    TEXT,
+    st.dictionaries(TEXT, TEXT, max_size=3),
+)
+NAMESPACES = st.builds(NamespaceFacts, TEXT, st.dictionaries(TEXT, TEXT, max_size=3))
 BATCHES = st.builds(
     Batch,
     several(POD_CLASSES),
@@ -154,6 +173,13 @@ BATCHES = st.builds(
     several(BUDGETS),
     several(TEXT),
     several(TREES),
+    several(TEXT),
+    several(TEXT),
+    several(SELECTORS),
+    several(TEXT),
+    several(LABEL_SETS),
+    several(TEXT),
+    several(NAMESPACES),
     several(TEXT),
 )
 
@@ -183,13 +209,22 @@ def test_a_pod_survives_encoding_and_decoding(pod: PodFacts) -> None:
         facts.LevelConstraint,
         facts.TopologyTree,
         facts.DisruptionBudget,
+        LabelSet,
+        NamespaceFacts,
         Batch,
     ],
 )
 def test_every_field_of_a_message_is_a_field_of_the_facts(struct: type[msgspec.Struct]) -> None:
     """A field that only one side has would be lost silently."""
     message: Any = getattr(pb, struct.__name__.removesuffix("Facts"))
-    assert set(struct.__struct_fields__) == set(message.DESCRIPTOR.fields_by_name)
+    local = {"label_set"} if struct is facts.PodClass else set()
+    assert set(struct.__struct_fields__) - local == set(message.DESCRIPTOR.fields_by_name)
+
+
+def test_a_requirement_of_a_newer_contract_is_met_by_no_labels() -> None:
+    message = pb.PodSelector(id="s")
+    message.label_selector.requirements.add(key="app", operator=9, values=["db"])
+    assert not decode_selector(message).labels.matches({"app": "db"})
 
 
 def test_an_empty_required_affinity_differs_from_none() -> None:

@@ -216,7 +216,7 @@ async def no_nodes(run: CaseRun) -> None:
 
 @_case("C17", "Four members with anti-affinity by host name need four nodes and get them (P27)")
 async def anti_affinity_by_host(run: CaseRun) -> None:
-    lonely = pod_class(1, selected_by=("s",), required_pod_anti_affinity=(PodTerm("s", HOSTNAME),))
+    lonely = pod_class(1, label_set="s", required_pod_anti_affinity=(PodTerm("s", HOSTNAME),))
     await run.start(cluster(nodes("n", 4), [lonely]))
     by_node = placed(await run.solve_one(single_gang((lonely, 4))), 4)
     expect(len(by_node) == 4, f"they are on {by_node}")
@@ -235,7 +235,7 @@ async def one_host_port_per_node(run: CaseRun) -> None:
 
 @_case("C19", "Five members over two zones with maxSkew 1 are placed as 3 and 2 (P28)", Feature.POD_TOPOLOGY)
 async def spread_over_two_zones(run: CaseRun) -> None:
-    even = pod_class(1, selected_by=("s",), spread=(SpreadConstraint(1, ZONE, "s"),))
+    even = pod_class(1, label_set="s", spread=(SpreadConstraint(1, ZONE, "s"),))
     machines = [node("a", 8, labels={ZONE: "z0"}), node("b", 8, labels={ZONE: "z1"})]
     await run.start(cluster(machines, [even]))
     by_node = placed(await run.solve_one(single_gang((even, 5))), 5)
@@ -244,7 +244,7 @@ async def spread_over_two_zones(run: CaseRun) -> None:
 
 @_case("C20", "Members with affinity to a running pod are placed in its rack (P29)", Feature.POD_TOPOLOGY)
 async def affinity_to_bound_pod(run: CaseRun) -> None:
-    host = pod_class(1, selected_by=("db",))
+    host = pod_class(1, label_set="db")
     guest = pod_class(1, required_pod_affinity=(PodTerm("db", "rack"),))
     machines = [*nodes("a", 2, 8, labels={"rack": "r0"}), *nodes("b", 2, 3, labels={"rack": "r1"})]
     await run.start(cluster(machines, [host, guest], [bound(host, "b-0")]))
@@ -255,7 +255,7 @@ async def affinity_to_bound_pod(run: CaseRun) -> None:
 
 @_case("C21", "Members with affinity to each other are placed in a zone that holds them all", Feature.POD_TOPOLOGY)
 async def self_affinity(run: CaseRun) -> None:
-    birds = pod_class(1, selected_by=("bird",), required_pod_affinity=(PodTerm("bird", ZONE),))
+    birds = pod_class(1, label_set="bird", required_pod_affinity=(PodTerm("bird", ZONE),))
     machines = [node("a", 3, labels={ZONE: "x"}), node("b", 2, labels={ZONE: "y"}), node("c", 2, labels={ZONE: "y"})]
     await run.start(cluster(machines, [birds]))
     placed(await run.solve_one(single_gang((birds, 4))), 4)

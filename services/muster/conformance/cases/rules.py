@@ -87,8 +87,8 @@ async def host_ports(run: CaseRun) -> None:
 
 @_case("S31", "Members with mutual anti-affinity are kept apart, also across groups of a batch")
 async def anti_affinity(run: CaseRun) -> None:
-    lonely = pod_class(1, selected_by=("s",), required_pod_anti_affinity=(PodTerm("s", HOSTNAME),))
-    scattered = pod_class(1, selected_by=("z",), required_pod_anti_affinity=(PodTerm("z", ZONE),))
+    lonely = pod_class(1, label_set="s", required_pod_anti_affinity=(PodTerm("s", HOSTNAME),))
+    scattered = pod_class(1, label_set="z", required_pod_anti_affinity=(PodTerm("z", ZONE),))
     await _solve_up_to(run, cluster(_zoned(), [lonely, scattered]), lonely, scattered)
     await run.solve(single_gang((scattered, 2), id="first"), single_gang((scattered, 2), id="second", minimum=1))
     await run.solve(gang_group(gang((lonely, 3), id="first"), gang((lonely, 3), id="second")))
@@ -100,7 +100,7 @@ async def anti_affinity(run: CaseRun) -> None:
 )
 async def anti_affinity_in_both_directions(run: CaseRun) -> None:
     hermit = pod_class(1, required_pod_anti_affinity=(PodTerm("noisy", ZONE),))
-    noisy = pod_class(1, selected_by=("noisy",))
+    noisy = pod_class(1, label_set="noisy")
     quiet = pod_class(1)
     pods = [bound(hermit, "x0"), bound(noisy, "y1")]
     await _solve_up_to(run, cluster(_zoned(), [hermit, noisy, quiet], pods), hermit, noisy, quiet)
@@ -111,9 +111,9 @@ async def anti_affinity_in_both_directions(run: CaseRun) -> None:
 @_case("S33", "Required pod affinity is satisfied, or the group is not placed")
 async def pod_affinity(run: CaseRun) -> None:
     guest = pod_class(1, required_pod_affinity=(PodTerm("host", ZONE),))
-    host = pod_class(1, selected_by=("host",))
-    flock = pod_class(1, selected_by=("flock",), required_pod_affinity=(PodTerm("flock", ZONE),))
-    fussy = pod_class(1, selected_by=("host",), required_pod_affinity=(PodTerm("host", ZONE), PodTerm("flock", ZONE)))
+    host = pod_class(1, label_set="host")
+    flock = pod_class(1, label_set="flock", required_pod_affinity=(PodTerm("flock", ZONE),))
+    fussy = pod_class(1, label_set="host", required_pod_affinity=(PodTerm("host", ZONE), PodTerm("flock", ZONE)))
     classes = [guest, host, flock, fussy]
     await _solve_up_to(run, cluster(_zoned(), classes), *classes)
     await _solve_up_to(run, cluster([*_zoned(), node("nowhere", 9)], classes, [bound(host, "y0")]), *classes)
@@ -125,7 +125,7 @@ async def pod_affinity(run: CaseRun) -> None:
 async def topology_spread(run: CaseRun) -> None:
     def even(**more: object) -> PodClass:
         rule = SpreadConstraint(1, ZONE, "s", **more)  # type: ignore[arg-type]
-        return pod_class(1, selected_by=("s",), spread=(rule,))
+        return pod_class(1, label_set="s", spread=(rule,))
 
     in_x_or_y = (NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, ("x", "y")),)),)
     rules = (SpreadConstraint(1, ZONE, "s"), SpreadConstraint(2, HOSTNAME, "s"))
@@ -134,8 +134,8 @@ async def topology_spread(run: CaseRun) -> None:
         even(min_domains=4),
         even(honors_taints=True),
         pod_class(1, spread=(SpreadConstraint(2, ZONE, "s"),)),
-        pod_class(1, selected_by=("s",), spread=rules),
-        pod_class(1, selected_by=("s",), spread=(SpreadConstraint(1, ZONE, "s"),), required_node_affinity=in_x_or_y),
+        pod_class(1, label_set="s", spread=rules),
+        pod_class(1, label_set="s", spread=(SpreadConstraint(1, ZONE, "s"),), required_node_affinity=in_x_or_y),
     ]
     machines = [*_zoned()[:-1], node("z1", 3, labels={ZONE: "z"}, taints=(Taint("t", "", TaintEffect.NO_SCHEDULE),))]
     pods = [bound(classes[0], "x0", 2), bound(classes[0], "y0", 1)]

@@ -10,6 +10,7 @@ from typing import Final
 
 from muster.conformance.checker.filters import matches_affinity, tolerates_all
 from muster.conformance.checker.node_usage import Members, NodeUsage
+from muster.conformance.labels import selects
 from muster.gangs.facts import HostPort, NodeFacts, PodClass, PodTerm, SpreadConstraint
 
 _MAX_TRIED: Final = 5_000
@@ -72,10 +73,10 @@ class _Placed:
             if at.name == node.name and _share_ports(pod_class, other):
                 return f"a host port of its members is taken on node {node.name!r}"
             for term in pod_class.required_pod_anti_affinity:
-                if term.selector in other.selected_by and _same(term.topology_key, at, node):
+                if selects(term.selector, other.label_set) and _same(term.topology_key, at, node):
                     return f"anti-affinity of its members rejects node {node.name!r} ({term.topology_key})"
             for term in other.required_pod_anti_affinity:
-                if term.selector in pod_class.selected_by and _same(term.topology_key, at, node):
+                if selects(term.selector, pod_class.label_set) and _same(term.topology_key, at, node):
                     return (
                         f"anti-affinity of other pods rejects its members on node {node.name!r} ({term.topology_key})"
                     )
@@ -114,16 +115,16 @@ class _Placed:
         }
         counts = Counter(dict.fromkeys(eligible.values(), 0))
         for other, at, count in self._all():
-            if at.name in eligible and spread.selector in other.selected_by:
+            if at.name in eligible and selects(spread.selector, other.label_set):
                 counts[eligible[at.name]] += count
         least = 0 if len(counts) < spread.min_domains else min(counts.values(), default=0)
-        itself = int(spread.selector in pod_class.selected_by)
+        itself = int(selects(spread.selector, pod_class.label_set))
         return counts[node.labels[spread.topology_key]] + itself - least <= spread.max_skew
 
 
 def _selected(pod_class: PodClass, terms: Iterable[PodTerm]) -> bool:
     """All terms select the class."""
-    return all(term.selector in pod_class.selected_by for term in terms)
+    return all(selects(term.selector, pod_class.label_set) for term in terms)
 
 
 def _same(key: str, one: NodeFacts, other: NodeFacts) -> bool:

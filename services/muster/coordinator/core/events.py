@@ -52,6 +52,7 @@ class Seat(Struct, frozen=True):
     name: str
     class_id: str
     node: str
+    label_set: str = ""
 
 
 class PodName(Struct, frozen=True):

@@ -104,7 +104,7 @@ class Reconciler:
             return
         self._cache.check_readiness(group)
         if group.queueing.equivalence_key is not None and (
-            edited or equivalence_key(group, to_place(group)) != group.queueing.equivalence_key
+            edited or equivalence_key(group, to_place(group, self._cache.ledger)) != group.queueing.equivalence_key
         ):
             self._queue.classify(group, None)
             edited = True

@@ -30,9 +30,11 @@ _MAX_PREFERENCE_COST: Final = 2**27
 def inter_pod_rules_of(
     pod_class: PodClass, filters: NodeFilters, pod_counts: PodCounts, nodes: NodeTable
 ) -> "InterPodRules | None":
-    """The rules of a class; None if no other pod can ever affect where its pods go."""
+    """The rules of a class; None if no other pod can ever affect where its pods go: it has no rules, and no selector
+    selects its members.
+    """
     has_rules = (
-        pod_class.selected_by
+        pod_class.label_set
         or pod_class.host_ports
         or pod_class.required_pod_affinity
         or pod_class.required_pod_anti_affinity
@@ -50,7 +52,7 @@ class InterPodRules:
         self._filters = filters
         self._pod_counts = pod_counts
         self._nodes = nodes
-        self._terms_seen = pod_counts.anti_affinity_terms
+        self._terms_seen = (pod_counts.terms.version, pod_counts.selection.selectors_version)
         self.host_ports = [HostPortsRule(pod_class, pod_counts)] if pod_class.host_ports else []
         self.spread = [
             TopologySpread(each, pod_class, pod_counts, nodes, filters) for each in pod_class.spread if each.hard
@@ -70,11 +72,21 @@ class InterPodRules:
     @property
     def anti_affinity(self) -> list[AntiAffinityRule]:
         """The class's own terms, and terms of other pods that select the class."""
-        if self._terms_seen != self._pod_counts.anti_affinity_terms:
-            self._existing = existing_anti_affinity(self._pod_class, self._pod_counts, self._nodes)
-            self._terms_seen = self._pod_counts.anti_affinity_terms
-            self._caps_seen = ()
+        seen = (self._pod_counts.terms.version, self._pod_counts.selection.selectors_version)
+        if self._terms_seen != seen:
+            existing = existing_anti_affinity(self._pod_class, self._pod_counts, self._nodes)
+            if [rule.key for rule in existing] != [rule.key for rule in self._existing]:
+                self._existing = existing
+                self._caps_seen = ()
+            self._terms_seen = seen
         return self._declared + self._existing
+
+    @property
+    def apply(self) -> bool:
+        """There is a rule or preference; else members are selected by selectors that keep no pods away."""
+        return bool(
+            self.host_ports or self.spread or self.affinity or self._declared or self.preferences or self.anti_affinity
+        )
 
     @property
     def required(self) -> list[Rule]:

@@ -51,9 +51,9 @@ def _fits_upper_bound(state: CapacityState, parts: Sequence[Part], class_id: str
     of_class = state.of(class_id)
     if of_class.inter_pod is None:
         return of_class.alone
-    group = {state.capacity.classes[part.class_id] for part in parts}
+    group = {state.of(part.class_id).kind for part in parts}
     satisfiable: list[Rule] = [*of_class.inter_pod.spread, *of_class.inter_pod.affinity]
-    ignored = [rule for rule in satisfiable if not rule.matching.classes.isdisjoint(group)]
+    ignored = [rule for rule in satisfiable if rule.matching.counts_any(group)]
     return np.minimum(of_class.alone, of_class.inter_pod.caps_without(ignored))
 
 
@@ -90,8 +90,9 @@ def _mutually_exclusive(state: CapacityState, rules: dict[str, InterPodRules], k
     """Classes of which a domain accepts one member in total: each excludes itself and all classes listed before it."""
     found: list[str] = []
     for class_id, each in sorted(rules.items()):
-        excluded = set(chain.from_iterable(rule.matching.classes for rule in _self_excluding(each) if rule.key == key))
-        if {state.capacity.classes[other] for other in (*found, class_id)} <= excluded:
+        excluding = [rule.matching for rule in _self_excluding(each) if rule.key == key]
+        kinds = [state.of(other).kind for other in (*found, class_id)]
+        if all(any(excluded.counts(kind) for excluded in excluding) for kind in kinds):
             found.append(class_id)
     return found
 

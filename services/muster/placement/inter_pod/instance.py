@@ -10,6 +10,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.class_rules import InterPodRules
+from muster.placement.inter_pod.pod_counts import Kind, PodCount
 from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.solve.instance import Part
@@ -27,16 +28,16 @@ class Instance:
         requested = np.flatnonzero(requests.any(axis=0))
         self._requests: list[list[int]] = requests[:, requested].tolist()
         self._free: list[list[int]] = state.free[requested[:, None], rows].T.tolist()
-        indexes = [state.capacity.classes[part.class_id] for part in parts]
-        group = set(indexes)
-        by_class: dict[int, list[_Rule]] = {}
-        for index, each in zip(indexes, classes, strict=True):
-            if index not in by_class:
-                by_class[index] = [] if each.inter_pod is None else _rules(state, each.inter_pod, rows, group)
+        kinds = [each.kind for each in classes]
+        group = set(kinds)
+        by_kind: dict[Kind, list[_Rule]] = {}
+        for kind, each in zip(kinds, classes, strict=True):
+            if kind not in by_kind:
+                by_kind[kind] = [] if each.inter_pod is None else _rules(state, each.inter_pod, rows, group)
         self._usable: list[list[bool]] = [_usable(each, rows, group).tolist() for each in classes]
-        self._checks = [by_class[index] for index in indexes]
+        self._checks = [by_kind[kind] for kind in kinds]
         self._counted_by = [
-            [rule for rules in by_class.values() for rule in rules if index in rule.classes] for index in indexes
+            [rule for rules in by_kind.values() for rule in rules if rule.counted.counts(kind)] for kind in kinds
         ]
 
     def accepts(self, part: int, node: int) -> bool:
@@ -73,9 +74,9 @@ class Instance:
 
 
 class _Rule(Protocol):
-    """`classes` are the indexes of the classes whose pods count; `one_per_node`: no node accepts two members."""
+    """`counted` are the pods that count; `one_per_node`: no node accepts two members."""
 
-    classes: set[int]
+    counted: PodCount
     one_per_node: bool
 
     def admits(self, node: int) -> bool: ...
@@ -86,7 +87,7 @@ class _Rule(Protocol):
 _Source = HostPortsRule | TopologySpread | AffinityRule | AntiAffinityRule
 
 
-def _usable(of_class: ClassCapacity, rows: Int64, group: set[int]) -> Bool:
+def _usable(of_class: ClassCapacity, rows: Int64, group: set[Kind]) -> Bool:
     """Nodes that accept the class by everything that placing members of the group does not change."""
     usable: Bool = of_class.alone[rows] > 0
     if of_class.inter_pod is not None:
@@ -94,13 +95,13 @@ def _usable(of_class: ClassCapacity, rows: Int64, group: set[int]) -> Bool:
     return usable
 
 
-def _rules_counting(rules: InterPodRules, group: set[int]) -> list[_Source]:
+def _rules_counting(rules: InterPodRules, group: set[Kind]) -> list[_Source]:
     """Rules that count pods of the group's classes."""
     required: list[_Source] = [*rules.host_ports, *rules.spread, *rules.affinity, *rules.anti_affinity]
-    return [rule for rule in required if not rule.matching.classes.isdisjoint(group)]
+    return [rule for rule in required if rule.matching.counts_any(group)]
 
 
-def _rules(state: CapacityState, rules: InterPodRules, rows: Int64, group: set[int]) -> list[_Rule]:
+def _rules(state: CapacityState, rules: InterPodRules, rows: Int64, group: set[Kind]) -> list[_Rule]:
     return [_rule(state, rule, rows) for rule in _rules_counting(rules, group)]
 
 
@@ -130,7 +131,7 @@ class _HostPorts:
     one_per_node = True
 
     def __init__(self, rule: HostPortsRule, rows: Int64) -> None:
-        self.classes = rule.matching.classes
+        self.counted = rule.matching
         self._holders: list[int] = rule.matching.per_node[rows].tolist()
 
     def admits(self, node: int) -> bool:
@@ -142,7 +143,7 @@ class _HostPorts:
 
 class _AntiAffinity:
     def __init__(self, rule: AntiAffinityRule, rows: Int64) -> None:
-        self.classes = rule.matching.classes
+        self.counted = rule.matching
         self._domains = _DomainCounts(rule.domains, rule.matching.per_domain(rule.domains), rows)
         self.one_per_node = rule.counts_own_class and -1 not in self._domains.of
 
@@ -160,7 +161,7 @@ class _Affinity:
     one_per_node = False
 
     def __init__(self, rule: AffinityRule, state: CapacityState, rows: Int64) -> None:
-        self.classes = rule.matching.classes
+        self.counted = rule.matching
         self._counts_own_class = rule.counts_own_class
         domains = [state.nodes.domains(key) for key in rule.keys]
         sums = [rule.matching.per_domain(each) for each in domains]
@@ -187,7 +188,7 @@ class _Spread:
 
     def __init__(self, rule: TopologySpread, rows: Int64) -> None:
         counts, eligible = rule.counts()
-        self.classes = rule.matching.classes
+        self.counted = rule.matching
         self._domains = _DomainCounts(rule.domains, counts, rows)
         self._included: list[bool] = rule.included()[rows].tolist()
         self._eligible: list[int] = np.flatnonzero(eligible[self._domains.codes]).tolist()

@@ -1,12 +1,11 @@
 """Inter-pod rules of a pod class, evaluated as kube-scheduler does: host ports, pod affinity and anti-affinity."""
 
-from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.facts import HostPort, PodClass, PodTerm, PreferredPodTerm
+from muster.gangs.facts import PodClass, PreferredPodTerm
 from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
 from muster.placement.state.nodes import Bool, Domains, NodeTable
 
@@ -17,8 +16,6 @@ EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affin
 
 UNLIMITED: Final = 2**62
 """Cap of a node on which a rule does not limit the number of members."""
-
-_ANY_IP: Final = "0.0.0.0"  # noqa: S104 - the address of a requested host port; no socket is bound here
 
 Filtered = list[tuple[str, Bool]]
 """Filter reasons with the rows that each one excludes, in the order of kube-scheduler's filters."""
@@ -52,8 +49,7 @@ class HostPortsRule:
     counts_own_class = True
 
     def __init__(self, pod_class: PodClass, pod_counts: PodCounts) -> None:
-        requested = pod_class.host_ports
-        self.matching = pod_counts.count(("ports", requested), lambda other: _conflict(other.host_ports, requested))
+        self.matching = pod_counts.holding_ports(pod_class.host_ports)
 
     def caps(self) -> Int64:
         return np.where(self.matching.per_node > 0, 0, 1)
@@ -111,10 +107,10 @@ class AffinityRule:
 
     def __init__(self, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> None:
         terms = pod_class.required_pod_affinity
-        selectors = frozenset(term.selector for term in terms)
+        selectors = {term.selector for term in terms}
         self.keys = tuple(sorted({term.topology_key for term in terms}))
-        self.counts_own_class = selectors.issubset(pod_class.selected_by)
-        self.matching = pod_counts.count(("all", selectors), lambda other: selectors.issubset(other.selected_by))
+        self.counts_own_class = all(selects(pod_counts, each, pod_class) for each in selectors)
+        self.matching = pod_counts.selected(selectors)
         self._nodes = nodes
 
     def has_match(self) -> bool:
@@ -148,8 +144,8 @@ class PreferredAffinity:
         self, preferred: PreferredPodTerm, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable
     ) -> None:
         self.key = preferred.term.topology_key
-        self.counts_own_class = preferred.term.selector in pod_class.selected_by
-        self.matching = selected(pod_counts, preferred.term.selector)
+        self.counts_own_class = selects(pod_counts, preferred.term.selector, pod_class)
+        self.matching = pod_counts.selected([preferred.term.selector])
         self.repels = preferred.weight < 0
         self._weight = preferred.weight
         self._nodes = nodes
@@ -169,8 +165,8 @@ def declared_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: No
         AntiAffinityRule(
             nodes,
             term.topology_key,
-            selected(pod_counts, term.selector),
-            counts_own_class=term.selector in pod_class.selected_by,
+            pod_counts.selected([term.selector]),
+            counts_own_class=selects(pod_counts, term.selector, pod_class),
             declared_by_class=True,
         )
         for term in pod_class.required_pod_anti_affinity
@@ -179,29 +175,21 @@ def declared_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: No
 
 def existing_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:
     """Required anti-affinity terms of other pods that select the class: one rule per topology key."""
-    keys = sorted({key for selector in pod_class.selected_by for key in pod_counts.anti_affinity_keys(selector)})
+    keys = pod_counts.terms.keys(pod_class.label_set) if pod_class.label_set and pod_counts.terms else ()
     return [_existing_anti_affinity(pod_class, key, pod_counts, nodes) for key in keys]
 
 
 def _existing_anti_affinity(pod_class: PodClass, key: str, pod_counts: PodCounts, nodes: NodeTable) -> AntiAffinityRule:
-    terms = frozenset(PodTerm(selector, key) for selector in pod_class.selected_by)
-
-    def declares_one(other: PodClass) -> bool:
-        return not terms.isdisjoint(other.required_pod_anti_affinity)
-
-    matching = pod_counts.count(("anti-affinity", terms), declares_one)
-    return AntiAffinityRule(nodes, key, matching, counts_own_class=declares_one(pod_class), declared_by_class=False)
-
-
-def selected(pod_counts: PodCounts, selector: str, *, without_deleting: bool = False) -> PodCount:
-    """Count of the pods that match a selector."""
-    name = ("selected", selector, without_deleting)
-    return pod_counts.count(name, lambda other: selector in other.selected_by, without_deleting=without_deleting)
-
-
-def _conflict(held: Sequence[HostPort], requested: Sequence[HostPort]) -> bool:
-    return any(
-        a.port == b.port and a.protocol == b.protocol and (a.ip == b.ip or _ANY_IP in (a.ip, b.ip))
-        for a in held
-        for b in requested
+    declared = [term for term in pod_class.required_pod_anti_affinity if term.topology_key == key]
+    return AntiAffinityRule(
+        nodes,
+        key,
+        pod_counts.repelling(pod_class.label_set, key),
+        counts_own_class=any(selects(pod_counts, term.selector, pod_class) for term in declared),
+        declared_by_class=False,
     )
+
+
+def selects(pod_counts: PodCounts, selector: str, pod_class: PodClass) -> bool:
+    """Whether a selector selects the members that the class stands for."""
+    return pod_counts.selection.selects(selector, pod_class.label_set)

@@ -4,7 +4,7 @@ Heuristic attempts come first: parts are seated in several orders, confined to s
 members, counting may prove the group infeasible; small groups are then searched exactly by branch and bound.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, permutations
 from typing import Final
@@ -16,6 +16,7 @@ from muster.placement.inter_pod.branch_and_bound import branch_and_bound
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.domains import AllowedRows, affinity_domains, open_affinity_keys
 from muster.placement.inter_pod.infeasibility import is_infeasible
+from muster.placement.inter_pod.pod_counts import PodCount
 from muster.placement.inter_pod.seating import merged, seat
 from muster.placement.inter_pod.topology_check import TopologyCheck
 from muster.placement.solve.branch_and_bound import Budget
@@ -45,20 +46,20 @@ _Score = tuple[bool, int, int, tuple[int, ...], list[int]]
 def members_interact(state: CapacityState, parts: Sequence[Part]) -> bool:
     """By a required rule, placing a member of the group changes where others may go."""
     rules_by_class = _rules_by_class(state, parts)
-    return any(rules.members_interact() for rules in rules_by_class.values()) or any(
-        rule.matching.classes & _other_classes(state, parts, class_id)
-        for class_id, rules in rules_by_class.items()
-        for rule in rules.required
+    return any(rules.members_interact() for rules in rules_by_class.values()) or _others_counted(
+        state,
+        parts,
+        {class_id: [each.matching for each in rules.required] for class_id, rules in rules_by_class.items()},
     )
 
 
 def preferences_interact(state: CapacityState, parts: Sequence[Part]) -> bool:
     """By a preference, placing a member of the group changes which nodes others prefer."""
     rules_by_class = _rules_by_class(state, parts)
-    return any(rules.preferences_interact() for rules in rules_by_class.values()) or any(
-        each.matching.classes & _other_classes(state, parts, class_id)
-        for class_id, rules in rules_by_class.items()
-        for each in rules.preferences
+    return any(rules.preferences_interact() for rules in rules_by_class.values()) or _others_counted(
+        state,
+        parts,
+        {class_id: [each.matching for each in rules.preferences] for class_id, rules in rules_by_class.items()},
     )
 
 
@@ -67,11 +68,20 @@ def _rules_by_class(state: CapacityState, parts: Sequence[Part]) -> dict[str, In
     return {class_id: each for class_id, each in rules.items() if each is not None}
 
 
-def _other_classes(state: CapacityState, parts: Sequence[Part], class_id: str) -> set[int]:
-    """Class indexes of all other parts; the part's own class is included if another part has it too."""
-    others = [part.class_id for part in parts]
-    others.remove(class_id)
-    return {state.capacity.classes[other] for other in others}
+def _others_counted(state: CapacityState, parts: Sequence[Part], counts: Mapping[str, Sequence[PodCount]]) -> bool:
+    """A count of a class's rules counts members of other parts; those of the class, too, if another part has it."""
+    if len(parts) < 2:
+        return False
+    class_ids = [part.class_id for part in parts]
+    kinds = [state.of(class_id).kind for class_id in class_ids]
+    first = {class_id: index for index, class_id in reversed(list(enumerate(class_ids)))}
+    for class_id, of_class in counts.items():
+        for count in of_class:
+            counted = count.counted(kinds)
+            counted[first[class_id]] = False
+            if counted.any():
+                return True
+    return False
 
 
 def place_interacting(

@@ -7,7 +7,7 @@ import numpy as np
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass, SpreadConstraint
 from muster.placement.inter_pod.pod_counts import PodCounts
-from muster.placement.inter_pod.rules import UNLIMITED, Filtered, selected
+from muster.placement.inter_pod.rules import UNLIMITED, Filtered, selects
 from muster.placement.state.filters import NodeFilters
 from muster.placement.state.nodes import Bool, Domains, NodeTable
 
@@ -31,8 +31,8 @@ class _SpreadConstraint:
     ) -> None:
         self.constraint = constraint
         self.key = constraint.topology_key
-        self.counts_own_class = constraint.selector in pod_class.selected_by
-        self.matching = selected(pod_counts, constraint.selector, without_deleting=True)
+        self.counts_own_class = selects(pod_counts, constraint.selector, pod_class)
+        self.matching = pod_counts.selected([constraint.selector], without_deleting=True)
         self._all_keys = [each.topology_key for each in pod_class.spread if each.hard == constraint.hard]
         self._nodes = nodes
         self._filters = filters

@@ -80,7 +80,7 @@ class DryRun:
         must_seat = _must_seat(group, parts)
         open_: Bool = np.all(self.free > -EXCLUDED // 2, axis=0)
         self._interacting = members_interact(state, parts)
-        caps_are_exact = not table.tracked_classes and not self._interacting
+        caps_are_exact = not table.tracked_kinds and not self._interacting
         caps = _caps(state, must_seat) if caps_are_exact else _caps_upper_bound(state, must_seat, table)
         self.needs = [
             ClassNeed(state.of(each), needed, table.rows, open_, caps.get(each)) for each, needed in must_seat.items()

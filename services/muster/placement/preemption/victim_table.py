@@ -8,6 +8,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
+from muster.placement.inter_pod.pod_counts import Kind
 from muster.placement.state.capacity import CapacityState, Evicted
 from muster.placement.state.nodes import Bool
 from muster.placement.state.nominated import NominatedAmounts
@@ -23,8 +24,8 @@ class VictimTable:
       position in the request.
     - `rows`, `starts`: int64[nodes]; the row of each node, and its first entry.
     - `amounts`: int64[resources, entries]; what one pod of the entry holds.
-    - `tracked_classes`: classes that inter-pod rules may select; `tracked_class` is int64[entries], index into them, -1
-      for other classes.
+    - `tracked_kinds`: kinds of pods that inter-pod rules may select; `tracked_kind` is int64[entries], index into them,
+      -1 for others.
 
     A selection of victims is int64[entries]: how many pods of each entry are evicted.
     """
@@ -37,8 +38,8 @@ class VictimTable:
     rows: Int64
     starts: Int64
     amounts: Int64
-    tracked_classes: Sequence[str]
-    tracked_class: Int64
+    tracked_kinds: Sequence[Kind]
+    tracked_kind: Int64
 
     def __len__(self) -> int:
         return len(self.gang)
@@ -72,12 +73,15 @@ class VictimTable:
 
     def tracked_evictions(self, victims: Int64) -> list[Evicted]:
         """The victims that inter-pod rules may select."""
-        evicted = []
-        for index, class_id in enumerate(self.tracked_classes):
-            entries = np.flatnonzero((self.tracked_class == index) & (victims > 0))
-            if len(entries):
-                evicted.append((class_id, self.rows[self.node[entries]], victims[entries]))
-        return evicted
+        entries = np.flatnonzero((self.tracked_kind >= 0) & (victims > 0))
+        if not len(entries):
+            return []
+        entries = entries[np.argsort(self.tracked_kind[entries], kind="stable")]
+        indexes, starts = np.unique(self.tracked_kind[entries], return_index=True)
+        return [
+            (self.tracked_kinds[index], self.rows[self.node[some]], victims[some])
+            for index, some in zip(indexes.tolist(), np.split(entries, starts[1:]), strict=True)
+        ]
 
     def restricted_to(self, entries: Bool) -> Self:
         """The table with some of the entries."""
@@ -91,8 +95,8 @@ class VictimTable:
             self.rows[nodes],
             starts,
             self.amounts[:, entries],
-            self.tracked_classes,
-            self.tracked_class[entries],
+            self.tracked_kinds,
+            self.tracked_kind[entries],
         )
 
     def victim_gangs(self, victims: Int64) -> tuple[VictimGang, ...]:
@@ -134,13 +138,17 @@ def victim_table(
     gang = np.repeat(np.arange(len(potential_victims)), [len(each.pods) for each in potential_victims])[position]
     count = np.array([pods.count for pods in listed], np.int64)[position]
     class_ids = {class_id: index for index, class_id in enumerate(sorted(set(classes)))}
-    vectors = np.array([state.of(class_id).vector(len(state.free)) for class_id in class_ids], np.int64)
+    vectors = np.array([state.request_of(class_id) for class_id in class_ids], np.int64)
     class_of = np.fromiter(map(class_ids.__getitem__, classes), np.int64)[position]
     amounts = vectors.reshape(-1, len(state.free)).T[:, class_of]
     distinct, starts, node = np.unique(rows[position], return_index=True, return_inverse=True)
     count = _clipped(count, amounts, node, starts, _in_use(state, distinct, nominated))
-    tracked = [class_id for class_id in class_ids if state.pod_counts.tracks(class_id)]
-    tracked_index = np.array([tracked.index(each) if each in tracked else -1 for each in class_ids], np.int64)
+    tracked: list[Kind] = []
+    tracked_index = np.full(len(class_ids), -1)
+    for class_id, index in class_ids.items():
+        if (kind := state.kind_if_followed(class_id)) is not None:
+            tracked_index[index] = len(tracked)
+            tracked.append(kind)
     return VictimTable(
         potential_victims,
         gang,

@@ -1,15 +1,17 @@
 """Capacity state: what is free on every node during a batch, with reservations that can be rolled back."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 import numpy as np
+from msgspec.structs import replace
 
 from muster.gangs.capacity import Capacity, Int64
-from muster.gangs.facts import PodClass
-from muster.placement.inter_pod.class_rules import inter_pod_rules_of
-from muster.placement.inter_pod.pod_counts import PodCounts
+from muster.gangs.facts import PodClass, split_kind
+from muster.gangs.selection import PodSelection
+from muster.placement.inter_pod.class_rules import InterPodRules, inter_pod_rules_of
+from muster.placement.inter_pod.pod_counts import Kind, PodCounts
 from muster.placement.state.filters import USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
 from muster.placement.state.time_limit import UNLIMITED, TimeLimit
@@ -27,6 +29,10 @@ _EAGER_TIES: Final = 64
 """Rows. Tie-breakers of larger changes are computed lazily, since they are not always needed."""
 _CACHED_CELLS: Final = 20_000_000
 """Rows times classes that are cached between solves, at 20 bytes each."""
+_MIN_CACHED: Final = 16
+"""Classes that are cached in any case."""
+_INTER_POD_CELLS: Final = 16
+"""Cells that a row of a class with inter-pod rules counts for: caps, and a count and sums by domain for every rule."""
 
 
 class NotEnoughFree(AssertionError):
@@ -50,8 +56,9 @@ class Seatable(Protocol):
 
 
 class ClassCapacity:
-    """Capacity for one pod class: `fits` is int64[rows], the pods that fit on each node now, 0 on filtered nodes.
+    """Capacity for one pod class, or for pods of a class with one label set: `pod_class.id` is their kind then.
 
+    `fits` is int64[rows], the pods that fit on each node now, 0 on filtered nodes.
     `alone` is the same without the inter-pod rules in `inter_pod`; if there are none it is the same array as `fits`.
     `columns` and `amounts` are the resources that one pod requests and how much of each, without zeros.
     """
@@ -59,13 +66,25 @@ class ClassCapacity:
     def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, pod_counts: PodCounts) -> None:
         self.pod_class = pod_class
         self.filters = NodeFilters(pod_class, nodes)
-        self.inter_pod = inter_pod_rules_of(pod_class, self.filters, pod_counts, nodes)
+        self.rules = inter_pod_rules_of(pod_class, self.filters, pod_counts, nodes)
         self.alone: Int64 = np.zeros(0, np.int64)
         self.fits: Int64 = self.alone
         self.seen = -1
-        self._all = capacity.vectors[capacity.classes[pod_class.id]].copy()
+        self._class_index = capacity.classes[split_kind(pod_class.id)[0]]
+        self._selection = pod_counts.selection
+        self._all = capacity.vectors[self._class_index].copy()
         self.columns: Int64 = np.flatnonzero(self._all)
         self.amounts: Int64 = self._all[self.columns]
+
+    @property
+    def inter_pod(self) -> InterPodRules | None:
+        """Rules that relate members to other pods; None if there are none now."""
+        return self.rules if self.rules is not None and self.rules.apply else None
+
+    @property
+    def kind(self) -> Kind:
+        """Class index and label row of the pods."""
+        return self._class_index, self._selection.row(self.pod_class.label_set)
 
     @property
     def interacting(self) -> bool:
@@ -95,8 +114,8 @@ class ClassCapacity:
         return vector
 
 
-Evicted = tuple[str, Int64, Int64]
-"""Class, rows and number of pods of the class per row that count as evicted."""
+Evicted = tuple[Kind, Int64, Int64]
+"""Kind, rows and number of pods of the kind per row that count as evicted."""
 
 
 @dataclass(frozen=True)
@@ -125,11 +144,17 @@ class CapacityState:
     `limit` is the time limit of that solve.
     """
 
-    def __init__(self, capacity: Capacity, nodes: NodeTable, pod_classes: Mapping[str, PodClass]) -> None:
+    def __init__(
+        self,
+        capacity: Capacity,
+        nodes: NodeTable,
+        pod_classes: Mapping[str, PodClass],
+        selection: PodSelection | None = None,
+    ) -> None:
         self.capacity = capacity
         self.nodes = nodes
         self.trees = Trees(nodes)
-        self.pod_counts = PodCounts(capacity, nodes)
+        self.pod_counts = PodCounts(capacity, nodes, selection or PodSelection())
         self.pod_classes = pod_classes
         self.limit: TimeLimit = UNLIMITED
         self.free: Int64 = np.zeros((0, 0), np.int64)
@@ -139,7 +164,9 @@ class CapacityState:
         self._ties_clock = 0  # clock at which the tie-breakers of all rows were current
         self._shifts: Int64 = np.zeros((0, 1), np.int64)
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
-        self._classes: dict[str, ClassCapacity] = {}
+        self._classes: dict[str, ClassCapacity] = {}  # by kind, the most recently used last
+        self._cached_cells = 0
+        self._pods_seen = -1
         self._reserved: list[_Seats | _FreeChange] = []
 
     def refresh(self) -> None:
@@ -148,6 +175,9 @@ class CapacityState:
         capacity, nodes = self.capacity, self.nodes
         resources, rows = len(capacity.resources), nodes.rows
         self.pod_counts.refresh()
+        if self._pods_seen != self.pod_counts.generation:
+            self._pods_seen = self.pod_counts.generation
+            self.clock += 1  # inter-pod rules may give other results, though no node has changed
         if self.free.shape != (resources, rows):
             self.free = np.zeros((resources, rows), np.int64)
             self.stamp = np.zeros(rows, np.int64)
@@ -166,18 +196,37 @@ class CapacityState:
         self._capacity_seen, self._nodes_seen = capacity.version, nodes.version
         self._order_seen = nodes.order_version
 
-    def of(self, class_id: str) -> ClassCapacity:
-        """Capacity for one class, up to date. Raises KeyError for an unknown class, and OutOfTime."""
+    def of(self, kind: str) -> ClassCapacity:
+        """Capacity for one class, or kind of pods, up to date. Raises KeyError for an unknown class, and OutOfTime."""
         self.limit.check()
-        of_class = self._classes.pop(class_id, None)
+        of_class = self._classes.pop(kind, None)
         if of_class is None:
-            of_class = ClassCapacity(self.pod_classes[class_id], self.nodes, self.capacity, self.pod_counts)
-            for _ in range(len(self._classes) + 1 - max(16, _CACHED_CELLS // max(1, self.nodes.rows))):
-                del self._classes[next(iter(self._classes))]
-        self._classes[class_id] = of_class
+            of_class = ClassCapacity(self.pod_class(kind), self.nodes, self.capacity, self.pod_counts)
+            self._cached_cells += _cells(of_class)
+            while self._cached_cells > _CACHED_CELLS // max(1, self.nodes.rows) and len(self._classes) >= _MIN_CACHED:
+                self._cached_cells -= _cells(self._classes.pop(next(iter(self._classes))))
+        self._classes[kind] = of_class
         if of_class.seen != self.clock:
             self._update_fits(of_class)
         return of_class
+
+    def pod_class(self, kind: str) -> PodClass:
+        """The class of a kind of pods, with their label set. Raises KeyError for an unknown class."""
+        class_id, label_set = split_kind(kind)
+        pod_class = self.pod_classes[class_id]
+        return replace(pod_class, id=kind, label_set=label_set) if label_set else pod_class
+
+    def request_of(self, kind: str) -> Int64:
+        """The request of one pod of a kind, int64[resources]."""
+        vector: Int64 = self.capacity.vectors[self.capacity.classes[split_kind(kind)[0]], : len(self.free)]
+        return vector
+
+    def forget(self, class_ids: Container[str], label_sets: Container[str]) -> None:
+        """Drop what is cached of removed classes and label sets."""
+        for kind in list(self._classes):
+            class_id, label_set = split_kind(kind)
+            if class_id in class_ids or label_set in label_sets:
+                self._cached_cells -= _cells(self._classes.pop(kind))
 
     def update_recent(self, classes: int) -> None:
         """Update the `classes` most recently used, so that the next solve does not have to."""
@@ -187,6 +236,7 @@ class CapacityState:
     def forget_classes(self) -> None:
         """Drop the cache of classes."""
         self._classes.clear()
+        self._cached_cells = 0
 
     def keys(self, of_class: Seatable) -> Int64:
         """Keys of the nodes on which the class fits, int64[some], in row order."""
@@ -211,12 +261,36 @@ class CapacityState:
             raise NotEnoughFree(self.nodes.name(int(rows[(left < 0).any(axis=0)][0])), of_class.pod_class.id)
 
     def reserve_unchecked(self, of_class: ClassCapacity, rows: Int64, counts: Int64) -> None:
-        """As `reserve` without the check: decided reservations count, whatever a node has left."""
+        """As `reserve` without the check."""
         self._reserved.append(_Seats(of_class, rows, counts))
-        self.pod_counts.add(of_class.pod_class.id, rows, counts)
+        self.pod_counts.add(of_class.kind, rows, counts)
         at = _index(rows)
         self.free[:, at] -= of_class.vector(len(self.free))[:, None] * counts
         self._touch(at)
+
+    def reserve_all(self, seats: Sequence[tuple[str, Int64, Int64]]) -> None:
+        """Reserve capacity for decided pods, whatever a node has left: kind, rows, and number of pods per row.
+
+        Raises KeyError for an unknown class.
+        """
+        requests = [self.request_of(kind) for kind, _, _ in seats]
+        if not any(len(rows) for _, rows, _ in seats):
+            return
+        rows, where = np.unique(np.concatenate([rows for _, rows, _ in seats]), return_inverse=True)
+        amounts = np.zeros((len(rows), len(self.free)), np.int64)
+        each = [counts[:, None] * request for request, (_, _, counts) in zip(requests, seats, strict=True)]
+        np.add.at(amounts, where.reshape(-1), np.concatenate(each))
+        held = [
+            (known, some, -counts)
+            for kind, some, counts in seats
+            if len(some) and (known := self.kind_if_followed(kind)) is not None
+        ]
+        self.change_free(rows, -amounts.T, held)
+
+    def kind_if_followed(self, kind: str) -> Kind | None:
+        """Class index and label row of pods that inter-pod rules could select; None for others."""
+        pod_class = self.pod_class(kind)
+        return self.pod_counts.kind(split_kind(kind)[0], pod_class.label_set)
 
     def change_free(self, rows: Int64, amounts: Int64, evicted: Sequence[Evicted] = ()) -> None:
         """Change what is free on distinct rows: less for nominated capacity, more for evicted pods.
@@ -225,8 +299,8 @@ class CapacityState:
         rules ignore the pods in `evicted`.
         """
         self._reserved.append(_FreeChange(rows, amounts, evicted))
-        for class_id, left, counts in evicted:
-            self.pod_counts.add(class_id, left, -counts)
+        for kind, left, counts in evicted:
+            self.pod_counts.add(kind, left, -counts)
         at = _index(rows)
         self.free[:, at] += amounts
         self._touch(at)
@@ -245,8 +319,8 @@ class CapacityState:
             if isinstance(change, _FreeChange):
                 at = _index(change.rows)
                 self.free[:, at] -= change.amounts
-                for class_id, left, counts in change.evicted:
-                    self.pod_counts.add(class_id, left, counts)
+                for kind, left, counts in change.evicted:
+                    self.pod_counts.add(kind, left, counts)
                 self._touch(at)
         self._release([seats for seats in changes if isinstance(seats, _Seats)])
 
@@ -261,7 +335,7 @@ class CapacityState:
             counts = np.concatenate([seats.counts for seats in same_class])
             for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
                 np.add.at(self.free[column], rows, amount * counts)
-            self.pod_counts.add(of_class.pod_class.id, rows, -counts)
+            self.pod_counts.add(of_class.kind, rows, -counts)
             self._touch(_index(rows))
 
     def _touch(self, at: Int64 | slice) -> None:
@@ -307,6 +381,10 @@ class CapacityState:
         for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
             np.minimum(fits, self.free[column, rows] // amount, out=fits)
         return np.maximum(fits, 0, out=fits)
+
+
+def _cells(of_class: ClassCapacity) -> int:
+    return 1 if of_class.rules is None else _INTER_POD_CELLS
 
 
 def _index(rows: Int64) -> Int64 | slice:

@@ -42,7 +42,8 @@ class ExpectedCompletions:
         guesses = [_guessed_end(pod, end, now) for pod, _, end in there]
         pods_of: dict[int, list[tuple[str, str, str]]] = {}
         for level, (pod, node, _) in zip(_levels(guesses), there, strict=True):
-            pods_of.setdefault(level, []).append((pod.uid, node, capacity.class_of(pod.uid)))
+            kind = cache.ledger.kind(capacity.class_of(pod.uid), pod.label_set)
+            pods_of.setdefault(level, []).append((pod.uid, node, kind))
         for level in sorted(pods_of):
             pods = self._offers[f"end/{level}"] = offered(pods_of[level])
             self.potential_victims.append(PotentialVictim(f"end/{level}", level, len(pods_of[level]), pods.counted))

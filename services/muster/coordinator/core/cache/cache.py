@@ -66,12 +66,17 @@ class Cache:
         seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
         budgets = {budget.id for budget in batch.budgets}
         trees = {tree.name for tree in batch.trees}
+        selection = self.ledger.selection
         gone = Batch(
             removed_trees=tuple(tree.name for tree in self.trees.all() if tree.name not in trees),
             removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
             removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
             removed_pods=tuple(uid for uid in dict.fromkeys([*seen, *self.gang_of]) if uid not in pods),
             removed_gangs=tuple(id_ for id_, gang in self.gangs.items() if not gang.plain and id_ not in gangs),
+            removed_pod_classes=_without(self.ledger.classes, (each.id for each in batch.pod_classes)),
+            removed_selectors=_without(selection.selectors, (each.id for each in batch.selectors)),
+            removed_label_sets=_without(selection.rows, (each.id for each in batch.label_sets)),
+            removed_namespaces=_without(selection.namespaces, (each.name for each in batch.namespaces)),
         )
         self.apply(gone)
         self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
@@ -81,6 +86,7 @@ class Cache:
         """Take in a batch. Gangs are updated after known pods and before new pods: that shows whether a gang that was
         declared anew has a pod left of its former incarnation.
         """
+        self.ledger.selection.apply(batch)
         for pod_class in batch.pod_classes:
             self.ledger.put_class(pod_class)
         for node in batch.nodes:
@@ -116,6 +122,10 @@ class Cache:
         for id_ in batch.removed_budgets:
             if self.budgets.pop(id_, None) is not None:
                 self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
+        if batch.removed_pod_classes:
+            nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
+            self.ledger.retire_classes(batch.removed_pod_classes, nominated)
+        self.ledger.selection.forget(batch)
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
@@ -164,7 +174,7 @@ class Cache:
             edited = True
             if before is not None and pod.priority < before.priority:
                 self._wake(ClusterEvent(EventKind.POD_PRIORITY_LOWERED))
-        elif before.class_id != pod.class_id:
+        elif before.class_id != pod.class_id or before.label_set != pod.label_set:
             edited = pod.uid in gang.pending
             if (resized := gang.resize_seat(pod)) is not None:
                 self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))
@@ -374,3 +384,9 @@ class Cache:
         else:
             for other in group.gangs:
                 self.touch(other, edited=True)
+
+
+def _without(known: Iterable[str], present: Iterable[str]) -> tuple[str, ...]:
+    """What is known and not present."""
+    present = set(present)
+    return tuple(each for each in known if each not in present)

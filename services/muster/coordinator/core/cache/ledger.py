@@ -1,9 +1,12 @@
 """The ledger of free capacity: allocatable minus bound pods minus reservations. Every answer is checked against it
 (I3).
+
+Pods that placement need not tell apart are of one kind: their class, and one of their label sets (`kind`). The ledger
+itself counts by class.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -11,8 +14,9 @@ from muster.coordinator.core.cache.eligible_nodes import EligibleNodes
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
-from muster.gangs.facts import NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
 from muster.gangs.node_filters import filter_reason
+from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Reservation
 
 MAX_PODS_PER_NODE = 2**31
@@ -20,17 +24,19 @@ MAX_PODS_PER_NODE = 2**31
 
 
 class Ledger:
-    """Nodes, classes, seated pods and reservations."""
+    """Nodes, classes, seated pods and reservations, and which selectors select which label sets."""
 
     def __init__(self) -> None:
         self.capacity = Capacity()
         self.nodes: dict[str, NodeFacts] = {}
         self.classes: dict[str, PodClass] = {}
         self.eligible = EligibleNodes(self.capacity, self.classes)
+        self.selection = PodSelection()
         self.reserved: dict[str, Seat] = {}
         self._free_at = -1
         self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
         self._disturbed: set[str] = set()
+        self._retired: set[str] = set()  # removed classes that were in use, or may be named by an answer under way
 
     # -- what is seen
 
@@ -55,20 +61,40 @@ class Ledger:
         """Take in a class."""
         self.classes[pod_class.id] = pod_class
         self.capacity.put_class(pod_class)
+        self._retired.discard(pod_class.id)
+
+    def retire_classes(self, class_ids: Iterable[str], in_use: Container[str]) -> None:
+        """No pod has these classes any more. They are forgotten when the next ones are retired, unless they are in use
+        or a reservation has them: a solve under way may name them.
+        """
+        reserved = {seat.class_id for seat in self.reserved.values()}
+        forgotten = [class_id for class_id in self._retired if class_id not in reserved and class_id not in in_use]
+        for class_id in forgotten:
+            del self.classes[class_id]
+            self.capacity.drop_class(class_id)
+            self.eligible.forget_class(class_id)
+            self.eligible.forget_class(class_id)
+        self._retired.difference_update(forgotten)
+        self._retired.update(class_id for class_id in class_ids if class_id in self.classes)
+
+    def kind(self, class_id: str, label_set: str) -> str:
+        """Id of the kind of pods with a class and a label set."""
+        return kind_id(class_id, self.selection.representative(label_set))
 
     def observe(self, pods: Sequence[PodFacts]) -> tuple[list[str], bool]:
         """Take in pods' newest states: an observed pod counts where it is, whatever was reserved for it. Returns the
         nodes on which capacity became free, and whether a pod was scheduled that inter-pod rules select.
         """
-        seated = [(pod.uid, pod.class_id, pod.node) for pod in pods if pod.seated]
+        seated = [pod for pod in pods if pod.seated]
         known, selected = self.capacity.seated_uids(), False
-        for uid, class_id, node in seated:
-            seat = self.reserved.pop(uid, None)
-            if seat is not None or uid not in known:
-                selected = selected or bool(self.classes[class_id].selected_by)
-            if seat is None or seat.node != node:
-                self._disturbed.add(node)
-        left = self.capacity.seat(seated)  # where others were bound than decided, or running pods were resized
+        for pod in seated:
+            seat = self.reserved.pop(pod.uid, None)
+            if seat is not None or pod.uid not in known:
+                selected = selected or bool(self.selection.representative(pod.label_set))
+            if seat is None or seat.node != pod.node:
+                self._disturbed.add(pod.node)
+        # A seated pod leaves what it had if it was bound elsewhere than decided, or was resized.
+        left = self.capacity.seat([(pod.uid, pod.class_id, pod.node, 0) for pod in seated])
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
         return [*left, *freed], selected
 
@@ -92,7 +118,7 @@ class Ledger:
         """
         self._disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
         self.reserved.update((seat.uid, seat) for seat in seats)
-        return self.capacity.seat((seat.uid, seat.class_id, seat.node) for seat in seats)
+        return self.capacity.seat((seat.uid, seat.class_id, seat.node, 0) for seat in seats)
 
     def release(self, uids: Iterable[str]) -> list[str]:
         """Release reservations; pods that are observed on a node keep their capacity. Returns the nodes on which
@@ -101,11 +127,11 @@ class Ledger:
         return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
 
     def reservations(self) -> tuple[Reservation, ...]:
-        """All reservations, by node and class."""
+        """All reservations, by node and kind of pods."""
         grouped: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
         for seat in self.reserved.values():
-            grouped[seat.node, seat.class_id].append(seat.uid)
-        return tuple(Reservation(node, class_id, tuple(uids)) for (node, class_id), uids in grouped.items())
+            grouped[seat.node, self.kind(seat.class_id, seat.label_set)].append(seat.uid)
+        return tuple(Reservation(node, kind, tuple(uids)) for (node, kind), uids in grouped.items())
 
     # -- checks
 

@@ -101,12 +101,12 @@ class Members:
         self.lost.discard(seat.uid)
 
     def resize_seat(self, pod: PodFacts) -> Seat | None:
-        """The pod's class changed: returns its seat with the new class, None if it has none."""
+        """The pod's class or labels changed: returns its seat with the new ones, None if it has none."""
         if (held := self.seats.get(pod.uid)) is not None:
-            held.seat = replace(held.seat, class_id=pod.class_id)
+            held.seat = replace(held.seat, class_id=pod.class_id, label_set=pod.label_set)
             return held.seat
         if (seat := self.acknowledged.get(pod.uid)) is not None:
-            seat = self.acknowledged[pod.uid] = replace(seat, class_id=pod.class_id)
+            seat = self.acknowledged[pod.uid] = replace(seat, class_id=pod.class_id, label_set=pod.label_set)
         return seat
 
     def acknowledge(self, uid: str, node: str) -> Seat:
@@ -214,4 +214,7 @@ class Members:
     def unfulfilled_seats(self) -> list[Seat]:
         """Seats that the permit promised and that are not known to be bound; lost seats have no node."""
         lost = (self.pods[uid] for uid in sorted(self.lost))
-        return [*self.unbound_seats, *(Seat(pod.uid, pod.namespace, pod.name, pod.class_id, "") for pod in lost)]
+        return [
+            *self.unbound_seats,
+            *(Seat(pod.uid, pod.namespace, pod.name, pod.class_id, "", pod.label_set) for pod in lost),
+        ]

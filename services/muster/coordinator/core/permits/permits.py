@@ -339,7 +339,9 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> None:
         return
     # The pod's class counts, not the record's: another version of Muster may name classes differently.
     seats = [
-        replace(seat, class_id=gang.pending[seat.uid].class_id) for seat in record.seats if seat.uid in gang.pending
+        replace(seat, class_id=pod.class_id, label_set=pod.label_set)
+        for seat in record.seats
+        if (pod := gang.pending.get(seat.uid)) is not None
     ]
     if not seats:
         return

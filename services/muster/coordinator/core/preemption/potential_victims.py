@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
 from muster.coordinator.core.preemption.nomination import Victims, may_preempt
 from muster.gangs.facts import PodFacts
@@ -23,7 +24,7 @@ from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
 
 
 class OfferedPods(Struct, frozen=True):
-    """Uids by node and class, in the order in which they are removed, and their counts."""
+    """Uids by node and kind, in the order in which they are removed, and their counts."""
 
     places: dict[tuple[str, str], list[str]]
     counted: tuple[PodsOnNode, ...]
@@ -40,19 +41,21 @@ class OfferedPods(Struct, frozen=True):
 
 
 def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
-    """Pods as (uid, node, class id), in the order in which they are removed."""
+    """Pods as (uid, node, kind), in the order in which they are removed."""
     places: dict[tuple[str, str], list[str]] = {}
-    for uid, node, class_id in pods:
-        places.setdefault((node, class_id), []).append(uid)
-    return OfferedPods(
-        places, tuple(PodsOnNode(node, class_id, len(uids)) for (node, class_id), uids in places.items())
-    )
+    for uid, node, kind in pods:
+        places.setdefault((node, kind), []).append(uid)
+    return OfferedPods(places, tuple(PodsOnNode(node, kind, len(uids)) for (node, kind), uids in places.items()))
 
 
 class RunningGangs:
-    """Gangs with bound members by protecting priority. Their removable pods are cached until they are touched."""
+    """Gangs with bound members by protecting priority. Their removable pods are cached until they are touched, or
+    selectors change, on which the kinds of pods depend.
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._selectors_seen = 0
         self._priority: dict[Gang, int] = {}
         self._gangs: dict[int, dict[Gang, None]] = {}
         self._sorted: dict[int, list[Gang]] = {}
@@ -105,10 +108,15 @@ class RunningGangs:
 
     def offer(self, gang: Gang) -> OfferedPods:
         """The bound pods of the gang, the youngest first."""
+        if self._selectors_seen != self._ledger.selection.selectors_version:
+            self._selectors_seen = self._ledger.selection.selectors_version
+            self._offers.clear()
         offer = self._offers.get(gang)
         if offer is None:
             pods = sorted((gang.pods[uid] for uid in gang.bound), key=_youngest_pod_first)
-            offer = self._offers[gang] = offered((pod.uid, pod.node, pod.class_id) for pod in pods)
+            offer = self._offers[gang] = offered(
+                (pod.uid, pod.node, self._ledger.kind(pod.class_id, pod.label_set)) for pod in pods
+            )
         return offer
 
     def covered(self, gang: Gang) -> Counter[str]:
@@ -158,7 +166,8 @@ class PotentialVictims:
                 if gang.seats and self._claimed.isdisjoint(gang.seats):
                     seats = (held.seat for held in gang.seats.values())
                     self._were_waiting.add(gang.id)
-                    pods = offered((seat.uid, seat.node, seat.class_id) for seat in seats)
+                    kind = self._cache.ledger.kind
+                    pods = offered((seat.uid, seat.node, kind(seat.class_id, seat.label_set)) for seat in seats)
                     self._offer(gang, level, len(gang.seats), pods)
             level += 1
         return level
@@ -182,7 +191,9 @@ class PotentialVictims:
         uids = [uid for there in self._running.offer(gang).places.values() for uid in there]
         pods = [gang.pods[uid] for uid in uids if not gang.pods[uid].budgets][: _spare(gang)]
         if pods:
-            self._offer(gang, level, len(pods), offered((pod.uid, pod.node, pod.class_id) for pod in pods))
+            kind = self._cache.ledger.kind
+            places = offered((pod.uid, pod.node, kind(pod.class_id, pod.label_set)) for pod in pods)
+            self._offer(gang, level, len(pods), places)
 
     def _offer(self, gang: Gang, level: int, spare: int, pods: OfferedPods) -> None:
         self._offers[gang.id] = pods

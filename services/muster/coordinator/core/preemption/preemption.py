@@ -40,7 +40,7 @@ from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.request import demand, to_place
 from muster.coordinator.core.solve.validation import Rejections, violated_constraint
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import PodFacts, split_kind
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 from muster.retry.backoff import backoff_seconds
 
@@ -89,7 +89,7 @@ class Preemption:
         self._starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
-        self.running = RunningGangs()
+        self.running = RunningGangs(cache.ledger)
         self._new_victims_from: int | None = None
         """Lowest priority of gangs that became potential victims."""
         self._limit = EvictionLimit(rules.evictions_per_hour)
@@ -257,7 +257,7 @@ class Preemption:
         if isinstance(offer, PotentialVictims):
             for other in [other for other in self._due_at if equal(group, other)]:
                 del self._due_at[other]  # it would get the same answer
-        asked = to_place(group)
+        asked = to_place(group, cache.ledger)
         topology = cache.topology_of(group)
         self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), topology, offer, time)
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, time)
@@ -403,7 +403,7 @@ def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[t
         if role is None or assignment.count < 1:
             return Counter()
         placed[assignment.gang, assignment.role] += assignment.count
-        capacity[assignment.node, role.class_id] += assignment.count
+        capacity[assignment.node, split_kind(role.class_id)[0]] += assignment.count
     fits = all(placed[key] <= role.wanted for key, role in roles.items())
     enough = all(
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs

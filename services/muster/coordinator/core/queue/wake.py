@@ -180,7 +180,7 @@ class WakeIndex:
     def add(self, id_: Hashable, group: Group) -> None:
         """The group, or all groups of its equivalence class, wait under this id; known ids are passed over."""
         if id_ not in self._waits:
-            waits = self._waits[id_] = waits_for(group, self._ledger.classes, self._trees)
+            waits = self._waits[id_] = waits_for(group, self._ledger, self._trees)
             self._ids.setdefault(waits, {})[id_] = None
 
     def discard(self, id_: Hashable) -> None:
@@ -196,10 +196,12 @@ class WakeIndex:
         return [id_ for waits, ids in self._ids.items() if round_.helps(waits) for id_ in ids]
 
 
-def waits_for(group: Group, known: Mapping[str, PodClass], trees: TopologyTrees) -> WaitsFor:
+def waits_for(group: Group, ledger: Ledger, trees: TopologyTrees) -> WaitsFor:
     """The conditions that could let the group start."""
     class_ids = frozenset(pod.class_id for gang in group.gangs for pod in gang.pending.values())
-    classes = [known[class_id] for class_id in class_ids]
+    classes = [ledger.classes[class_id] for class_id in class_ids]
+    label_sets = {pod.label_set for gang in group.gangs for pod in gang.pending.values()}
+    selected = any(map(ledger.selection.representative, label_sets))
     facts = [gang.facts for gang in group.gangs if gang.facts is not None]
     label_keys = {key for pod_class in classes for key in _label_keys(pod_class)}
     constrained = [each for each in facts if each.constraints or each.tree]
@@ -209,8 +211,8 @@ def waits_for(group: Group, known: Mapping[str, PodClass], trees: TopologyTrees)
     return WaitsFor(
         class_ids,
         frozenset(label_keys),
-        inter_pod=any(_has_inter_pod_rules(pod_class) for pod_class in classes),
-        selected=any(pod_class.selected_by for pod_class in classes),
+        inter_pod=selected or any(_has_inter_pod_rules(pod_class) for pod_class in classes),
+        selected=selected,
         tree=bool(constrained),
         preempts=may_preempt(group),
     )
@@ -227,5 +229,5 @@ def _label_keys(pod_class: PodClass) -> Iterable[str]:
 
 
 def _has_inter_pod_rules(pod_class: PodClass) -> bool:
-    rules = pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity or pod_class.selected_by
+    rules = pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity
     return bool(rules) or any(spread.hard for spread in pod_class.spread)

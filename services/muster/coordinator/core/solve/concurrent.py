@@ -19,8 +19,8 @@ from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.wake import EventLog
-from muster.coordinator.core.solve.request import demand
-from muster.gangs.facts import PodClass
+from muster.coordinator.core.solve.request import kinds_to_place
+from muster.gangs.facts import PodClass, split_kind
 from muster.gangs.node_masks import Bool
 from muster.gangs.solve import SolveGroup, SolveResult
 
@@ -38,6 +38,10 @@ taken to want any node: groups that could be solved at the same time may be pass
 """
 MAX_CLASSES = 300
 """Classes that are compared for one answer; more are taken to want any node."""
+MAX_LABEL_SETS = 300
+"""Label sets that are compared with all selectors for one group or solve, 0.05 ms each for 5,000 selectors; more are
+taken to be selected by all.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -46,14 +50,15 @@ class Wishes:
 
     nodes: Bool | None
     """bool[rows]; None: any node."""
-    selectors: set[str] = field(default_factory=set)
-    """Of required affinity, anti-affinity and spreading."""
-    selected_by: set[str] = field(default_factory=set)
+    selectors: Bool
+    """Those of required affinity, anti-affinity and spreading: bool[selectors]."""
+    selected_by: Bool
+    """Those that select one of the pods: bool[selectors]."""
     host_ports: bool = False
 
     def related(self, other: "Wishes") -> bool:
         """A required affinity, anti-affinity or spreading of the one selects pods of the other."""
-        return not (self.selectors.isdisjoint(other.selected_by) and other.selectors.isdisjoint(self.selected_by))
+        return bool((self.selectors & other.selected_by).any() or (other.selectors & self.selected_by).any())
 
 
 class NodeSets:
@@ -63,26 +68,47 @@ class NodeSets:
         self._ledger = ledger
         self._evaluations_before = 0
 
+    def kinds(self, group: Group) -> set[str]:
+        """Kinds of the members of the group to place."""
+        return kinds_to_place(group, self._ledger)
+
     def begin(self) -> None:
         """A solve request is to be made: MAX_EVALUATIONS are allowed from now on."""
         self._evaluations_before = self._ledger.eligible.evaluations
 
-    def wishes(self, classes: Iterable[str]) -> Wishes:
-        """What pods of these classes may want; unknown classes, of pods that are gone, want nothing."""
-        eligible = self._ledger.eligible
-        wishes = Wishes(np.zeros(eligible.rows, np.bool_))
-        for class_id in classes:
+    def wishes(self, kinds: Iterable[str]) -> Wishes:
+        """What pods of these kinds may want; unknown classes, of pods that are gone, want nothing."""
+        eligible, selection = self._ledger.eligible, self._ledger.selection
+        class_ids: dict[str, None] = {}
+        label_sets: set[str] = set()
+        for class_id, label_set in map(split_kind, kinds):
+            class_ids[class_id] = None
+            if label_set:
+                label_sets.add(label_set)
+        wishes = Wishes(
+            np.zeros(eligible.rows, np.bool_), np.zeros(selection.selector_rows, np.bool_), self._selecting(label_sets)
+        )
+        for class_id in class_ids:
             pod_class = self._ledger.classes.get(class_id)
             if pod_class is None:
                 continue
-            wishes.selectors |= _selectors(pod_class)
-            wishes.selected_by.update(pod_class.selected_by)
+            wishes.selectors[[row for each in _selectors(pod_class) if (row := selection.selector_row(each)) >= 0]] = (
+                True
+            )
             wishes.host_ports = wishes.host_ports or bool(pod_class.host_ports)
             if wishes.nodes is not None and (eligible.knows(class_id) or self._may_evaluate()):
                 wishes.nodes = wishes.nodes | eligible.of(class_id)
             else:
                 wishes.nodes = None
         return wishes
+
+    def _selecting(self, label_sets: Collection[str]) -> Bool:
+        """Selectors that select one of the label sets, bool[selectors]."""
+        selection = self._ledger.selection
+        found: Bool = np.full(selection.selector_rows, len(label_sets) > MAX_LABEL_SETS)
+        for label_set in label_sets if len(label_sets) <= MAX_LABEL_SETS else ():
+            found |= selection.selecting(label_set)
+        return found
 
     def _may_evaluate(self) -> bool:
         return self._ledger.eligible.evaluations - self._evaluations_before < MAX_EVALUATIONS
@@ -119,7 +145,7 @@ class Admission:
 
     def admits(self, group: Group) -> bool:
         """The group belongs in the solve, and is counted as a part of it from now on."""
-        wishes = self._node_sets.wishes(demand(group))
+        wishes = self._node_sets.wishes(self._node_sets.kinds(group))
         if self._under_way is not None:
             independent = conflicts_visible if self._at_risk else disjoint
             if not independent(wishes, self._under_way):
@@ -252,10 +278,11 @@ class ConcurrentSolves:
         return self._may_want(earlier_classes, nodes)
 
     def _may_want(self, classes: Collection[str], nodes: Collection[str]) -> bool:
-        if len(classes) > MAX_CLASSES:
+        class_ids = {split_kind(kind)[0] for kind in classes}
+        if len(class_ids) > MAX_CLASSES:
             return True
         rows = self._ledger.rows_of(nodes)
-        return any(self._ledger.could_take_one_of(rows, class_id) for class_id in classes)
+        return any(self._ledger.could_take_one_of(rows, class_id) for class_id in class_ids)
 
     # -- outcomes
 

@@ -1,15 +1,17 @@
-"""Solve requests: pending members by class, with the constraints that placement needs."""
+"""Solve requests: pending members by kind, with the constraints that placement needs."""
 
 from collections import Counter
 
+from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.preemption.nomination import longest_run, may_preempt
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 
 
-def to_place(group: Group) -> SolveGroup:
-    """The solve request of a group: pending members by class, of gangs that need seats."""
-    return SolveGroup(group.id, tuple(_gang_to_place(gang) for gang in group.gangs_to_place), partial=group.accumulates)
+def to_place(group: Group, ledger: Ledger) -> SolveGroup:
+    """The solve request of a group: pending members by kind, of gangs that need seats."""
+    gangs = tuple(_gang_to_place(gang, ledger) for gang in group.gangs_to_place)
+    return SolveGroup(group.id, gangs, partial=group.accumulates)
 
 
 def equivalence_key(group: Group, asked: SolveGroup) -> EquivalenceKey:
@@ -27,9 +29,18 @@ def demand(group: Group) -> Counter[str]:
     return Counter(pod.class_id for gang in group.gangs_to_place for pod in gang.pending.values())
 
 
-def _gang_to_place(gang: Gang) -> SolveGang:
-    counts = Counter(pod.class_id for pod in gang.pending.values())
-    roles = tuple(Role(class_id, count) for class_id, count in sorted(counts.items()))
+def kinds_to_place(group: Group, ledger: Ledger) -> set[str]:
+    """Kinds of the members of the group to place."""
+    pending = {(pod.class_id, pod.label_set) for gang in group.gangs_to_place for pod in gang.pending.values()}
+    return {ledger.kind(class_id, label_set) for class_id, label_set in pending}
+
+
+def _gang_to_place(gang: Gang, ledger: Ledger) -> SolveGang:
+    pending = Counter((pod.class_id, pod.label_set) for pod in gang.pending.values())
+    counts: Counter[str] = Counter()
+    for (class_id, label_set), count in pending.items():
+        counts[ledger.kind(class_id, label_set)] += count
+    roles = tuple(Role(kind, count) for kind, count in sorted(counts.items()))
     minimum, facts = min(gang.minimum, len(gang.pending)), gang.facts
     avoided = tuple(sorted(gang.bind.avoided_nodes))
     if facts is None or not gang.constraints:

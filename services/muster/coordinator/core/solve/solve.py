@@ -124,7 +124,7 @@ class Solves:
     def _request(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
         cache = self._cache
         solve_id = next(self._solve_ids)
-        asked = {group.id: to_place(group) for group in groups}
+        asked = {group.id: to_place(group, cache.ledger) for group in groups}
         represents = {group.id: key for group in groups if (key := group.queueing.equivalence_key) is not None}
         events = self._queue.record_events()
         self._concurrent.begin(Attempt(solve_id, groups, asked, represents, now, events, at_risk))

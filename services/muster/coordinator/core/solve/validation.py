@@ -12,7 +12,7 @@ from muster.coordinator.core.events import Seat
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.solve.request import placed
 from muster.gangs.capacity import Int64
-from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts
+from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts, split_kind
 from muster.gangs.solve import Assignment, SolveGroup
 from muster.topology.constraints import as_text
 from muster.topology.ranks import Path
@@ -58,7 +58,7 @@ def validate_and_reserve(
     malformed = _malformed(gangs, wanted, assignments)
     if malformed is not None:
         return Rejection(RejectionReason.MALFORMED, malformed)
-    seats = _seats(gangs, wanted, _by_neighbourhood(gangs, trees, ledger, assignments))
+    seats = _seats(gangs, wanted, _by_neighbourhood(gangs, trees, ledger, assignments), ledger)
     for gang in group.gangs_to_place if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
@@ -115,7 +115,10 @@ def _malformed(
 
 
 def _seats(
-    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
+    gangs: dict[str, Gang],
+    wanted: dict[tuple[str, int], tuple[str, int]],
+    assignments: Sequence[Assignment],
+    ledger: Ledger,
 ) -> dict[str, list[Seat]]:
     """Seats by gang: members of a role by the ranks that they ask for, then by name, in the order of assignments."""
     members: dict[str, dict[str, list[PodFacts]]] = {}
@@ -124,20 +127,30 @@ def _seats(
         if assignment.gang not in gangs:
             continue
         if assignment.gang not in members:
-            members[assignment.gang] = _members_by_class(gangs[assignment.gang])
-        class_id = wanted[assignment.gang, assignment.role][0]
-        pods = members[assignment.gang].get(class_id, [])
+            kinds = {kind for (gang_id, _), (kind, _) in wanted.items() if gang_id == assignment.gang}
+            members[assignment.gang] = _members_by_kind(gangs[assignment.gang], kinds, ledger)
+        pods = members[assignment.gang].get(wanted[assignment.gang, assignment.role][0], [])
         for _ in range(min(assignment.count, len(pods))):
             pod = pods.pop()
-            seats[assignment.gang].append(Seat(pod.uid, pod.namespace, pod.name, class_id, assignment.node))
+            seat = Seat(pod.uid, pod.namespace, pod.name, pod.class_id, assignment.node, pod.label_set)
+            seats[assignment.gang].append(seat)
     return seats
 
 
-def _members_by_class(gang: Gang) -> dict[str, list[PodFacts]]:
-    """Pending members by class, the first at the end of each list."""
+def _members_by_kind(gang: Gang, kinds: Iterable[str], ledger: Ledger) -> dict[str, list[PodFacts]]:
+    """Pending members by the kinds of the request, the first at the end of each list.
+
+    If only one kind of a class was requested, all members of the class are of that kind, even if a selector that was
+    created since tells them apart.
+    """
+    of_class: defaultdict[str, list[str]] = defaultdict(list)
+    for kind in kinds:
+        of_class[split_kind(kind)[0]].append(kind)
     members: defaultdict[str, list[PodFacts]] = defaultdict(list)
     for pod in sorted(gang.pending.values(), key=_turn, reverse=True):
-        members[pod.class_id].append(pod)
+        same_class = of_class[pod.class_id]
+        kind = same_class[0] if len(same_class) == 1 else ledger.kind(pod.class_id, pod.label_set)
+        members[kind].append(pod)
     return members
 
 

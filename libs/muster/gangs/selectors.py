@@ -1,0 +1,123 @@
+"""Pod selectors and the label sets that they select."""
+
+from collections.abc import Iterable, Mapping
+from enum import IntEnum
+from hashlib import blake2b
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+
+class Operator(IntEnum):
+    """Operator of a requirement; numbers as in the contract."""
+
+    IN = 1
+    NOT_IN = 2
+    EXISTS = 3
+    DOES_NOT_EXIST = 4
+
+
+class Requirement(Struct, frozen=True):
+    """A requirement on one label; values are sorted."""
+
+    key: str
+    operator: Operator
+    values: tuple[str, ...] = ()
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        match self.operator:
+            case Operator.IN:
+                return labels.get(self.key) in self.values
+            case Operator.NOT_IN:
+                return labels.get(self.key) not in self.values
+            case Operator.EXISTS:
+                return self.key in labels
+            case Operator.DOES_NOT_EXIST:
+                return self.key not in labels
+
+
+class LabelSelector(Struct, frozen=True):
+    """Matches labels that meet all requirements; None: matches nothing.
+
+    Requirements are sorted and unique, so that equivalent selectors in another order are equal.
+    """
+
+    requirements: tuple[Requirement, ...] | None = None
+
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Whether the selector matches these labels."""
+        return self.requirements is not None and all(each.matches(labels) for each in self.requirements)
+
+    def narrowed(self, more: Iterable[Requirement]) -> "LabelSelector":
+        """The selector with additional requirements; one that matches nothing is unchanged."""
+        if self.requirements is None:
+            return self
+        return LabelSelector(tuple(sorted({*self.requirements, *more}, key=_rank)))
+
+
+NOTHING_SELECTED: Final = LabelSelector()
+"""The meaning of a null selector."""
+EVERYTHING_SELECTED: Final = LabelSelector(())
+"""The meaning of an empty selector."""
+
+
+def _rank(requirement: Requirement) -> tuple[str, int, tuple[str, ...]]:
+    return requirement.key, requirement.operator.value, requirement.values
+
+
+class PodSelector(Struct, frozen=True):
+    """Pods with labels that `labels` selects, in `namespaces` and in those whose labels `namespace_labels` selects.
+
+    `id` is a hash of the other fields.
+    """
+
+    id: str
+    namespaces: tuple[str, ...]
+    namespace_labels: LabelSelector
+    labels: LabelSelector
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """The result depends on labels of namespaces."""
+        return bool(self.namespace_labels.requirements)
+
+    @property
+    def reaches_all_namespaces(self) -> bool:
+        """Pods of all namespaces are selected if their labels are."""
+        return self.namespace_labels == EVERYTHING_SELECTED
+
+    def selects(self, namespace: str, namespace_labels: Mapping[str, str], labels: Mapping[str, str]) -> bool:
+        """Whether the selector matches a pod with `labels` in a namespace with `namespace_labels`."""
+        if namespace not in self.namespaces and not self.namespace_labels.matches(namespace_labels):
+            return False
+        return self.labels.matches(labels)
+
+
+def pod_selector(
+    labels: LabelSelector, namespaces: Iterable[str], namespace_labels: LabelSelector = NOTHING_SELECTED
+) -> PodSelector:
+    """A selector in canonical form."""
+    named = () if namespace_labels == EVERYTHING_SELECTED else tuple(sorted(set(namespaces)))
+    content = msgspec.json.encode((named, namespace_labels, labels))
+    return PodSelector(blake2b(content, digest_size=16).hexdigest(), named, namespace_labels, labels)
+
+
+class LabelSet(Struct, frozen=True, gc=False):  # up to one per pod
+    """Namespace and labels that pods share. `id` is a hash of both; `keys` are sorted, `values` are in their order."""
+
+    id: str
+    namespace: str
+    keys: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return dict(zip(self.keys, self.values, strict=True))
+
+
+class NamespaceFacts(Struct, frozen=True):
+    """Labels of a namespace; namespaces without labels are not listed."""
+
+    name: str
+    labels: dict[str, str]

@@ -1,0 +1,191 @@
+"""Selectors and label sets are matched through indexes, which agree with a comparison one by one and leave nothing."""
+
+import gc
+import sys
+from typing import Any
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from muster.gangs.facts import Batch
+from muster.gangs.selection import UNKNOWN_ROW, PodSelection
+from muster.gangs.selectors import (
+    EVERYTHING_SELECTED,
+    NOTHING_SELECTED,
+    LabelSelector,
+    LabelSet,
+    NamespaceFacts,
+    Operator,
+    PodSelector,
+    Requirement,
+    pod_selector,
+)
+
+KEYS, VALUES, SPACES = ("app", "tier", "job"), ("x", "y", "z"), ("ml", "dev", "prod")
+
+labels = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=3)
+requirements = st.builds(
+    lambda key, operator, values: Requirement(key, operator, tuple(sorted(values)) if operator <= 2 else ()),
+    st.sampled_from(KEYS),
+    st.sampled_from(Operator),
+    st.sets(st.sampled_from(VALUES), min_size=1),
+)
+label_selectors = st.builds(EVERYTHING_SELECTED.narrowed, st.lists(requirements, max_size=3)) | st.just(
+    NOTHING_SELECTED
+)
+selectors = st.builds(pod_selector, label_selectors, st.lists(st.sampled_from(SPACES), max_size=2), label_selectors)
+
+
+def label_set(namespace: str, content: dict[str, str]) -> LabelSet:
+    pairs = sorted(content.items())
+    return LabelSet(f"{namespace} {pairs}", namespace, tuple(k for k, _ in pairs), tuple(v for _, v in pairs))
+
+
+label_sets = st.builds(label_set, st.sampled_from(SPACES), labels)
+namespaces = st.builds(NamespaceFacts, st.sampled_from(SPACES), labels)
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("selector"), selectors, st.booleans()),
+        st.tuples(st.just("label set"), label_sets, st.booleans()),
+        st.tuples(st.just("namespace"), namespaces, st.just(True)),
+    ),
+    max_size=30,
+)
+
+
+class Naive:
+    """Compares every selector with every label set."""
+
+    def __init__(self) -> None:
+        self.selectors: dict[str, PodSelector] = {}
+        self.label_sets: dict[str, LabelSet] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
+
+    def selects(self, selector: str, id_: str) -> bool:
+        found = self.label_sets[id_]
+        return self.selectors[selector].selects(found.namespace, self.namespaces.get(found.namespace, {}), found.labels)
+
+    def signature(self, id_: str) -> frozenset[str]:
+        return frozenset(each for each in self.selectors if self.selects(each, id_))
+
+
+def played(history: list[tuple[str, Any, bool]]) -> tuple[PodSelection, Naive]:
+    selection, naive = PodSelection(), Naive()
+    for kind, what, added in history:
+        match kind, added:
+            case "selector", True:
+                selection.put_selector(what)
+                naive.selectors[what.id] = what
+            case "selector", _:
+                selection.drop_selector(what.id)
+                naive.selectors.pop(what.id, None)
+            case "label set", True:
+                selection.put_label_set(what)
+                naive.label_sets[what.id] = what
+            case "label set", _:
+                selection.drop_label_set(what.id)
+                naive.label_sets.pop(what.id, None)
+            case _:
+                selection.put_namespaces([what])
+                naive.namespaces[what.name] = what.labels
+        if naive.label_sets:  # what is remembered between changes must not become wrong
+            selection.representative(next(iter(naive.label_sets)))
+            selection.selecting(next(iter(naive.label_sets)))
+    return selection, naive
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_indexes_agree_with_a_comparison_one_by_one(history: list[tuple[str, Any, bool]]) -> None:
+    selection, naive = played(history)
+    masks = {id_: selection.selected_rows(id_) for id_ in naive.selectors}
+    for id_ in naive.label_sets:
+        row, met = selection.row(id_), selection.selecting(id_)
+        for selector in naive.selectors:
+            expected = naive.selects(selector, id_)
+            assert selection.selects(selector, id_) == expected
+            assert masks[selector][row] == expected
+            assert met[selection.selector_row(selector)] == expected
+        assert met.sum() == len(naive.signature(id_))
+    for mask in masks.values():
+        assert not mask[UNKNOWN_ROW]
+
+
+@settings(max_examples=200, deadline=None)
+@given(steps)
+def test_label_sets_share_a_representative_if_the_same_selectors_select_them(
+    history: list[tuple[str, Any, bool]],
+) -> None:
+    selection, naive = played(history)
+    by_signature: dict[frozenset[str], set[str]] = {}
+    for id_ in naive.label_sets:
+        by_signature.setdefault(naive.signature(id_), set()).add(selection.representative(id_))
+    assert all(len(found) == 1 for found in by_signature.values())
+    assert len(set.union(set(), *by_signature.values())) == len(by_signature)
+    for signature, (found,) in by_signature.items():
+        assert bool(found) == bool(signature)
+        assert not found or naive.signature(found) == signature
+
+
+def exclusive(index: int) -> tuple[PodSelector, PodSelector, LabelSet]:
+    """The selectors and the labels of a job that JobSet places exclusively."""
+    key = f"{index:08}"
+    own = LabelSelector((Requirement("job", Operator.IN, (key,)),))
+    others = LabelSelector((Requirement("job", Operator.EXISTS), Requirement("job", Operator.NOT_IN, (key,))))
+    return (
+        pod_selector(own, (), EVERYTHING_SELECTED),
+        pod_selector(others, (), EVERYTHING_SELECTED),
+        label_set(f"team-{index % 10}", {"job": key, "app": "train"}),
+    )
+
+
+def test_selectors_that_select_nearly_all_label_sets_take_no_memory_for_each_pair() -> None:
+    selection = PodSelection()
+    for index in range(2000):
+        own, others, labelled = exclusive(index)
+        selection.put_selector(own)
+        selection.put_selector(others)
+        selection.put_label_set(labelled)
+    assert selection.selected_rows(others.id).sum() == 1999
+    assert selection.selecting(labelled.id).sum() == 2000
+    assert size_of(selection) < 10_000_000  # a list of matches would have 4,000,000 entries
+
+
+def test_i11_nothing_is_left_of_what_was_removed() -> None:
+    selection, sizes = PodSelection(), []
+    for _ in range(3):
+        for index in range(1500):
+            own, others, labelled = exclusive(index)
+            selection.apply(Batch(selectors=(own, others), label_sets=(labelled,)))
+            selection.representative(labelled.id)
+        for index in range(1500):
+            own, others, labelled = exclusive(index)
+            selection.forget(Batch(removed_selectors=(own.id, others.id), removed_label_sets=(labelled.id,)))
+        assert (selection.selectors, selection.rows) == ({}, {})
+        sizes.append(size_of(selection))
+    assert selection.size <= 3200, "rows are used again"
+    assert sizes[2] < 1.3 * sizes[0] < 1_000_000
+
+
+def test_rows_of_removed_label_sets_are_not_selected() -> None:
+    selection = PodSelection()
+    own, others, labelled = exclusive(1)
+    selection.apply(Batch(selectors=(own, others), label_sets=(labelled, exclusive(2)[2])))
+    assert selection.selected_rows(others.id).sum() == 1
+    selection.drop_label_set(exclusive(2)[2].id)
+    assert selection.selected_rows(others.id).sum() == 0
+    assert not selection.selects(others.id, exclusive(2)[2].id)
+
+
+def size_of(root: object) -> int:
+    """Bytes of an object and all that it refers to, except classes and modules."""
+    seen: dict[int, object] = {}
+    pending = [root]
+    while pending:
+        each = pending.pop()
+        if id(each) in seen or isinstance(each, type) or callable(each):
+            continue
+        seen[id(each)] = each
+        pending.extend(gc.get_referents(each))
+    return sum(sys.getsizeof(each) + (each.nbytes if isinstance(each, np.ndarray) else 0) for each in seen.values())
