@@ -79,6 +79,19 @@ def test_a_group_that_took_too_long_is_sent_alone_and_the_others_start() -> None
     assert all(names == ["slow"] for names in after)
 
 
+def test_a_slow_group_whose_turn_has_come_shares_no_request_with_others() -> None:
+    placement = with_gangs("slow", "slower")
+    placement.run(3 * SECONDS)
+    tries = len(placement.tries("slow")) + len(placement.tries("slower"))
+    wake = placement.scenario.leader.next_wake()
+    assert wake is not None
+    placement.scenario.now = wake
+    placement.scenario.add(gang("other").of(1))
+    placement.answer_all()
+    assert len(placement.tries("slow")) + len(placement.tries("slower")) == tries + 1
+    assert [names for _, names in placement.solves if "other" in names] == [["other"]]
+
+
 def test_slow_groups_together_get_a_share_of_time_however_many_they_are() -> None:
     placement = with_gangs(*(f"slow{number}" for number in range(20)))
     placement.run(60)
