@@ -1,5 +1,6 @@
 """Reads the epoch of the leader from the coordinator, each replica of which reads it from etcd."""
 
+import asyncio
 from typing import Final
 
 from grpc import aio
@@ -10,10 +11,13 @@ from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
 from muster.rpc.errors import describe
 
 _READ_SECONDS: Final = 3.0
+_NEXT_SECONDS: Final = 0.25
+"""Without an answer for so long, the next replica is asked too: the one before may be frozen, as its leader may be."""
+_MOST_CALLS: Final = 4
 
 
 class LeaderEpochReader:
-    """Calls any replica of the coordinator."""
+    """Calls the replicas of the coordinator in turn, until one answers."""
 
     def __init__(self, channel: aio.Channel) -> None:
         self._channel = channel
@@ -21,11 +25,33 @@ class LeaderEpochReader:
 
     async def __call__(self) -> int:
         """The create revision of the leader key; 0: none leads. Raises LeaderUnknown."""
+        calls: set[asyncio.Task[int]] = set()
+        failure: LeaderUnknown | None = None
+        to_start = _MOST_CALLS
+        try:
+            while to_start or calls:
+                if to_start:
+                    to_start -= 1
+                    calls.add(asyncio.create_task(self._read()))
+                pause = _NEXT_SECONDS if to_start else None  # each call ends by itself
+                done, calls = await asyncio.wait(calls, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
+                for call in done:
+                    try:
+                        return call.result()
+                    except LeaderUnknown as error:
+                        failure = error
+        finally:
+            for call in calls:
+                call.cancel()
+        assert failure is not None, "all calls have ended without a result"
+        raise failure
+
+    async def close(self) -> None:
+        await self._channel.close()
+
+    async def _read(self) -> int:
         try:
             response = await self._stub.Leader(pb.LeaderRequest(), timeout=_READ_SECONDS, wait_for_ready=True)
         except aio.AioRpcError as error:
             raise LeaderUnknown(f"the coordinator did not say who leads: {describe(error)}") from error
         return int(response.epoch)
-
-    async def close(self) -> None:
-        await self._channel.close()

@@ -1,7 +1,7 @@
 """A binding service in this process, its client, and an API server behind a proxy that injects faults."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -41,6 +41,8 @@ class Rig:
         self.kube, self.faults = kube, faults
         self.leader = 0
         """Epoch of the leader key in etcd. Calls with another are refused; the builders of calls set a later one."""
+        self.coordinators: Callable[[], Awaitable[int]] | None = None
+        """Reads the epoch instead; None: it is `leader`."""
         self._session = session
 
     def serve(self, service: BindingService, port: int, stub: Any) -> None:
@@ -48,7 +50,7 @@ class Rig:
         self.service, self.port, self.stub = service, port, stub
 
     async def read_epoch(self) -> int:
-        return self.leader
+        return self.leader if self.coordinators is None else await self.coordinators()
 
     def _leads(self, epoch: int) -> int:
         self.leader = max(self.leader, epoch)

@@ -1,5 +1,6 @@
 """The epoch of the leader, as binding reads it: from a coordinator, which reads etcd."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.api import FULL_NAME, CoordinatorServicer
 from muster.coordinator.v1 import coordinator_pb2_grpc
-from muster.etcd.election import Election
+from muster.etcd.election import Election, LeaderKey
 from muster.etcd.store import Store
 from muster.localcluster.etcd import EtcdProcess
 from muster.rpc.channel import open_channel
@@ -72,3 +73,23 @@ async def test_one_call_with_a_made_up_epoch_does_not_lock_the_leader_out(muster
         assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
     await muster.bind(pods[1:], epoch=7)
     assert await muster.nodes_of(pods) == ["node-0", "node-0"]
+
+
+async def test_frozen_coordinator_does_not_keep_the_epoch_from_binding() -> None:
+    frozen = await asyncio.start_server(lambda _reader, _writer: None, "127.0.0.1", 0)
+    servicer = CoordinatorServicer()
+
+    async def leader() -> LeaderKey:
+        return LeaderKey("leader", 7, 1, 7)
+
+    servicer.standby(leader)
+    server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "coordinator")
+    server.add(coordinator_pb2_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
+    port = await server.start()
+    server.set_ready(True)
+    silent = frozen.sockets[0].getsockname()[1]
+    reader = LeaderEpochReader(open_channel(f"ipv4:127.0.0.1:{silent},127.0.0.1:{port}"))
+    assert [await reader() for _ in range(4)] == [7, 7, 7, 7]
+    await reader.close()
+    await server.stop(0)
+    frozen.close()

@@ -20,6 +20,7 @@ from builders.etcd.server import etcd_in
 from builders.gangs.manifests import gang
 from builders.kube.client import node
 from builders.net.tcp_relay import TcpRelay, relaying
+from muster.binding.leader_epoch import LeaderEpochReader
 from muster.clusterstate import settings as clusterstate
 from muster.clusterstate.service import ClusterStateService
 from muster.config.settings import PLAIN_TEXT, KubeSettings
@@ -173,6 +174,9 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
             placement=found.to_placement.address,
             binding=binding,
         )
+        channel = open_channel(f"ipv4:{found.first.address},{found.second.address}")
+        stack.push_async_callback(channel.close)
+        muster.coordinators = LeaderEpochReader(channel)
         for coordinator in (found.first, found.second):
             stack.push_async_callback(coordinator.child.kill)
             await coordinator.start()
@@ -235,6 +239,6 @@ async def test_i4_binds_that_arrive_when_another_leads_are_rejected(world: World
     await binds.answered()
     await world.go_on()
     epochs = world.history.terms
-    await world.first.until_logged(f"leader epoch {epochs[0]} is superseded: epoch {epochs[1]} has called")
+    await world.first.until_logged(f"leader epoch {epochs[0]} is superseded: epoch {epochs[1]} leads")
     assert len(world.bindings) == sent, "what the old leader asked for never got to the API server"
     await world.check()

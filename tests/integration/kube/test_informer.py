@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import structlog
 import yaml
+from aiohttp import web
 from msgspec.structs import replace
 
 import muster.kube.session as session_module
@@ -149,8 +150,6 @@ class TestList:
 
     async def test_body_that_is_not_a_list_is_retried(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         api.object("a")
-        from aiohttp import web
-
         api.failures = [web.Response(text="<html>a proxy's page</html>"), web.json_response({"items": "none"})]
         await complete(await follow())
         assert sink.pods == ["a"]
@@ -170,6 +169,16 @@ class TestList:
         api.failures = [status(410, "Expired")]
         await complete(informer)
         assert len(sink.pods) == 5
+
+    async def test_deeply_nested_item_does_not_hide_the_others(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
+        items = [
+            f'{{"metadata":{{"name":"{name}","uid":"u-{name}","resourceVersion":"7","managedFields":{field}}}}}'
+            for name, field in (("a", "[]"), ("odd", "[" * 50_000 + "]" * 50_000), ("b", "null"))
+        ]
+        body = f'{{"metadata":{{"resourceVersion":"9"}},"items":[{",".join(items)}]}}'
+        api.failures = [web.Response(text=body)]
+        await complete(await follow())
+        assert (sink.pods, sink.through) == (["a", "b", "odd"], 9)
 
     async def test_unreadable_items_keep_their_last_state(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         first, gone = api.object("a"), api.object("gone")
