@@ -4,6 +4,27 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "a step compares the classes of all starving groups",
+        "backfill/reservation.py",
+        " and self._cache.ledger.sums - before < MAX_CLASSES:",
+        ":",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
+        "starving groups are compared before all are in queue order",
+        "backfill/reservation.py",
+        "if now < self._not_before or not self._sort(now):",
+        "if now < self._not_before or (self._sort(now) and False):",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
+        "groups that are gone starve for ever",
+        "reconcile.py",
+        "            self._preemption.forget(group)\n",
+        "",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
         "groups that ran out of time are tried with others again",
         "solve/solve.py",
         "        if group.solve.alone or group.solve.slow:\n",

@@ -1,13 +1,19 @@
 """Expected completions: running pods in the order in which they are expected to end (for backfill reservations)."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal
+
+import numpy as np
+from numpy.typing import NDArray
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Now
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.preemption.potential_victims import OfferedPods, claimed, offered
+from muster.coordinator.core.preemption.potential_victims import OfferedPods, add_offered, claimed
+from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PotentialVictim, VictimGang
 
@@ -15,38 +21,72 @@ OVERRUN_SECONDS = 60.0
 """Time that pods may take to end after their declared run time, as for their grace period."""
 MAX_LEVELS = 64
 """Distinct end times; pods that end at about the same time share one."""
+MAX_CLASSES: Final = 300
+"""Pod classes of a gang that are compared with all nodes; pods of the others are taken to fit."""
+PODS_AT_ONCE: Final = 2000
+"""Pods that are looked at in one step; the next step goes on."""
+
+FloatArray = NDArray[np.float64]
 
 
 class ExpectedCompletions:
-    """Pods of other groups that Muster placed, in the order in which they are expected to end."""
+    """Pods of other groups that Muster placed, in the order in which they are expected to end.
+
+    They are collected in slices, one per call of `advance`. What changes meanwhile shows when the answer is checked.
+    """
 
     def __init__(self, cache: Cache, group: Group, now: Now, horizon_seconds: float) -> None:
         """`horizon_seconds`: pods that are known to run for longer are left out, since nothing is reserved so long."""
+        self.group = group
+        self.beyond_horizon = False
+        """Pods were left out."""
         self._ends: dict[str, float] = {}
         self._offers: dict[str, OfferedPods] = {}
         self.potential_victims: list[PotentialVictim] = []
-        capacity = cache.ledger.capacity
+        self._slices = self._collect(cache, now, now.monotonic_seconds + horizon_seconds)
+
+    def advance(self) -> bool:
+        """Do a part of the work, PODS_AT_ONCE or somewhat more. True: all is done."""
+        return next(self._slices, None) is None
+
+    def _collect(self, cache: Cache, now: Now, horizon: float) -> Iterator[Literal["more"]]:
+        capacity, group = cache.ledger.capacity, self.group
         others = claimed(cache, group, now.monotonic_seconds)
-        there = [
-            (pod, node, expected_end(gang, pod, now))
-            for gang in cache.gangs.values()
-            if gang.group is not group
-            for uid, pod in gang.pods.items()
-            if uid not in others and (node := capacity.seated_on(uid)) is not None
-        ]
-        horizon, everything = now.monotonic_seconds + horizon_seconds, len(there)
-        there = [each for each in there if each[2] <= horizon or math.isinf(each[2])]
-        self.beyond_horizon = len(there) < everything
-        """Pods were left out."""
-        self._ends = {pod.uid: end for pod, _, end in there}
-        guesses = [_guessed_end(pod, end, now) for pod, _, end in there]
-        pods_of: dict[int, list[tuple[str, str, str]]] = {}
-        for level, (pod, node, _) in zip(_levels(guesses), there, strict=True):
-            kind = cache.ledger.kind(capacity.class_of(pod.uid), pod.label_set)
-            pods_of.setdefault(level, []).append((pod.uid, node, kind))
-        for level in sorted(pods_of):
-            pods = self._offers[f"end/{level}"] = offered(pods_of[level])
-            self.potential_victims.append(PotentialVictim(f"end/{level}", level, len(pods_of[level]), pods.counted))
+        there: list[tuple[str, str, str]] = []
+        guesses: list[float] = []
+        seen = 0
+        for gang in list(cache.gangs.values()):
+            if gang.group is group:
+                continue
+            for uid, pod in gang.pods.items():
+                if uid in others or (node := capacity.seated_on(uid)) is None:
+                    continue
+                end = expected_end(gang, pod, now)
+                if horizon < end < math.inf:
+                    self.beyond_horizon = True
+                else:
+                    self._ends[uid] = end
+                    there.append((uid, node, cache.ledger.kind(capacity.class_of(uid), pod.label_set)))
+                    guesses.append(_guessed_end(pod, end, now))
+            seen += 1 + len(gang.pods)
+            if seen >= PODS_AT_ONCE:
+                seen = 0
+                yield "more"
+        levels = _levels(np.array(guesses))
+        order = np.argsort(levels, kind="stable")
+        if len(there) > PODS_AT_ONCE:
+            yield "more"
+        for level in range(int(levels.max(initial=-1)) + 1):
+            first, end_ = np.searchsorted(levels, (level, level + 1), sorter=order).tolist()
+            places: dict[tuple[str, str], list[str]] = {}
+            for start in range(first, end_, PODS_AT_ONCE):
+                add_offered(places, [there[at] for at in order[start : min(end_, start + PODS_AT_ONCE)].tolist()])
+                seen += min(end_ - start, PODS_AT_ONCE)
+                if seen >= PODS_AT_ONCE:
+                    seen = 0
+                    yield "more"
+            pods = self._offers[f"end/{level}"] = OfferedPods.of(places)
+            self.potential_victims.append(PotentialVictim(f"end/{level}", level, end_ - first, pods.counted))
 
     def chosen(self, removed: Sequence[VictimGang]) -> dict[str, float] | None:
         """Uids of the chosen pods and when they are expected to end, on the monotonic clock; None if the answer chooses
@@ -103,17 +143,19 @@ def _guessed_end(pod: PodFacts, end: float, now: Now) -> float:
 def could_ever_fit(group: Group, ledger: Ledger) -> bool:
     """False if the group would not fit even on empty nodes, counting each pod class alone."""
     for gang in group.gangs_to_place:
-        counts: dict[str, int] = {}
-        for pod in gang.pending.values():
-            counts[pod.class_id] = counts.get(pod.class_id, 0) + 1
-        if sum(min(count, ledger.max_pods(class_id)) for class_id, count in counts.items()) < gang.minimum:
+        fitting, counts = 0, Counter(pod.class_id for pod in gang.pending.values())
+        for index, (class_id, count) in enumerate(counts.items()):
+            fitting += min(count, ledger.max_pods(class_id)) if index < MAX_CLASSES else count
+            if fitting >= gang.minimum:
+                break
+        else:
             return False
     return True
 
 
-def _levels(ends: Sequence[float]) -> list[int]:
+def _levels(ends: FloatArray) -> Int64:
     """The rank of each end time; equal ends have one level, and there are at most MAX_LEVELS."""
-    distinct = sorted(set(ends))
+    distinct, rank = np.unique(ends, return_inverse=True)
     step = max(1, math.ceil(len(distinct) / MAX_LEVELS))
-    rank = {end: index // step for index, end in enumerate(distinct)}
-    return [rank[end] for end in ends]
+    levels: Int64 = rank.reshape(-1) // step
+    return levels

@@ -6,39 +6,53 @@ beside it.
 """
 
 import math
-from itertools import takewhile
+from collections.abc import Mapping
+from heapq import heapify, heappop, heappush
+from typing import Final
 
 from muster.coordinator.core.backfill.expected_completions import could_ever_fit
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.gang.gang import Group
+from muster.coordinator.core.gang.gang import Group, QueueKey
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.queue import Queue
 
 RETRY_SECONDS = 1.0
 """Pause after a request for a reservation."""
+MAX_SORTED: Final = 2000
+"""Groups that are put in queue order in one step; the next step goes on."""
+MAX_CLASSES: Final = 300
+"""Pod classes that are compared with all nodes in one step, 0.1 ms each for 5,000 nodes; the next step goes on."""
+_SPARE: Final = 64
 
 
 class StarvingGroups:
-    """Groups without a place, by the time since which they have none."""
+    """Groups without a place, by the time since which they have none, then in queue order.
+
+    Groups stay until they have a place, are gone, or turn out not to be helped by a reservation.
+    """
 
     def __init__(self, cache: Cache, queue: Queue, after_seconds: float) -> None:
         self._cache, self._queue, self._after_seconds = cache, queue, after_seconds
-        self._since: dict[Group, float] = {}  # the earliest first
-        self._passed_over: dict[Group, float] = {}  # a reservation is held for an earlier group, or for themselves
+        self._since: dict[Group, float] = {}  # not starving yet, the earliest first
+        self._starving: dict[Group, QueueKey] = {}
+        self._order: list[tuple[QueueKey, str, Group]] = []  # a heap; entries that `_starving` does not have are void
         self._paused: dict[Group, float] = {}
         """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
 
     def add(self, group: Group, now: float) -> None:
         """A solve found no place for the group."""
-        if group not in self._paused:
+        if group not in self._starving and group not in self._paused:
             self._since.setdefault(group, now)
 
     def discard(self, group: Group) -> None:
-        """The group has a place."""
+        """The group has a place, or is gone."""
         self._since.pop(group, None)
-        self._passed_over.pop(group, None)
+        self._starving.pop(group, None)
         self._paused.pop(group, None)
+        if len(self._order) > 2 * len(self._starving) + _SPARE:
+            self._order = [entry for entry in self._order if self._starving.get(entry[2]) == entry[0]]
+            heapify(self._order)
 
     def pause(self, now: float) -> None:
         """A request for a reservation was answered."""
@@ -55,14 +69,16 @@ class StarvingGroups:
 
     def restart(self, group: Group, now: float) -> None:
         """The answer could not be used: the group starves again later."""
-        if self._since.pop(group, None) is not None:
+        if group in self._since or group in self._starving:
+            self.discard(group)
             self._since[group] = now
 
     def give_up(self, group: Group) -> list[Group]:
         """No reservation would help the group, nor groups equal to it, until they are tried again. Returns them."""
-        helpless = [other for other in self._since if other is group or equal(group, other)]
+        known: tuple[Mapping[Group, object], ...] = self._since, self._starving
+        helpless = [other for groups in known for other in groups if other is group or equal(group, other)]
         for other in helpless:
-            del self._since[other]
+            self.discard(other)
         return helpless
 
     @property
@@ -74,43 +90,72 @@ class StarvingGroups:
         times = [max(min(self._paused.values()), self._not_before)] if self._paused else []
         if self._since:
             times.append(max(next(iter(self._since.values())) + self._after_seconds, self._not_before))
-        if self._passed_over and self.reservation is None:
+        if self._has_candidate():
             times.append(self._not_before)
         return min(times, default=None)
 
     def has_next(self, now: float) -> bool:
-        """`next` is likely to return a group."""
-        starving = next(iter(self._since.values()), math.inf) + self._after_seconds <= now
-        starving = starving or any(until <= now for until in self._paused.values())
-        return now >= self._not_before and (starving or (bool(self._passed_over) and self.reservation is None))
+        """`next` is likely to return a group, or has to be called to go on."""
+        due = next(iter(self._since.values()), math.inf) + self._after_seconds <= now
+        due = due or any(until <= now for until in self._paused.values())
+        return now >= self._not_before and (due or self._has_candidate())
 
     def next(self, now: float) -> Group | None:
         """The earliest group in the queue that has starved and would have a place in the empty cluster; None also while
-        a reservation is held for an earlier group.
+        a reservation is held for an earlier group, and when there is more to compare than one step may.
         """
-        if now < self._not_before:
+        if now < self._not_before or not self._sort(now):
             return None
+        before = self._cache.ledger.sums
+        while self._has_candidate() and self._cache.ledger.sums - before < MAX_CLASSES:
+            group = self._order[0][2]
+            key = group.key if group in self._queue and group.gangs else None
+            if key is None or group in self._cache.nominations:
+                self._drop_first()
+            elif key != self._starving[group]:
+                self._drop_first()
+                self._put_in_order(group)
+            elif could_ever_fit(group, self._cache.ledger):
+                return group
+            else:
+                self._drop_first()  # checked again when it was tried again
+        return None
+
+    def may_reserve(self, group: Group) -> bool:
+        """The group still starves, and no reservation is held for itself or an earlier group."""
+        held = self.reservation
+        starves = group in self._starving and group in self._queue and bool(group.gangs)
+        return starves and group not in self._cache.nominations and (held is None or group.key < held.group.key)
+
+    def _sort(self, now: float) -> bool:
+        """Put groups that have starved by now in queue order. False: there are more."""
         for group in [group for group, until in self._paused.items() if until <= now]:
             del self._paused[group]
-            self._since = {group: now - self._after_seconds, **self._since}
+            self._put_in_order(group)
+        for _ in range(MAX_SORTED):
+            first = next(iter(self._since), None)
+            if first is None or self._since[first] + self._after_seconds > now:
+                return True
+            del self._since[first]
+            self._put_in_order(first)
+        return next(iter(self._since.values()), math.inf) + self._after_seconds > now
+
+    def _put_in_order(self, group: Group) -> None:
+        if group in self._queue and group.gangs:
+            self._starving[group] = key = group.key
+            heappush(self._order, (key, group.id, group))
+
+    def _has_candidate(self) -> bool:
+        """A group starves that is ahead of the one for which a reservation is held, if any is."""
+        while self._order and self._starving.get(self._order[0][2]) != self._order[0][0]:
+            heappop(self._order)
+        if not self._order:
+            return False
         held = self.reservation
-        if held is None and self._passed_over:
-            self._since, self._passed_over = {**self._passed_over, **self._since}, {}
-        starving = []
-        for group, _ in list(takewhile(lambda item: item[1] + self._after_seconds <= now, self._since.items())):
-            if group not in self._queue or not group.gangs:
-                del self._since[group]
-            elif held is not None and held.group.key <= group.key:
-                self._passed_over[group] = self._since.pop(group)
-            elif group in self._cache.nominations:
-                del self._since[group]
-            else:
-                starving.append(group)
-        for group in sorted(starving, key=lambda group: group.key):
-            if could_ever_fit(group, self._cache.ledger):
-                return group
-            del self._since[group]  # checked again when it was tried again
-        return None
+        return held is None or not held.group.gangs or self._order[0][0] < held.group.key
+
+    def _drop_first(self) -> None:
+        del self._starving[heappop(self._order)[2]]
 
 
 def equal(group: Group, other: Group) -> bool:

@@ -33,6 +33,8 @@ class Ledger:
         self.eligible = EligibleNodes(self.capacity, self.classes)
         self.selection = PodSelection()
         self.reserved: dict[str, Seat] = {}
+        self.sums = 0
+        """How often `max_pods` was computed, which takes 0.1 ms for 5,000 nodes: work of a step is counted in these."""
         self._free_at = -1
         self._free_in_all: dict[str, int] = {}  # as of that version of the capacity
         self._disturbed: set[str] = set()
@@ -182,6 +184,7 @@ class Ledger:
 
     def max_pods(self, class_id: str) -> int:
         """How many pods of a class would fit if all nodes were empty; nodes that the filters exclude do not count."""
+        self.sums += 1
         capacity = self.capacity
         vector = capacity.vectors[capacity.classes[class_id]]
         asked = np.flatnonzero(vector)

@@ -39,13 +39,24 @@ class OfferedPods(Struct, frozen=True):
             uids += there[: each.count]
         return uids
 
+    @staticmethod
+    def of(places: dict[tuple[str, str], list[str]]) -> "OfferedPods":
+        """Pods with their counts."""
+        counted = tuple(PodsOnNode(node, kind, len(uids)) for (node, kind), uids in places.items())
+        return OfferedPods(places, counted)
+
 
 def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
     """Pods as (uid, node, kind), in the order in which they are removed."""
     places: dict[tuple[str, str], list[str]] = {}
+    add_offered(places, pods)
+    return OfferedPods.of(places)
+
+
+def add_offered(places: dict[tuple[str, str], list[str]], pods: Iterable[tuple[str, str, str]]) -> None:
+    """Add pods, given as (uid, node, kind), to the places where they are."""
     for uid, node, kind in pods:
         places.setdefault((node, kind), []).append(uid)
-    return OfferedPods(places, tuple(PodsOnNode(node, kind, len(uids)) for (node, kind), uids in places.items()))
 
 
 class RunningGangs:

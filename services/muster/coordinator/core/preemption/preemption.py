@@ -87,6 +87,8 @@ class Preemption:
         self._due_at: dict[Group, float] = {}
         """When potential victims for a group are next considered."""
         self._starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
+        self._collecting: ExpectedCompletions | None = None
+        """Pods that are expected to end, for the next request for a reservation."""
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
         self.running = RunningGangs(cache.ledger)
@@ -128,8 +130,7 @@ class Preemption:
             if nomination.backfill and nomination.group is not group:
                 nomination.overtaken |= not nomination.feasible(self._cache.ledger)
         if whole:
-            self._due_at.pop(group, None)
-            self._starving.discard(group)
+            self.forget(group)
             group.preemption.succeed()
             if (own := self._cache.nominations.get(group)) is not None:
                 own.used = not group.accumulates
@@ -178,11 +179,29 @@ class Preemption:
             victims = self._potential_victims(group, now)
             if victims.potential_victims:
                 return self._request(group, victims, now)
-        while (starved := self._starving.next(now.monotonic_seconds)) is not None:
-            completions = ExpectedCompletions(self._cache, starved, now, self._rules.reservation_timeout_seconds)
-            if completions.potential_victims:
-                return self._request(starved, completions, now)
-            self._give_up_reservation(starved, self._no_completions_help(completions))
+        return self._begin_reservation(now)
+
+    def _begin_reservation(self, now: Now) -> Solve | None:
+        """A request with pods that are expected to end, for a starving group; None if there is no such group, or its
+        pods are not all collected yet.
+        """
+        collecting, self._collecting = self._collecting, None
+        if collecting is not None and not self._starving.may_reserve(collecting.group):
+            collecting = None
+        for _ in range(MAX_AT_ONCE):
+            if collecting is None:
+                starved = self._starving.next(now.monotonic_seconds)
+                if starved is None:
+                    return None
+                horizon = self._rules.reservation_timeout_seconds
+                collecting = ExpectedCompletions(self._cache, starved, now, horizon)
+            if not collecting.advance():
+                self._collecting = collecting
+                return None
+            if collecting.potential_victims:
+                return self._request(collecting.group, collecting, now)
+            self._give_up_reservation(collecting.group, self._no_completions_help(collecting))
+            collecting = None
         return None
 
     def _no_completions_help(self, completions: ExpectedCompletions) -> str:
@@ -213,10 +232,12 @@ class Preemption:
         return reservation_expired(held, state.verdict)
 
     def forget(self, group: Group) -> None:
-        """The group is gone."""
+        """The group has a place, or is gone."""
         self._due_at.pop(group, None)
         self._cautious.discard(group)
         self._starving.discard(group)
+        if self._collecting is not None and self._collecting.group is group:
+            self._collecting = None
 
     def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
         cautious = group in self._cautious
