@@ -26,6 +26,7 @@ from builders.kube.inter_pod_rules import affinity, term
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.events import Rules
 from muster.gangs.facts import Batch, NodeFacts, kind_id
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.kube.api_resources import PODS
@@ -100,7 +101,7 @@ class Coordinator:
 
     def __init__(self) -> None:
         self.ledger = Ledger()
-        self.cache = Cache(self.ledger, TopologyTrees(), lambda event: None)
+        self.cache = Cache(self.ledger, TopologyTrees(), lambda event: None, Rules())
         self.cache.replace(Batch())
 
     def apply(self, batch: Batch) -> None:

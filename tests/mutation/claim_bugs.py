@@ -4,6 +4,7 @@ from mutation.bug import Bug
 
 _RIGHTS = "unit/coordinator/test_right_to_preempt.py"
 _RESERVATIONS = "unit/coordinator/test_reservations_end.py"
+_HOLDS = "unit/coordinator/test_holds_end.py"
 _PLANS = "unit/coordinator/test_plans_end.py"
 
 CLAIM_BUGS = (
@@ -120,5 +121,19 @@ CLAIM_BUGS = (
         "if each[2] <= horizon or math.isinf(each[2])",
         "if True",
         first=_RESERVATIONS,
+    ),
+    Bug(
+        "a waiting-time is not bounded",
+        "cache/cache.py",
+        "        facts = _with_bounded_wait(facts, self._rules.max_waiting_time_seconds)\n",
+        "",
+        first=_HOLDS,
+    ),
+    Bug(
+        "each gang may hold the whole share",
+        "hold/share.py",
+        "    _, held = capacity.used_by(_held(cache))\n",
+        "    _, held = capacity.used_by(())\n",
+        first=_HOLDS,
     ),
 )

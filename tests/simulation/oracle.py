@@ -64,6 +64,8 @@ class Oracle:
         """Since when capacity is nominated, by nomination, whether evictions have begun and victims are gone."""
         self._paused: dict[Group, float] = {}
         """Until when nothing may be evicted for a group whose capacity was taken."""
+        self._held: set[str] = set()
+        """Pods that held reservations without a permit after the last step."""
         self._leader: Machine | None = None
 
     def evicted(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
@@ -182,6 +184,7 @@ class Oracle:
         self._new_term(scenario)
         cache = leader.cache
         self._check_nominations(scenario, leader)
+        self._check_held_share(scenario, leader)
         if idle:
             for gang in cache.gangs.values():
                 self._check_hold(scenario, gang)
@@ -210,6 +213,19 @@ class Oracle:
             known = cache.groups.get(nomination.group.id) is nomination.group
             wanted = nomination.group.busy or nomination.group.wants_seats
             assert known and wanted, f"nomination: capacity is nominated for {nomination.owner}, which is not pending"
+
+    def _check_held_share(self, scenario: Scenario, leader: Machine) -> None:
+        """I13: gangs that wait take no more than their share of the cluster."""
+        gangs = [gang for gang in leader.cache.gangs.values() if not gang.permitted and gang.group.accumulates]
+        held = {uid: seat for gang in gangs for uid, seat in gang.seats.items() if not gang.group.holds_minimum}
+        more = held.keys() - self._held
+        self._held = set(held)
+        capacity = leader.cache.ledger.capacity
+        cpu = capacity.resources.get("cpu")
+        if more and cpu is not None:
+            taken = sum(scenario.cluster.class_cpu(each.seat.class_id) for each in held.values())
+            most = scenario.rules.max_held_share * int(capacity.allocatable[:, cpu].sum())
+            assert taken <= most, f"I13: gangs that wait hold {taken} of {most} millicores"
 
     def _check_nominations(self, scenario: Scenario, leader: Machine) -> None:
         """I13: nominations end in time, and none is made soon after another was in vain."""
@@ -258,6 +274,7 @@ class Oracle:
         strict = [other.id for other in gang.group.gangs if other.facts and other.facts.starts_whole]
         assert not strict or gang.group.busy, f"hold: {gang.id} holds seats, {strict} of its group start whole"
         since = self._holds.setdefault(gang.id, self._since(scenario, gang.id, facts.waiting_time_seconds))
+        assert facts.waiting_time_seconds <= scenario.rules.max_waiting_time_seconds, f"I13: {gang.id} may wait longer"
         if facts.waiting_time_seconds:
             waited = min(scenario.now - since[0], scenario.unix - since[1])
             most = facts.waiting_time_seconds + SLACK_SECONDS

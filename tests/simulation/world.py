@@ -21,8 +21,8 @@ FOREIGN_NODE = "theirs"
 """A node closed to us, on which other schedulers bind pods."""
 MAX_EFFECTS = 3000
 """Limit of effects without any other event: a coordinator that exceeds it is in an endless loop."""
-RULES = Rules(reservation_timeout_seconds=900.0)
-"""The defaults, with a shorter timeout that scenarios reach."""
+RULES = Rules(reservation_timeout_seconds=900.0, max_waiting_time_seconds=1000.0, max_held_share=0.9)
+"""The defaults, with limits that scenarios reach."""
 _IN_ORDER = (Persist, MarkTimedOut)
 
 Listener = Callable[[Scenario, Event | Effect], None]

@@ -58,6 +58,11 @@ class Settings(ServiceSettings):
     """
     max_reserved_share: float = Field(default=Rules.max_reserved_share, gt=0, le=1)
     """Share of each resource of the cluster that may be reserved for a starving gang."""
+    max_waiting_time_seconds: float = Field(default=Rules.max_waiting_time_seconds, gt=0)
+    """Longest time for which NonStrict gangs hold reservations, whatever waiting-time they declare."""
+    max_held_share: float = Field(default=Rules.max_held_share, gt=0, le=1)
+    """Share of each resource of the cluster that gangs may hold in all while they wait for the rest of their members.
+    """
     evictions_per_hour: int = Field(default=Rules.evictions_per_hour, ge=0)
     """Pods that preemption evicts in the whole cluster per hour, about; 0: no limit."""
     trust_declared_priority: bool = Rules.trust_declared_priority
@@ -78,6 +83,8 @@ class Settings(ServiceSettings):
             eviction_timeout_seconds=self.eviction_timeout_seconds,
             reservation_timeout_seconds=self.reservation_timeout_seconds,
             max_reserved_share=self.max_reserved_share,
+            max_waiting_time_seconds=self.max_waiting_time_seconds,
+            max_held_share=self.max_held_share,
             evictions_per_hour=self.evictions_per_hour,
             trust_declared_priority=self.trust_declared_priority,
         )

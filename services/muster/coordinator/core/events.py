@@ -267,6 +267,11 @@ class Rules:
     """A backfill reservation ends after this time if pods of which the end is not known have not ended."""
     max_reserved_share: float = 1.0
     """Share of each resource of the cluster that a backfill reservation may withhold."""
+    max_waiting_time_seconds: float = 3600.0
+    """NonStrict gangs hold reservations for at most this long, whatever waiting-time they declare."""
+    max_held_share: float = 1.0
+    """Share of each resource of the cluster that gangs may hold in all while they wait for the rest of their members.
+    """
     evictions_per_hour: int = 0
     """Pods that are evicted for preemptors per hour, about; 0: no limit."""
     trust_declared_priority: bool = False

@@ -62,7 +62,7 @@ class Machine:
         self.rules = rules
         ledger, trees = Ledger(), TopologyTrees()
         self.queue = queue = Queue(WakeIndex(ledger, trees))
-        self.cache = cache = Cache(ledger, trees, queue.wake, trusts_declarations=rules.trust_declared_priority)
+        self.cache = cache = Cache(ledger, trees, queue.wake, rules)
         node_sets = NodeSets(ledger)
         self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)
@@ -75,7 +75,7 @@ class Machine:
         self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, rules)
         self._repairs = Repairs(plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
-        self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids)
+        self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules.max_held_share)
         self._reconciler = Reconciler(cache, queue, permits, self._reports, holds, plans, self._repairs, preemption)
         self._replicas = 1
         self._preemption_first = False

@@ -7,11 +7,11 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
-from muster.coordinator.core.events import ClusterEvent, EventKind
+from muster.coordinator.core.events import ClusterEvent, EventKind, Rules
 from muster.coordinator.core.gang.gang import Gang, Group, plain_facts
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
-from muster.gangs.facts import Batch, GangFacts, PodFacts
+from muster.gangs.facts import Batch, GangFacts, GangMode, PodFacts, Problem, Severity
 
 
 class Cache:
@@ -26,12 +26,11 @@ class Cache:
         ledger: Ledger,
         trees: TopologyTrees,
         wake: Callable[[ClusterEvent], None],
-        *,
-        trusts_declarations: bool = False,
+        rules: Rules,
     ) -> None:
         """`wake` takes the changes that may let pending groups start."""
         self.ledger, self.trees, self._wake = ledger, trees, wake
-        self._trusts_declarations = trusts_declarations
+        self._rules = rules
         self.gangs: dict[str, Gang] = {}
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
@@ -245,6 +244,7 @@ class Cache:
     # -- gangs
 
     def _put_gang(self, facts: GangFacts) -> None:
+        facts = _with_bounded_wait(facts, self._rules.max_waiting_time_seconds)
         gang = self.gangs.get(facts.id)
         if gang is not None and gang.facts is not None and self._reborn(gang, facts):
             gang = self._begin_anew(gang)
@@ -368,7 +368,7 @@ class Cache:
 
     def _new_gang(self, gang_id: str) -> Gang:
         group = Group(gang_id)
-        gang = Gang(gang_id, group, trusts_declarations=self._trusts_declarations)
+        gang = Gang(gang_id, group, trusts_declarations=self._rules.trust_declared_priority)
         group.gangs.append(gang)
         self.groups[gang_id] = group
         self.gangs[gang_id] = gang
@@ -390,3 +390,13 @@ def _without(known: Iterable[str], present: Iterable[str]) -> tuple[str, ...]:
     """What is known and not present."""
     present = set(present)
     return tuple(each for each in known if each not in present)
+
+
+def _with_bounded_wait(facts: GangFacts, most: float) -> GangFacts:
+    """The declaration with a waiting-time of at most this many seconds, and a warning if it declares more."""
+    if facts.mode is not GangMode.NON_STRICT or facts.waiting_time_seconds <= most:
+        return facts
+    declared = f"{facts.waiting_time_seconds:.0f} s"
+    warning = f"waiting-time {declared} is more than the cluster allows (max-waiting-time); {most:g} s is used"
+    problems = (*facts.problems, Problem(Severity.WARNING, warning))
+    return replace(facts, waiting_time_seconds=most, problems=problems)

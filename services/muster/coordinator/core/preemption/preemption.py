@@ -140,6 +140,11 @@ class Preemption:
         """The group has a new explanation: the verdict may not hold any more."""
         group.preemption.conclude("")
 
+    @staticmethod
+    def limit_hold(group: Group, verdict: str) -> None:
+        """The group may not hold all that it could."""
+        group.preemption.conclude(verdict)
+
     def victim_added(self, gang: Gang) -> None:
         """The gang became a potential victim: groups of higher priority may be asked for again."""
         priority = gang.protection

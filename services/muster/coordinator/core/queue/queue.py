@@ -94,7 +94,9 @@ class Queue:
         self.activations += 1
         heapq.heappush(self._active, (position, group.id))
 
-    def back_off(self, group: Group, now: float, failure: str = "", *, away: bool = False) -> None:
+    def back_off(
+        self, group: Group, now: float, failure: str = "", *, away: bool = False, at_least: float = 0.0
+    ) -> None:
         """Try the group again after a pause that doubles with every failure in a row; soon if placement is `away`."""
         group.queueing.fail(failure)
         self._move(group, represents=group.queueing.equivalence_key)
@@ -102,6 +104,7 @@ class Queue:
         if not away:
             group.queueing.back_off()
             seconds = backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
+        seconds = max(seconds, at_least)
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
 

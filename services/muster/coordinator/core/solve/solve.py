@@ -10,6 +10,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
+from muster.coordinator.core.hold.share import within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
@@ -33,7 +34,7 @@ from muster.coordinator.core.solve.concurrent import (
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.coordinator.core.solve.slow import SlowGroups
 from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
-from muster.gangs.solve import Explanation, SolveGroup, SolveOutcome, SolveResult
+from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
 from muster.retry.backoff import backoff_seconds
 
 MAX_GROUPS_PER_SOLVE = 100
@@ -54,7 +55,9 @@ class Solves:
         node_sets: NodeSets,
         rejections: Rejections,
         solve_ids: Iterator[int],
+        max_held_share: float,
     ) -> None:
+        self._max_held_share = max_held_share
         self._cache, self._queue, self._preemption = cache, queue, preemption
         self._node_sets, self._rejections, self._solve_ids = node_sets, rejections, solve_ids
         self._concurrent = ConcurrentSolves(cache.ledger)
@@ -244,7 +247,8 @@ class Solves:
             return {}
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, now.monotonic_seconds)
         outlasting = self._preemption.reservations_outlasting(group, now)
-        seated = validate_and_reserve(cache.ledger, cache.trees, group, asked, result.assignments, nominated)
+        assignments = result.assignments if placed else self._within_share(group, asked, result, now)
+        seated = validate_and_reserve(cache.ledger, cache.trees, group, asked, assignments, nominated)
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
             return {}
@@ -253,6 +257,15 @@ class Solves:
             self._queue.classify(group, None)
         self._preemption.seated(group, seated, outlasting, whole=placed)
         return seated
+
+    def _within_share(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> tuple[Assignment, ...]:
+        """What may be held of a partial answer. A group that may not hold all of it is tried again after a pause."""
+        share = self._max_held_share
+        kept = within_share(self._cache, asked, result.assignments, share)
+        if kept != result.assignments:
+            self._preemption.limit_hold(group, f"gangs that wait may hold {share:.0%} of the cluster (max-held-share)")
+            self._queue.back_off(group, now.monotonic_seconds, at_least=MAX_BACKOFF_SECONDS)
+        return kept
 
     def _reject(self, attempt: Attempt, group: Group, rejection: Rejection, now: Now) -> None:
         if rejection.reason is RejectionReason.INSUFFICIENT_CAPACITY and rejection.node in attempt.taken:
