@@ -32,7 +32,7 @@ from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.kube.api_resources import PODS
 from muster.placement.solve.instance import Placed
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.rpc.watch_codec import decode_batch, encode_batch
 
 JOB_KEY: Final = "jobset.sigs.k8s.io/job-key"

@@ -32,7 +32,7 @@ from builders.placement.inter_pod_rules import (
     spread,
 )
 from muster.gangs.facts import SpreadConstraint
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 _BOTH: Final = (SpreadConstraint(1, ZONE, "job"), SpreadConstraint(1, HOST, "job"))
 CLASSES: Final = (

@@ -33,7 +33,7 @@ from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.homogeneous import NoSeats, seats_for
 from muster.placement.solve.instance import Placed, Solution, assignments_of, parts_of, result_of
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.solve_codec import encode_solve_result
 from muster.topology.constraints import parse_constraints

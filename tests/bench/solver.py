@@ -21,7 +21,7 @@ from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
 from muster.placement.solve.instance import Placed
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import NO_NOMINATIONS
 
 GIB = 2**30

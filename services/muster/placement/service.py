@@ -24,7 +24,8 @@ from muster.placement.kernels.precompile import KERNELS
 from muster.placement.settings import Settings
 from muster.placement.solve.instance import result_of
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster, Mirror, NoCluster, RevisionNotReached
+from muster.placement.state.cluster import Cluster
+from muster.placement.state.mirror import Mirror, NoCluster, RevisionNotReached
 from muster.placement.state.nominated import withhold
 from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 from muster.placement.state.trees import Trees

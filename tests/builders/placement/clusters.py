@@ -17,7 +17,7 @@ from muster.gangs.facts import (
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import withhold
 
 GPU = "nvidia.com/gpu"

@@ -21,7 +21,7 @@ from muster.gangs.facts import (
 )
 from muster.gangs.solve import SolveGroup
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 RACK, HOST, ZONE = "rack", "kubernetes.io/hostname", "zone"
 EVERY_IP = "0.0.0.0"

@@ -2,7 +2,7 @@
 
 from builders.gangs.labels import with_labels
 from muster.gangs.facts import Batch
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 
 class LabelledCluster(Cluster):

@@ -22,7 +22,7 @@ from muster.gangs.solve import PotentialVictim, SolveGang, SolveGroup
 from muster.placement.preemption.dry_run import DryRun
 from muster.placement.preemption.victim_table import victim_table
 from muster.placement.solve.instance import NotPlaced, Placed, parts_of
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import NO_NOMINATIONS
 
 Victims = Mapping[tuple[str, str], int]

@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import grpc
 import pytest
@@ -71,6 +71,8 @@ class Placement:
     channel: aio.Channel
     stub: "pb_grpc.PlacementServiceAsyncStub"
     health: health_pb2_grpc.HealthStub
+    mirror: Mirror = field(default_factory=Mirror)
+    """Mirror of the service, if it runs in the test itself."""
 
     async def solve(
         self, *groups: pb.GangGroup, pods: int = 0, held: tuple[pb.Reservation, ...] = (), seconds: float = 10
@@ -116,7 +118,7 @@ async def running(
         following = asyncio.create_task(mirror.follow(lambda: subscribe(channel, "placement/test"), server.set_ready))
         client = open_channel(f"127.0.0.1:{port}", PLAIN_TEXT)
         try:
-            yield Placement(client, pb_grpc.PlacementServiceStub(client), health_pb2_grpc.HealthStub(client))
+            yield Placement(client, pb_grpc.PlacementServiceStub(client), health_pb2_grpc.HealthStub(client), mirror)
         finally:
             following.cancel()
             await asyncio.gather(following, return_exceptions=True)

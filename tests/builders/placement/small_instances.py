@@ -21,7 +21,7 @@ from muster.gangs.facts import (
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import Answer
 from muster.placement.solve.solve import solve
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 Kind = Literal["equal", "mixed", "group"]
 KINDS: tuple[Kind, ...] = ("equal", "mixed", "group")

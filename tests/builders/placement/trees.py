@@ -8,7 +8,7 @@ from builders.placement.labels import LabelledCluster
 from muster.gangs.facts import Batch, PodClass, PodFacts, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import Answer
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
 
 _TOKEN = re.compile(r"[\w-]+|[():,]")

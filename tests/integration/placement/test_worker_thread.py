@@ -11,7 +11,7 @@ import pytest
 from grpc_health.v1 import health_pb2
 
 from builders.clusterstate.stream import ClusterStream
-from builders.placement.clusters import node, pod_class
+from builders.placement.clusters import node
 from builders.placement.service import PLACED, Placement, asks, running, snapshot
 from builders.wait import eventually
 from muster.gangs.facts import Batch
@@ -106,13 +106,23 @@ async def test_groups_that_exceed_their_time_are_not_found_and_others_are_placed
         assert result.explanation.summary == "no placement was found within 0 s"
 
 
-async def test_a_large_batch_is_applied_beside_the_event_loop(stream: ClusterStream) -> None:
+async def test_a_large_batch_is_applied_in_the_worker_thread(stream: ClusterStream) -> None:
+    gate = Gate()
     async with running(stream) as placement:
         await placement.until_ready()
-        many = tuple(pod_class(f"kind-{number}", selector={"zone": str(number)}) for number in range(3000))
-        nodes = tuple(node(f"node-{number}") for number in range(3000))
-        stream.send(batch_step(Batch(pod_classes=many, nodes=nodes, through={"nodes": 6, "pods": 11})))
-        assert (await placement.solve(asks(("x", 8)), pods=11)).results[0].outcome == PLACED
+        gate.close()
+        try:
+            occupied = asyncio.create_task(placement.mirror.worker.run(gate))
+            await until_waiting(gate)
+            nodes = tuple(node(f"node-{number}") for number in range(300))
+            stream.send(batch_step(Batch(nodes=nodes, through={"nodes": 6})))
+            await eventually(placement.mirror.lock.locked)
+            assert await health(placement) == health_pb2.HealthCheckResponse.SERVING
+            assert (await placement.stub.Describe(pb.DescribeRequest(), timeout=10)).nodes == 2
+        finally:
+            gate.open()
+        await occupied
+        await eventually(lambda: placement.mirror.cluster is not None and len(placement.mirror.cluster.nodes) == 302)
 
 
 async def test_a_cancelled_caller_waits_until_its_work_has_ended() -> None:

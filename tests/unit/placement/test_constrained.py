@@ -22,7 +22,7 @@ from muster.placement.explain.explainer import Explainer
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.constrained import place_constrained
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed, parts_of
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import parse_constraints
 
 LARGE = pod_class("large", 3)

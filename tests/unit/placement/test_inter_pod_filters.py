@@ -12,7 +12,7 @@ from builders.placement.inter_pod_rules import HOST
 from builders.placement.labels import LabelledCluster
 from builders.placement.random_clusters import KEYS, NODES, RandomCluster, machines, pod_classes, random_clusters
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodTerm
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 
 def build(drawn: RandomCluster) -> Cluster:

@@ -13,7 +13,7 @@ from muster.gangs.facts import Batch, PodClass, PodFacts
 from muster.gangs.solve import SolveGroup
 from muster.placement.inter_pod.solver import members_interact
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed, parts_of
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 
 def build(drawn: RandomCluster) -> Cluster:

@@ -11,7 +11,7 @@ from builders.placement.small_instances import answer_to
 from muster.gangs.facts import Batch, LevelConstraint, NodeFacts, TopologyTree, TreeLevel
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import NotPlaced, Placed
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.topology.constraints import contradictions, parse_constraints
 
 TREE = TopologyTree("racks", (TreeLevel("zone", ZONE), TreeLevel("rack", RACK), TreeLevel("node")), default=True)

@@ -20,7 +20,7 @@ from builders.placement.clusters import (
 from muster.gangs.facts import NodeFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, VictimGang
 from muster.placement.solve.instance import NotPlaced, PartiallyPlaced, Placed
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 
 CLASSES = [pod_class("x"), pod_class("xx", 2), pod_class("big", 8), pod_class("a", selector={"zone": "a"})]
 

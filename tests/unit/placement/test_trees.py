@@ -8,7 +8,7 @@ import pytest
 from builders.placement.clusters import answers, cluster, node, pod_class, refusal, seats
 from builders.placement.trees import answer_to, asking, tree_cluster, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
-from muster.placement.state.mirror import Cluster
+from muster.placement.state.cluster import Cluster
 from muster.placement.state.trees import Tree
 
 BY_LABELS = TopologyTree("labels", (TreeLevel("zone", "z"), TreeLevel("rack", "r"), TreeLevel("node")), default=True)

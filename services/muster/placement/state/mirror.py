@@ -2,156 +2,21 @@
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
+from functools import partial
 from typing import Final, NoReturn
 
-import numpy as np
 import structlog
 
-from muster.gangs.capacity import Capacity, Int64
-from muster.gangs.facts import Batch, NodeFacts, PodClass
-from muster.gangs.selection import UNKNOWN_ROW, PodSelection
-from muster.placement.state.capacity import CapacityState
-from muster.placement.state.nodes import NodeTable, same_for_placement
+from muster.gangs.facts import Batch
+from muster.placement.state.cluster import Cluster, UnknownClass
 from muster.placement.worker import Worker
 from muster.retry.retrying import Backoff
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
-_EAGER_PODS: Final = 64
-"""Pods. Larger batches are taken over on arrival and not by the next solve, which a caller waits for."""
-
-_RECENT_CLASSES: Final = 4
-"""Classes, the most recently used, that are updated with such batches."""
-
-
-class UnknownClass(RuntimeError):
-    """cluster-state referred to a pod class or label set before sending it; only a new snapshot can repair the
-    stream.
-    """
-
-    def __init__(self, id_: str) -> None:
-        super().__init__(f"cluster-state sent a pod of class or label set {id_!r} before that itself")
-
-
-class Cluster:
-    """Nodes, capacity, pod classes, selectors and label sets at `revision`, by kind."""
-
-    def __init__(self, pod_classes: Mapping[str, PodClass] | None = None) -> None:
-        """`pod_classes`: classes of the previous snapshot. The coordinator may name one that another replica of
-        cluster-state, which has not had pods of it, does not send; such classes are known until the next snapshot.
-        """
-        self.pod_classes: dict[str, PodClass] = {}
-        self.revision: dict[str, int] = {}
-        self.nodes = NodeTable()
-        self.capacity = Capacity()
-        self.selection = PodSelection()
-        self.state = CapacityState(self.capacity, self.nodes, self.pod_classes, self.selection)
-        self._previous_classes = dict(pod_classes or {})
-
-    def apply(self, batch: Batch) -> None:
-        """Apply a batch.
-
-        Raises UnknownClass, after which the cluster is unusable.
-        """
-        self.selection.apply(batch)
-        self._put_classes(batch.pod_classes)
-        if self._previous_classes:
-            self.know_classes({pod.class_id for pod in batch.pods})
-        if batch.removed_nodes:
-            self.nodes.drop(batch.removed_nodes)
-            for name in batch.removed_nodes:
-                self.capacity.drop_node(name)
-        if batch.nodes:
-            self._put_nodes(batch.nodes)
-        unbound = [pod.uid for pod in batch.pods if not pod.seated]
-        unbound.extend(batch.removed_pods)
-        self.capacity.release(unbound)
-        labels = self.selection.rows
-        try:
-            self.capacity.seat(
-                (pod.uid, pod.class_id, pod.node, labels[pod.label_set] if pod.label_set else UNKNOWN_ROW)
-                for pod in batch.pods
-                if pod.seated
-            )
-        except KeyError as error:
-            raise UnknownClass(error.args[0]) from None
-        self.state.pod_counts.put_pods(batch.pods, unbound)
-        self.state.trees.drop(batch.removed_trees)
-        self.state.trees.put(batch.trees)
-        self._forget(batch)
-        if len(batch.pods) > _EAGER_PODS:
-            self.state.refresh()
-            self.state.update_recent(_RECENT_CLASSES)
-        self.advance(batch.through)
-
-    def advance(self, through: Mapping[str, int]) -> None:
-        """Raise the revision to `through`."""
-        for kind, version in through.items():
-            if version > self.revision.get(kind, 0):
-                self.revision[kind] = version
-
-    def reached(self, revision: Mapping[str, int]) -> bool:
-        """The cluster is at least as new as the revision."""
-        return all(self.revision.get(kind, 0) >= version for kind, version in revision.items())
-
-    @property
-    def all_classes(self) -> dict[str, PodClass]:
-        """The classes of this snapshot and of the previous one."""
-        return {**self._previous_classes, **self.pod_classes}
-
-    def know_classes(self, class_ids: Iterable[str]) -> None:
-        """Take over those of the classes that only the previous snapshot had."""
-        for class_id in class_ids if self._previous_classes else ():
-            if class_id not in self.pod_classes and (known := self._previous_classes.get(class_id)) is not None:
-                self._put_classes([known])
-
-    def reserve(self, reservations: Iterable[tuple[str, str, tuple[str, ...]]]) -> None:
-        """Reserve capacity for (node, class, uids) already decided; a pod already bound to a node is counted once,
-        there.
-
-        Unknown nodes are skipped. Raises KeyError for an unknown class.
-        """
-        counts: dict[str, dict[int, int]] = {}
-        for node, class_id, uids in reservations:
-            rows = counts.setdefault(class_id, {})
-            row = self.nodes.row(node)
-            if row is not None:
-                unseen = sum(self.capacity.seated_on(uid) is None for uid in uids)
-                if unseen:
-                    rows[row] = rows.get(row, 0) + unseen
-        self.state.reserve_all([(kind, _array(rows.keys()), _array(rows.values())) for kind, rows in counts.items()])
-
-    def _put_classes(self, pod_classes: Iterable[PodClass]) -> None:
-        for pod_class in pod_classes:
-            if pod_class.id not in self.pod_classes:
-                self.pod_classes[pod_class.id] = pod_class
-                self.state.pod_counts.put_class(self.capacity.put_class(pod_class), pod_class)
-
-    def _forget(self, batch: Batch) -> None:
-        """Forget classes, selectors and label sets that no pod has any more."""
-        if batch.removed_pod_classes or batch.removed_label_sets:
-            self.state.forget(frozenset(batch.removed_pod_classes), frozenset(batch.removed_label_sets))
-        for class_id in batch.removed_pod_classes:
-            if self.pod_classes.pop(class_id, None) is not None:
-                index = self.capacity.drop_class(class_id)
-                assert index is not None, f"class {class_id} has no index"
-                self.state.pod_counts.drop_class(index)
-        self.selection.forget(batch)
-
-    def _put_nodes(self, nodes: Iterable[NodeFacts]) -> None:
-        changed = []
-        for node in nodes:
-            before = self.nodes.get(node.name)
-            if before is None or not same_for_placement(before, node):
-                changed.append((self.capacity.put_node(node), node))
-        if changed:
-            self.nodes.put(changed, rows=len(self.capacity.used))
-
-
-def _array(numbers: Iterable[int]) -> Int64:
-    return np.fromiter(numbers, np.int64)
-
+_LARGE_BATCH: Final = 50
+"""Changes. Larger batches are applied in the worker thread; smaller ones take less time than handing them over."""
 
 _log = structlog.get_logger()
 
@@ -192,7 +57,7 @@ class Mirror:
                     async for step in steps:
                         before = self.current
                         async with self.lock:
-                            self.apply_step(step)
+                            await self._take(step)
                         if self.current != before:
                             on_change(self.current)
                         if isinstance(step, SnapshotComplete):
@@ -204,13 +69,26 @@ class Mirror:
                 on_change(False)
             await backoff.pause()
 
+    async def _take(self, step: Step) -> None:
+        """Apply one step, off the event loop if that takes long. Raises UnknownClass."""
+        if isinstance(step, BatchReceived) and _is_large(step.batch):
+            await self.worker.run(partial(self._target.apply, step.batch))
+            self._report_advance()
+        else:
+            self.apply_step(step)
+
+    @property
+    def _target(self) -> Cluster:
+        """The cluster that batches change: the snapshot that is not complete yet, if there is one."""
+        target = self._next if self._next is not None else self.cluster
+        assert target is not None, "changes before a snapshot"
+        return target
+
     def apply_step(self, step: Step) -> None:
         """Apply one step of the stream. Raises UnknownClass."""
         match step:
             case BatchReceived(batch):
-                target = self._next if self._next is not None else self.cluster
-                assert target is not None, "changes before a snapshot"
-                target.apply(batch)
+                self._target.apply(batch)
             case SnapshotBegun(reason):
                 _log.info("snapshot_started", reason=reason)
                 previous = self._next.all_classes if self._next is not None else {}
@@ -222,6 +100,10 @@ class Mirror:
                 _log.info("snapshot_completed", nodes=len(self.cluster.nodes), pods=self.cluster.capacity.seats)
             case Disconnected(reason):
                 self._disconnect(f"connection to cluster-state lost: {reason}")
+        self._report_advance()
+
+    def _report_advance(self) -> None:
+        """Wake those who wait for a revision."""
         self._advanced.set()
         self._advanced = asyncio.Event()
 
@@ -253,6 +135,14 @@ class Mirror:
 
     def _disconnect(self, reason: str) -> None:
         self._next, self._lost = None, reason
+
+
+def _is_large(batch: Batch) -> bool:
+    """Applying it takes long: many changes, or some whose cost depends on the cluster."""
+    by_cluster = batch.trees or batch.removed_trees or batch.selectors or batch.namespaces or batch.removed_namespaces
+    changes = len(batch.pods) + len(batch.nodes) + len(batch.pod_classes) + len(batch.label_sets)
+    removed = len(batch.removed_pods) + len(batch.removed_nodes) + len(batch.removed_pod_classes)
+    return bool(by_cluster) or changes + removed + len(batch.removed_label_sets) > _LARGE_BATCH
 
 
 def _freeze_snapshot() -> None:
