@@ -15,7 +15,14 @@ from muster.lifecycle.quota.webhook import PATH, QuotaWebhook
 
 
 class Nobody:
-    """A placeholder: these tests send no complete reviews."""
+    """A placeholder: these tests need no decisions."""
+
+
+class Unsynced:
+    """Informers that have not synced: complete reviews are answered with 503."""
+
+    def __init__(self) -> None:
+        self.synced = asyncio.Event()
 
 
 @pytest.fixture
@@ -24,7 +31,7 @@ async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
     issued = authority.issue("webhook")
     assert issued.certificate_file is not None and issued.key_file is not None
     tls = ReloadedTls(issued.certificate_file, issued.key_file, None)
-    served = QuotaWebhook("127.0.0.1:0", tls, Nobody(), Nobody())  # type: ignore[arg-type]
+    served = QuotaWebhook("127.0.0.1:0", tls, Nobody(), Unsynced())  # type: ignore[arg-type]
     await served.start()
     yield f"https://127.0.0.1:{served.port}{PATH}", ssl.create_default_context(cafile=str(authority.certificate))
     await served.stop()
@@ -61,3 +68,11 @@ async def test_a_body_that_never_ends_is_not_waited_for(
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b'{"apiVersion":"v1","kind":"Pod"}'])
 async def test_malformed_reviews_are_rejected(url: tuple[str, ssl.SSLContext], body: bytes) -> None:
     assert await status(url, body) == 400
+
+
+@pytest.mark.parametrize("odd", [b"[" * 50_000 + b"]" * 50_000, b'"\xff"', b"1e999999"])
+async def test_odd_values_do_not_exempt_a_pod_from_its_quota(url: tuple[str, ssl.SSLContext], odd: bytes) -> None:
+    metadata = b'"metadata":{"name":"a","managedFields":[{"fieldsV1":' + odd + b"}]}"
+    request = b'"uid":"u","operation":"CREATE","resource":{"resource":"pods"},"object":{' + metadata + b"}"
+    review = b'{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{' + request + b"}}"
+    assert await status(url, review) == 503, "it is understood"

@@ -14,7 +14,8 @@ from msgspec import Raw, Struct
 
 from muster.config.settings import CannotStart
 from muster.gangs.quoting import quoted
-from muster.kube.objects import BadObject, decode_pod
+from muster.kube.json_repair import repaired
+from muster.kube.objects import UNREADABLE, BadObject, decode_pod
 from muster.kube.resource_quota import pod_usage
 from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.metrics import REVIEW_SECONDS
@@ -112,13 +113,13 @@ class QuotaWebhook:
         except TimeoutError:
             return web.Response(status=408, text=f"the review was not received within {_READ_SECONDS:g} s\n")
         try:
-            review = msgspec.json.decode(body, type=_Review)
+            review = _decoded(body)
             if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):
                 raise BadObject(
                     f"{quoted(review.kind)} of {quoted(review.api_version)} is not an AdmissionReview of {_API_VERSION}"
                 )
             pod_review = _pod_review(review.request)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, BadObject) as error:
+        except (*UNREADABLE, BadObject) as error:
             return web.Response(status=400, text=f"not an AdmissionReview of {_API_VERSION}: {error}\n")
         if pod_review is None:
             return _reviewed(review.request, Decision())
@@ -129,6 +130,14 @@ class QuotaWebhook:
         except CannotDecide as failure:
             _log.warning("quota_undecided", namespace=pod_review.namespace, pod=pod_review.name, error=str(failure))
             return web.Response(status=503, text=f"{failure}\n")
+
+
+def _decoded(body: bytes) -> _Review:
+    """The review; deep nesting in it must not exempt a pod from its quota. Raises msgspec's and Unicode's errors."""
+    try:
+        return msgspec.json.decode(body, type=_Review)
+    except UNREADABLE:
+        return msgspec.json.decode(repaired(body), type=_Review)
 
 
 def _pod_review(request: _Request) -> PodReview | None:
