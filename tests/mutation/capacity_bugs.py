@@ -4,6 +4,41 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "labels that selectors tell apart are ignored in solve requests",
+        "cache/ledger.py",
+        "        return kind_id(class_id, self.selection.representative(label_set))\n",
+        "        return class_id\n",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
+        "every label set is a role of its own",
+        "cache/ledger.py",
+        "        return kind_id(class_id, self.selection.representative(label_set))\n",
+        "        return kind_id(class_id, label_set)\n",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
+        "classes are forgotten though pods have reservations",
+        "cache/ledger.py",
+        "if class_id not in reserved and class_id not in in_use",
+        "if class_id not in in_use",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
+        "classes without pods are never forgotten",
+        "cache/ledger.py",
+        "        self._retired.update(class_id for class_id in class_ids if class_id in self.classes)\n",
+        "",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
+        "an answer is void if selectors changed meanwhile",
+        "solve/validation.py",
+        "same_class[0] if len(same_class) == 1 else ledger.kind(",
+        "ledger.kind(",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
         "a step compares the classes of all starving groups",
         "backfill/reservation.py",
         " and self._cache.ledger.sums - before < MAX_CLASSES:",
