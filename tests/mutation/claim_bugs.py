@@ -5,6 +5,7 @@ from mutation.bug import Bug
 _RIGHTS = "unit/coordinator/test_right_to_preempt.py"
 _RESERVATIONS = "unit/coordinator/test_reservations_end.py"
 _HOLDS = "unit/coordinator/test_holds_end.py"
+_MINIMUM = "unit/coordinator/test_minimum_resources_starve.py"
 _PLANS = "unit/coordinator/test_plans_end.py"
 
 CLAIM_BUGS = (
@@ -135,5 +136,19 @@ CLAIM_BUGS = (
         "    _, held = capacity.used_by(_held(cache))\n",
         "    _, held = capacity.used_by(())\n",
         first=_HOLDS,
+    ),
+    Bug(
+        "gangs wait for minimum resources for ever",
+        "queue/pre_enqueue.py",
+        "    return None if gang.timing.waived else lacks_free_resources(gang, ledger)",
+        "    return lacks_free_resources(gang, ledger)",
+        first=_MINIMUM,
+    ),
+    Bug(
+        "a gang starves anew once its minimum resources are waived",
+        "backfill/reservation.py",
+        "if min(short_since, default=now) + self._after_seconds <= now:",
+        "if False:",
+        first=_MINIMUM,
     ),
 )

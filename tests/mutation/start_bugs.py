@@ -317,8 +317,8 @@ START_BUGS = (
     Bug(
         "pods that must be equal are not compared",
         "queue/pre_enqueue.py",
-        "    return heterogeneity(gang, ledger.classes) or lacks_free_resources(gang, ledger)",
-        "    return lacks_free_resources(gang, ledger)",
+        "    if (reason := heterogeneity(gang, ledger.classes)) is not None:\n        return reason\n",
+        "",
         first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(

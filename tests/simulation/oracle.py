@@ -27,6 +27,7 @@ from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.preemption.limits import INITIAL_PAUSE_SECONDS
 from muster.coordinator.core.preemption.nomination import Nomination
+from muster.coordinator.core.queue.pre_enqueue import could_be_free
 from muster.coordinator.core.report.explain import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
@@ -64,6 +65,8 @@ class Oracle:
         """Since when capacity is nominated, by nomination, whether evictions have begun and victims are gone."""
         self._paused: dict[Group, float] = {}
         """Until when nothing may be evicted for a group whose capacity was taken."""
+        self._short: dict[Gang, float] = {}
+        """Since when gangs wait for minimum resources, without a break."""
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
         self._leader: Machine | None = None
@@ -155,6 +158,7 @@ class Oracle:
             self._permitted.clear()
             self._released_for.clear()
             self._nominated.clear()
+            self._short.clear()
             self._paused.clear()
             self._term_began = scenario.now
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
@@ -185,6 +189,7 @@ class Oracle:
         cache = leader.cache
         self._check_nominations(scenario, leader)
         self._check_held_share(scenario, leader)
+        self._check_short(scenario, leader)
         if idle:
             for gang in cache.gangs.values():
                 self._check_hold(scenario, gang)
@@ -226,6 +231,17 @@ class Oracle:
             taken = sum(scenario.cluster.class_cpu(each.seat.class_id) for each in held.values())
             most = scenario.rules.max_held_share * int(capacity.allocatable[:, cpu].sum())
             assert taken <= most, f"I13: gangs that wait hold {taken} of {most} millicores"
+
+    def _check_short(self, scenario: Scenario, leader: Machine) -> None:
+        """I13: gangs wait for minimum resources that the cluster has only until others starve."""
+        since, self._short = self._short, {}
+        ledger, most = leader.cache.ledger, scenario.rules.starvation_after_seconds
+        for gang in leader.cache.gangs.values():
+            waits = (gang.group.not_ready or "").startswith("its minimum resources are not free")
+            if waits and gang.facts is not None and could_be_free(gang.facts.resources, ledger):
+                self._short[gang] = since.get(gang, scenario.now)
+                waited = scenario.now - self._short[gang]
+                assert waited <= 2 * most + SLACK_SECONDS, f"I13: {gang.id} waits {waited} s for minimum resources"
 
     def _check_nominations(self, scenario: Scenario, leader: Machine) -> None:
         """I13: nominations end in time, and none is made soon after another was in vain."""

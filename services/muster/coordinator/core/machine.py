@@ -76,7 +76,9 @@ class Machine:
         self._repairs = Repairs(plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules.max_held_share)
-        self._reconciler = Reconciler(cache, queue, permits, self._reports, holds, plans, self._repairs, preemption)
+        self._reconciler = Reconciler(
+            cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, rules
+        )
         self._replicas = 1
         self._preemption_first = False
         """Preemption has the next turn, if it has a request."""
@@ -121,7 +123,7 @@ class Machine:
         parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
         parts += [self._reports, self._tree_reports]
         if self._synced:
-            parts += [self._repairs, self._plans]
+            parts += [self._repairs, self._plans, self._reconciler]
         times = [part.next_time() for part in parts]
         if self._synced:
             times.append(self._preemption.reservation_ends)

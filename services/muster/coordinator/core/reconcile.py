@@ -4,6 +4,8 @@ A gang is touched (`cache.touch`) when anything changed on which its state depen
 nodes, a gang of its group, or the end of a call about it.
 """
 
+from itertools import takewhile
+
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import (
     Effect,
@@ -15,13 +17,14 @@ from muster.coordinator.core.effects import (
     Report,
     StageChanged,
 )
-from muster.coordinator.core.events import Now, RecordState
+from muster.coordinator.core.events import Now, RecordState, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.preemption.repair import Repairs
+from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
@@ -43,17 +46,22 @@ class Reconciler:
         plans: Plans,
         repairs: Repairs,
         preemption: Preemption,
+        rules: Rules,
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
         self._holds, self._plans, self._repairs, self._preemption = holds, plans, repairs, preemption
+        self._starvation_after_seconds = rules.starvation_after_seconds
         self._events_seen = 0
         self._wants_free: dict[Gang, None] = {}
         """Gangs that wait until a declared amount of resources is free in the whole cluster."""
+        self._short: dict[Gang, float] = {}
+        """When those that are short are tried in any case, the earliest first."""
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
     def reconcile(self, now: Now) -> list[Effect]:
         """Reconcile everything that was touched, until nothing is touched any more."""
+        self._waive(now.monotonic_seconds)
         effects = self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
@@ -62,6 +70,22 @@ class Reconciler:
                     self._cache.touch(gang)
             effects += self._reconcile(now)
         return effects
+
+    def next_time(self) -> float | None:
+        """When a gang is tried although its minimum resources are not free."""
+        return next(iter(self._short.values()), None)
+
+    def _waive(self, now: float) -> None:
+        """Try gangs that wait for minimum resources as long as others until they starve, so that they cannot be passed
+        over for ever; if the empty cluster had the resources.
+        """
+        for gang in [gang for gang, _ in takewhile(lambda item: item[1] <= now, self._short.items())]:
+            del self._short[gang]
+            if gang.facts is None or not could_be_free(gang.facts.resources, self._cache.ledger):
+                self._short[gang] = now + self._starvation_after_seconds
+                continue
+            gang.timing.waive()
+            self._cache.touch(gang, edited=True)
 
     def _reconcile(self, now: Now) -> list[Effect]:
         cache = self._cache
@@ -125,8 +149,12 @@ class Reconciler:
             self._finish(gang, now, effects)
         if gang.facts is not None and gang.facts.resources and not gang.permit.granted:
             self._wants_free[gang] = None
+            if gang.timing.short_since is None and gang.all_present and lacks_free_resources(gang, self._cache.ledger):
+                gang.timing.lack(now.monotonic_seconds)
+                self._short[gang] = now.monotonic_seconds + self._starvation_after_seconds
         else:
             self._wants_free.pop(gang, None)
+            self._short.pop(gang, None)
         self._repairs.update(gang, now)
         if self._preemption.running.update(gang):
             self._preemption.victim_added(gang)
@@ -190,6 +218,7 @@ class Reconciler:
             self._reports.forget(gang)
             self._repairs.forget(gang)
             self._wants_free.pop(gang, None)
+            self._short.pop(gang, None)
             self._preemption.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
             if self._stages.pop(gang, None) is not None:

@@ -41,8 +41,14 @@ class StarvingGroups:
         self._not_before = 0.0
 
     def add(self, group: Group, now: float) -> None:
-        """A solve found no place for the group."""
-        if group not in self._starving and group not in self._paused:
+        """A solve found no place for the group. One that waited for its minimum resources first starves since then."""
+        if group in self._starving or group in self._paused:
+            return
+        short_since = [gang.timing.short_since for gang in group.gangs if gang.timing.short_since is not None]
+        if min(short_since, default=now) + self._after_seconds <= now:
+            self._since.pop(group, None)
+            self._put_in_order(group)
+        else:
             self._since.setdefault(group, now)
 
     def discard(self, group: Group) -> None:

@@ -314,6 +314,17 @@ class Timing:
     bound_unix: float = 0.0
     """Unix time at which all of that was bound; 0: never, or not known."""
 
+    short_since: float | None = None
+    """Monotonic time at which its declared minimum resources were first seen not to be free; None: not yet."""
+    waived: bool = False
+    """The gang is tried although its minimum resources are not free: it has waited as long as gangs that starve."""
+
+    def lack(self, monotonic_seconds: float) -> None:
+        self.short_since = monotonic_seconds
+
+    def waive(self) -> None:
+        self.waived = True
+
     def see(self, monotonic_seconds: float) -> None:
         self.first_seen = monotonic_seconds
 
@@ -330,7 +341,8 @@ class Timing:
         return self.start_seconds
 
     def restart(self) -> None:
-        self.start_seconds = None
+        self.start_seconds = self.short_since = None
+        self.waived = False
         self.ready_unix = self.bound_unix = 0.0
 
 

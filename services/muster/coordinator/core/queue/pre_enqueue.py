@@ -4,12 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+import numpy as np
+
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.report.reasons import in_units
 from muster.dialects.registry import timeout_annotations
-from muster.gangs.facts import GangFacts, PodClass, Severity
+from muster.gangs.facts import Amounts, GangFacts, PodClass, Severity
 from muster.topology.constraints import contradictions
 from muster.topology.ranks import natural_order
 from muster.topology.trees import missing_tree, never_parsed
@@ -52,7 +54,9 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
         return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
     if gang.permit.granted:
         return None
-    return heterogeneity(gang, ledger.classes) or lacks_free_resources(gang, ledger)
+    if (reason := heterogeneity(gang, ledger.classes)) is not None:
+        return reason
+    return None if gang.timing.waived else lacks_free_resources(gang, ledger)
 
 
 def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
@@ -209,6 +213,15 @@ def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
         if free < amount:
             short.append(f"{in_units(name, amount)} {name} ({in_units(name, max(0, free))} free)")
     return f"its minimum resources are not free in the cluster: {', '.join(short)}" if short else None
+
+
+def could_be_free(amounts: Amounts, ledger: Ledger) -> bool:
+    """The schedulable nodes have these amounts in all."""
+    capacity = ledger.capacity
+    rows = [capacity.rows[node.name] for node in ledger.nodes.values() if node.ready and not node.unschedulable]
+    in_all = capacity.allocatable[rows].sum(axis=0, dtype=np.float64)
+    columns = capacity.resources
+    return all(name in columns and amount <= in_all[columns[name]] for name, amount in amounts)
 
 
 def _held(gang: Gang) -> Iterator[str]:
