@@ -4,6 +4,27 @@ from mutation.bug import Bug
 
 START_BUGS = (
     Bug(
+        "a change of a gang has all gangs reconciled that declare it",
+        "cache/cache.py",
+        "        for id_ in gang.facts.group if gang.facts is not None else ():\n            if id_ in declaring",
+        "        for id_ in list(declaring):\n            if id_ in declaring",
+        first="unit/coordinator/test_one_sided_declarations.py",
+    ),
+    Bug(
+        "all gangs that declare a changed gang are reconciled in one step for their message",
+        "cache/cache.py",
+        "list(islice(self._outdated, MAX_OUTDATED))",
+        "list(self._outdated)",
+        first="unit/coordinator/test_one_sided_declarations.py",
+    ),
+    Bug(
+        "gangs do not learn that the gang they declare has changed",
+        "cache/cache.py",
+        "                self._outdated.update(dict.fromkeys(self._partners.get(facts.id, ())))\n",
+        "                pass\n",
+        first="unit/coordinator/test_one_sided_declarations.py",
+    ),
+    Bug(
         "pods are bound before the permit is durable",
         "machine.py",
         """                    self._effects.append(self._permits.permit(group, gangs, self._now))

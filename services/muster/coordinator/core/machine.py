@@ -102,6 +102,7 @@ class Machine:
             self._take(event)
         self._effects += self._binds.due(self.cache, now.monotonic_seconds)
         self._solves.copy_explanations(now)
+        self.cache.touch_outdated()
         while True:
             self._effects += self._reconciler.reconcile(now)
             if overdue := self._end_overdue(now):
@@ -131,6 +132,8 @@ class Machine:
             times += [self.queue.next_time(), self._solves.next_turn()]
             if not self._solves.under_way:
                 times.append(self._preemption.next_time())
+        if self.cache.outdated:
+            times.append(self._now.monotonic_seconds)
         return min((time for time in times if time is not None), default=None)
 
     def _end_overdue(self, now: Now) -> list[Effect]:
@@ -249,7 +252,7 @@ class Machine:
         self.queue.reset_backoff(group)
         self._permits.grant(gangs)
         for gang in gangs:
-            self.cache.touch_partners(gang.id)
+            self.cache.touch_partners(gang)
             self._effects += self._binds.permitted(self.cache, gang)
         self.cache.settled(group)
 

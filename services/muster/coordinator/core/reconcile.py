@@ -102,7 +102,7 @@ class Reconciler:
                     self._holds.release(gang.group)
                     self._permits.adopt(gang)
                     gang.timing.bound(now.unix_seconds)
-                    cache.touch_partners(gang.id)
+                    cache.touch_partners(gang)
                 cache.regroup(gang)
             if cache.touched:  # their group mates were touched by that: reconcile them together
                 for gang, edited in touched.items():
