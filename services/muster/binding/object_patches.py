@@ -18,6 +18,7 @@ from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_t
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.validation import object_text, quoted
 from muster.binding.write_call import WriteCall, WriteJob
+from muster.kube.json_repair import repaired
 from muster.kube.paths import object_path
 from muster.kube.responses import KubeUnreachable, Response
 from muster.kube.session import KubeSession
@@ -73,7 +74,8 @@ class WriteObject(WriteJob):
         if response.status != 200:
             return retryable(response) or self._refused(status_text(response))
         try:
-            head, found = _head.decode(response.body).metadata, _object.decode(response.body)
+            body = repaired(response.body)  # deep nesting must not keep reports from the object
+            head, found = _head.decode(body).metadata, _object.decode(body)
         except _UNREADABLE as error:
             return self._refused(f"the API server's answer cannot be read: {error}")
         if head.uid != about.uid:
