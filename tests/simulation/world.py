@@ -17,6 +17,8 @@ SLOTS = "abcdef"
 """Names of the gangs that may exist; a gang's slot is its index."""
 GROUPINGS = ("ab", "cd", "ef", "abc", "def", "bc")
 """Gangs that may declare each other as their gang group."""
+RANKED_GANG = "/f"
+"""End of the id of the gang whose pods ask for ranks."""
 FOREIGN_NODE = "theirs"
 """A node closed to us, on which other schedulers bind pods."""
 MAX_EFFECTS = 3000
@@ -125,7 +127,7 @@ class World:
 
     def anew(self, pod: PodFacts) -> PodFacts:
         """Returns the pod with a uid that was never used before."""
-        return replace(pod, uid=f"{pod.uid}#{self.number()}")
+        return replace(pod, uid=f"{pod.uid}#{self.number()}", wanted_rank=_wanted_rank(pod))
 
     # -- queries
 
@@ -211,3 +213,9 @@ class World:
         lagging, self.scenario.lagging = self.scenario.lagging, False
         self.scenario.pass_time(seconds)
         self.scenario.lagging = lagging
+
+
+def _wanted_rank(pod: PodFacts) -> int:
+    """The rank that a pod asks for: pods of one gang do, some of them for the same one; -1: none."""
+    number = pod.name.rpartition("-")[2]
+    return int(number) * 3 % 5 if pod.gang.endswith(RANKED_GANG) and number.isdecimal() else -1
