@@ -119,8 +119,8 @@ CLAIM_BUGS = (
     Bug(
         "capacity is reserved until pods end that run for days",
         "backfill/expected_completions.py",
-        "if each[2] <= horizon or math.isinf(each[2])",
-        "if True",
+        "if horizon < end < math.inf:",
+        "if False:",
         first=_RESERVATIONS,
     ),
     Bug(

@@ -21,7 +21,10 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
    (`preemption/eviction`), as are pods of started gangs that cannot be completed (`preemption/repair`).
-7. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
+7. Every claim on capacity has an end (I13): nominations expire (`preemption/plan`), reservations do and are followed by
+   a pause (`backfill/reservation`), waits have a longest time and a share (`hold/share`), and a preemptor whose plans
+   are in vain pauses longer each time (`preemption/limits`).
+8. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
 State of gangs and groups is split into values with one owner each (`gang/state`, `gang/gang`). Phases are derived
 (`gang.gang.Gang.phase`), never stored, so they cannot disagree with the facts that they sum up.
