@@ -34,6 +34,12 @@ def spent(before: dict[str, Cost], after: dict[str, Cost]) -> dict[str, dict[str
     }
 
 
+def memory_mib(stack: Stack) -> dict[str, float]:
+    """Resident memory of every service now."""
+    pids = {name: stack.children[name].pid for name in SERVICES}
+    return {name: round(psutil.Process(pid).memory_info().rss / 2**20, 1) for name, pid in pids.items()}
+
+
 def _cost(pid: int) -> Cost:
     process = psutil.Process(pid)
     times = process.cpu_times()

@@ -12,6 +12,7 @@ from muster.kube.session import ApiStatusError, KubeSession, Response
 from muster.localcluster.manifests import Manifest, apply_manifests
 
 LABEL = "muster.dev/bench"
+_JOB = "muster.dev/bench-job"
 CROWD = "crowd-"
 IN_ONE_NODE = 8
 """Pods per node, for pods that request an eighth of a node."""
@@ -69,6 +70,31 @@ def crowd(count: int, size: int, namespace: str) -> list[Workload]:
 
 def _of_eighths(name: str, namespace: str) -> Workload:
     return gang(name).asking(cpu=CPUS // IN_ONE_NODE).in_namespace(namespace).on_nodes(**{LABEL: "true"})
+
+
+def diverse_gangs(wave: int, pods: int, classes: int, namespace: str) -> list[Workload]:
+    """Gangs of equal size, one per pod class: each selects pods of its own label and keeps them on different nodes."""
+    return [
+        gang(f"w{wave}-{number:05}")
+        .of(pods // classes)
+        .asking(cpu=1, memory="1Gi")
+        .in_namespace(namespace)
+        .on_nodes(**{LABEL: "true"})
+        .with_spec(affinity=_apart(f"w{wave}-{number:05}"))
+        .labelled(**{_JOB: f"w{wave}-{number:05}"})
+        for number in range(classes)
+    ]
+
+
+def _apart(job: str) -> dict[str, Any]:
+    """Required anti-affinity between the pods of a job."""
+    term = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {_JOB: job}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+async def delete_pods(session: KubeSession, namespace: str) -> None:
+    """Delete all pods of the namespace at once."""
+    await _call(session, "DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": "0"})
 
 
 async def fill(session: KubeSession, namespace: str, nodes: int) -> None:

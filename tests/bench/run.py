@@ -9,9 +9,10 @@ idle        a full cluster with infeasible gangs (--pending) and no changes (--s
             other pods. CPU of every process as a share of one core, and the number of solves
 flood       a full cluster, and --flood infeasible pods at once, in gangs of 8 and one by one; once a second a node
             becomes free, during the arrivals and after them: from that to the last bind at the head of the queue
-freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by the
 freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by
             deleting a pod and by adding a node (--rounds each); from the server's response to the first and last bind
+diversity   pods of many classes with inter-pod rules are created, bound and deleted, --waves times (--diverse-pods,
+            --classes): longest hold of each event loop, memory of each service before and after
 """
 
 import argparse
@@ -30,8 +31,9 @@ import uvloop
 from bench import arrivals, pending
 from bench.bench_cluster import BenchCluster
 from bench.flood import flood
+from bench.turnover import diversity
 
-PARTS = ("throughput", "latency", "idle", "freed", "flood")
+PARTS = ("throughput", "latency", "idle", "freed", "flood", "diversity")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -47,10 +49,13 @@ def main() -> None:
     parser.add_argument("--pending", type=int, default=500, help="gangs that cannot fit")
     parser.add_argument("--seconds", type=float, default=60, help="how long idle processes are watched")
     parser.add_argument("--flood", type=int, default=20_000, help="pods that come at once")
+    parser.add_argument("--diverse-pods", type=int, default=20_000, help="pods of a wave")
+    parser.add_argument("--classes", type=int, default=5_000, help="pod classes of a wave, each with rules of its own")
+    parser.add_argument("--waves", type=int, default=3, help="how often they come and go")
     parser.add_argument(
-        "--metrics", action=argparse.BooleanOptionalAction, default=True, help="whether services tell metrics"
+        "--metrics", action=argparse.BooleanOptionalAction, default=True, help="whether services expose metrics"
     )
-    parser.add_argument("--rounds", type=int, default=100, help="how often room comes")
+    parser.add_argument("--rounds", type=int, default=100, help="how often capacity becomes free")
     parser.add_argument(
         "--watch-pid", action="append", default=[], metavar="NAME=PID", help="a further process to count"
     )
@@ -85,6 +90,9 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
         for size in (8, 1):
             async with BenchCluster(options) as cluster:
                 results["flood"][f"gangs_of_{size}"] = await flood(cluster, size)
+    if "diversity" in options.parts:
+        async with BenchCluster(options) as cluster:
+            results["diversity"] = await diversity(cluster)
     if "freed" in options.parts:
         results["freed"] = []
         for others in sorted({0, options.pending}):
