@@ -14,6 +14,11 @@ from muster.gangs.quantity import NANOS_PER_MILLI, BadQuantity, amount_of, parse
 from muster.gangs.quoting import quoted
 from muster.kube.objects import UNREADABLE
 
+MAX_RESOURCES: Final = 100
+"""Resources that a pod may request; those of nodes that exist are few."""
+MAX_PROBLEMS: Final = 10
+"""Problems of one pod that are collected; each is compared with the others."""
+
 Nanos = dict[str, int]
 """Quantities in billionths by resource name."""
 
@@ -58,9 +63,17 @@ _conditions: Final = msgspec.json.Decoder(list[_Condition] | None)
 def effective_requests(fields: PodRequestFields, problems: list[str]) -> Amounts:
     """Amounts that a node must have free for the pod, "pods: 1" included, without zeros, sorted by name.
 
-    Malformed quantities count as zero and are added to `problems`.
+    Malformed quantities count as zero and are added to `problems`, and so are resources beyond MAX_RESOURCES: every
+    name costs each service memory per node and pod class.
     """
     total = exact_requests(fields, problems)
+    if len(total) > MAX_RESOURCES:
+        names = sorted(total, key=lambda name: ("/" in name, name))
+        problems.append(
+            f"it requests {len(total)} different resources, but at most {MAX_RESOURCES} are considered; "
+            f"the first that is not is {quoted(names[MAX_RESOURCES])}"
+        )
+        total = {name: total[name] for name in names[:MAX_RESOURCES]}
     amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
     amounts[PODS] = 1
     return tuple(sorted(amounts.items()))
@@ -161,7 +174,7 @@ class _Requests:
         return parsed
 
     def _add_problem(self, problem: str) -> None:
-        if problem not in self._problems:
+        if len(self._problems) < MAX_PROBLEMS and problem not in self._problems:
             self._problems.append(problem)
 
 

@@ -21,6 +21,7 @@ from muster.dialects.definitions import Definition
 from muster.dialects.dialect import Declaration, Dialect
 from muster.dialects.quota import QUOTA_WAITS
 from muster.dialects.registry import DIALECTS
+from muster.kube import pod_requests
 from muster.lifecycle.queue_jobs import job
 from muster.lifecycle.quota import ledger
 from muster.topology import constraints, trees
@@ -34,6 +35,7 @@ BESIDES = {
 }
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
+    "different resources that a pod requests": (pod_requests.MAX_RESOURCES,),
     "pods in a minimum": (values.MAX_COUNT,),
     "pods, and tasks, of a QueueJob": (job.MAX_PODS, job.MAX_TASKS),
     "levels of a topology tree": (trees.MAX_LEVELS,),

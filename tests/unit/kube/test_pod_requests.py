@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from builders.kube.objects import container, container_status, pod, sidecar
 from muster.kube.pod_class import pod_class, read_class
+from muster.kube.pod_requests import MAX_PROBLEMS, MAX_RESOURCES
 
 Mi = 2**20
 
@@ -293,6 +294,24 @@ def test_huge_value_is_truncated_in_messages() -> None:
     read = read_class(pod(spec={"containers": [container(requests={"cpu": "9" * 9 + "x" * 1_000_000})]}))
     assert '"999999999xxx' in read.problem
     assert len(read.problem) < 400
+
+
+def test_resources_beyond_the_limit_are_a_problem_and_do_not_count() -> None:
+    names = {f"example.com/r{number:05}": "1" for number in range(10_000)}
+    spec = {"containers": [container(requests={"cpu": "1", "memory": "1Gi", **names})]}
+    asked = requests_of(spec)
+    assert (len(asked), asked["cpu"], asked["memory"]) == (MAX_RESOURCES, 1000, 2**30)
+    problem = read_class(pod(spec=spec)).problem
+    assert problem == (
+        "it requests 10002 different resources, but at most 100 are considered; "
+        'the first that is not is "example.com/r00098"'
+    )
+
+
+def test_few_of_many_problems_are_named() -> None:
+    names = {f"example.com/r{number}": "many" for number in range(2000)}
+    problem = read_class(pod(spec={"containers": [container(requests=names)]})).problem
+    assert problem.count("example.com/r") == MAX_PROBLEMS
 
 
 amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "nvidia.com/gpu"]), st.integers(0, 9).map(str), max_size=3)
