@@ -14,7 +14,7 @@ SOLVE_SECONDS: Final = histogram(
 )
 GROUPS: Final = counter(
     "muster_solve_groups_total",
-    "Gang groups in solve requests, by outcome: placed, infeasible (proved), not_found (within the budget) or partial.",
+    "Gang groups in solve requests, by outcome: placed, infeasible (proved), not_found (in time) or partial.",
     ("outcome",),
     known=[(word,) for word in OUTCOMES.values()],
 )

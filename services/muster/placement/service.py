@@ -54,8 +54,12 @@ _LARGE_REQUEST_BYTES: Final = 64 * 1024
 """Larger requests are decoded in the worker thread; smaller ones take less time than handing them over."""
 _SLOW_SECONDS: Final = 0.25
 """Slower solves are logged at info."""
-_REPLY_SECONDS: Final = 0.05
-"""Reserved from the call's deadline for sending an answer or error; at most a tenth of the remaining time."""
+_ERROR_SECONDS: Final = 0.05
+"""Reserved from the call's deadline for sending an error; at most a tenth of the remaining time."""
+_ANSWER_SECONDS: Final = 1.0
+"""Reserved from the call's deadline for giving up on groups and sending the answer; at most a fifth of the remaining
+time.
+"""
 _MAX_WAIT_SECONDS: Final = 60.0
 """Limit for callers without a deadline."""
 
@@ -119,7 +123,8 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
                 cluster = self._mirror.cluster
                 if cluster is None or not self._mirror.current or not cluster.reached(wanted):
                     continue  # lost or replaced while other solves ran
-                limit = TimeLimit(_before_deadline(context), self._seconds_per_group, self._clock)
+                left = _time_left(context)
+                limit = TimeLimit(left - min(_ANSWER_SECONDS, left / 5), self._seconds_per_group, self._clock)
                 started = time.monotonic()
                 work = partial(_solve, cluster, request, decoded, limit)
                 response = await self._mirror.worker.run(work, limit.abandon)
@@ -142,20 +147,19 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         return {("nodes",): len(cluster.nodes), ("pods",): cluster.capacity.seats} if cluster is not None else {}
 
     async def _wait_for_revision(self, revision: dict[str, int], context: aio.ServicerContext[Any, Any]) -> None:
+        left = _time_left(context)
         try:
-            await self._mirror.reached(revision, _before_deadline(context))
+            await self._mirror.reached(revision, left - min(_ERROR_SECONDS, left / 10))
         except RevisionNotReached as error:
             raise RpcError(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except NoCluster as error:
             raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from None
 
 
-def _before_deadline(context: aio.ServicerContext[Any, Any]) -> float:
-    """Seconds left to answer before the caller's deadline."""
+def _time_left(context: aio.ServicerContext[Any, Any]) -> float:
+    """Seconds until the caller's deadline."""
     left = context.time_remaining()
-    if left is None:
-        left = _MAX_WAIT_SECONDS
-    return left - min(_REPLY_SECONDS, left / 10)
+    return _MAX_WAIT_SECONDS if left is None else max(0.0, left)
 
 
 def _solve(cluster: Cluster, request: pb.SolveRequest, decoded: SolveRequest, limit: TimeLimit) -> pb.SolveResponse:

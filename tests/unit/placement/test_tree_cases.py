@@ -151,3 +151,10 @@ def test_a_hard_factor_holds_for_fewer_members_than_wanted() -> None:
     tree = "r0(a:2,b:2) r1(c:2)"
     refused = refusal(answer_to(tree, "rack: hard factor(3); node: hard range(2,2)", 6, minimum=2))
     assert refused.proved
+
+
+def test_a_gang_grows_under_hard_packs_of_four_levels() -> None:
+    tree = "z0(p0(q0(r0(a:1) r1(b:1,c:1)) q1(r2(d:1) r3(e:1)))) z1(p1(q2(r4(f:3,g:1) r5(h:2))))"
+    packs = "zone: hard pack; pod: hard pack; row: hard pack; rack: hard pack"
+    answer = answer_to(tree, packs, 3, levels="zone pod row rack node", placed={"g": 1})
+    assert seats(answer) == {"f": 2, "g": 1}

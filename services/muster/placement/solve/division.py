@@ -67,8 +67,8 @@ class GrowthDivider:
         self._caps = [_allowed(rules[-1], caps, held)]
         for tier in range(self._last - 1, -1, -1):
             starts = tiers.below[tier][:-1]
-            self._held.insert(0, np.add.reduceat(self._held[0], starts))
             below = self._capacity(tier + 1, np.add.reduceat(self._caps[0], starts), starts)
+            self._held.insert(0, np.add.reduceat(self._held[0], starts))
             self._caps.insert(0, _allowed(rules[tier], below, self._held[0]))
         total = self._caps[0].sum(keepdims=True)
         self.capacity = int(self._capacity(0, total, np.zeros(1, np.int64))[0]) if len(caps) else 0
@@ -82,11 +82,13 @@ class GrowthDivider:
         return Division(nodes, np.array([added[node] for node in nodes.tolist()], np.int64), members)
 
     def _capacity(self, tier: int, total: Int64, starts: Int64) -> Int64:
-        """Upper bound for each domain above a tier; `total` if the tier's rule is soft."""
+        """Upper bound for each domain above a tier; `total` if the tier's rule is soft. Call it before the tier above
+        is added.
+        """
         rule = self._rules[tier]
         if rule.shape is not Shape.PACK or not rule.shape_is_hard:
             return total
-        held, caps = self._held[tier] if tier < self._last else self._held[-1], self._caps[0]
+        held, caps = self._held[0], self._caps[0]
         used = np.add.reduceat((held > 0).astype(np.int64), starts)
         in_used = np.maximum.reduceat(np.where(held > 0, caps, 0), starts)
         return np.where(used == 0, np.maximum.reduceat(caps, starts), np.where(used == 1, in_used, 0))
@@ -188,6 +190,9 @@ class TreeSlice:
     def __init__(self, instance: TreeInstance, gang: int, first: int, last: int) -> None:
         self._instance = instance
         self._rules = instance.gangs[gang].rules
+        self._unfinished = (_unfinished(self._rules),)
+        all_relaxed = relaxed(self._rules)
+        self._finished = (all_relaxed[0], all_relaxed[-1])
         self._first = first
         self._last = last
         self._rows = instance.tree.rows[first:last]
@@ -203,8 +208,7 @@ class TreeSlice:
         of_class = instance.state.of(instance.parts[index].class_id)
         usable = instance.fits[index, self._first : self._last] > 0
         caps = np.where(usable, np.minimum(of_class.fits[self._rows], wanted), 0)
-        relaxations = (_unfinished(self._rules),) if more_to_come else relaxed(self._rules)
-        relaxed_rules = (relaxations[0], relaxations[-1])
+        relaxed_rules = self._unfinished if more_to_come else self._finished
         division = self._divide(relaxed_rules, caps, wanted)
         if division is None:
             return None

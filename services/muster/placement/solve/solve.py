@@ -100,6 +100,7 @@ class _Batch:
         self._state.limit.begin_group(max(1, self._groups_left))
         self._groups_left -= 1
         try:
+            self._state.limit.check()
             return self._place(group)
         except OutOfTime as error:
             self._state.rollback(checkpoint)
