@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from builders.deploy.helm import CHART, JSON, NAMESPACE, helm, of_kind, pod_specs, rendered, template
+from muster.cli.service_commands import ServiceGroup
 
 VALUES = Path(__file__).parents[2] / "deploy"
 SETS = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))
@@ -79,6 +80,19 @@ def test_no_secret_is_in_an_argument_or_a_variable(values: str) -> None:
         assert not any(secret in text for secret in secrets), name
         for container in spec["containers"]:
             assert not any("password=" in argument for argument in container.get("args") or ()), name
+
+
+@pytest.mark.parametrize("values", SETS)
+def test_services_accept_their_arguments(values: str) -> None:
+    checked = set()
+    for name, spec in pod_specs(objects(values)):
+        for container in spec["containers"]:
+            run, *arguments = container.get("args") or [""]
+            if run == "run":
+                service, *flags = arguments
+                ServiceGroup().get_command(None, service).make_context(name, flags)  # raises what users would see
+                checked.add(service)
+    assert "coordinator" in checked
 
 
 @pytest.mark.parametrize("values", SETS)
