@@ -1,10 +1,11 @@
 """Decodes request bodies in Kubernetes' protobuf form, which newer kubectl sends for objects created from flags.
 
 Supports the messages and fields of the table: for `kubectl auth can-i`, `kubectl drain`, and `kubectl create` of
-namespaces and of what belongs to them. Everything else is created from manifests, which kubectl sends as JSON.
+namespaces, Secrets and of what belongs to namespaces. Everything else is created from manifests, which kubectl sends as JSON.
 Responses are always JSON, which those clients accept.
 """
 
+import base64
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ _FIELDS: Final[dict[str, str]] = {
     "Eviction": "1 metadata ObjectMeta, 2 deleteOptions DeleteOptions",
     "Namespace": "1 metadata ObjectMeta, 2 spec Any, 3 status Any",
     "ConfigMap": "1 metadata ObjectMeta, 2 data {str}, 4 immutable bool",
+    "Secret": "1 metadata ObjectMeta, 2 data {bytes}, 3 type, 5 immutable bool",
     "ResourceQuota": "1 metadata ObjectMeta, 2 spec ResourceQuotaSpec, 3 status Any",
     "ResourceQuotaSpec": "1 hard {Quantity}, 2 scopes [str]",
     "Quantity": "1 string",
@@ -34,7 +36,7 @@ _FIELDS: Final[dict[str, str]] = {
     "ResourceAttributes": "1 namespace, 2 verb, 3 group, 4 version, 5 resource, 6 subresource, 7 name",
     "NonResourceAttributes": "1 path, 2 verb",
 }
-"""Fields by number. The type is a message, int or bool; default string; [] is a list, {} a map from strings.
+"""Fields by number. The type is a message, int, bool or bytes; default string; [] is a list, {} a map from strings.
 
 `Any` is a message that is ignored: the server sets the field itself.
 """
@@ -78,6 +80,8 @@ def _value(form: str, value: Any) -> Any:
             return value.decode()
         case "raw":
             return value
+        case "bytes":
+            return base64.b64encode(value).decode()
         case "int":
             return value - (1 << 64) if value >> 63 else value
         case "bool":

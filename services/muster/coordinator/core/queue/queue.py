@@ -100,13 +100,15 @@ class Queue:
         """Try the group again after a pause that doubles with every failure in a row; soon if placement is `away`."""
         group.queueing.fail(failure)
         self._move(group, represents=group.queueing.equivalence_key)
-        seconds = AWAY_SECONDS
-        if not away:
-            group.queueing.back_off()
-            seconds = backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
-        seconds = max(seconds, at_least)
+        seconds = max(AWAY_SECONDS if away else self.next_backoff(group), at_least)
         self._backoff_until[group.id] = now + seconds
         heapq.heappush(self._backoff, (now + seconds, group.id))
+
+    @staticmethod
+    def next_backoff(group: Group) -> float:
+        """Count a failure; returns the seconds of the pause, which doubles with every failure in a row."""
+        group.queueing.back_off()
+        return backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
 
     def park(self, group: Group, until: float) -> None:
         """The group waits until it is activated, which is not expected before this time."""

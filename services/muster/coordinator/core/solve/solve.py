@@ -15,7 +15,6 @@ from muster.coordinator.core.preemption.nomination import as_amounts, nominated_
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
 from muster.coordinator.core.queue.queue import (
-    INITIAL_BACKOFF_SECONDS,
     MAX_BACKOFF_SECONDS,
     Concurrency,
     Queue,
@@ -35,7 +34,6 @@ from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.coordinator.core.solve.slow import SlowGroups
 from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
-from muster.retry.backoff import backoff_seconds
 
 MAX_GROUPS_PER_SOLVE = 100
 """Small enough that the first permits of a long queue are written while the rest is still being placed."""
@@ -303,8 +301,7 @@ class Solves:
         if len(attempt.groups) == 1:
             if result.explanation is not None:
                 self._explain(group, result.explanation)
-            group.queueing.back_off()
-            until += backoff_seconds(INITIAL_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, group.queueing.backoffs)
+            until += self._queue.next_backoff(group)
         self._await_turn(group, until)
 
     def _back_off(self, group: Group, failure: str, now: Now, *, away: bool = False) -> None:
