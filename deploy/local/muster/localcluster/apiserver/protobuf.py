@@ -1,8 +1,8 @@
 """Decodes request bodies in Kubernetes' protobuf form, which newer kubectl sends for objects created from flags.
 
 Supports the messages and fields of the table: for `kubectl auth can-i`, `kubectl drain`, and `kubectl create` of
-namespaces, Secrets and of what belongs to namespaces. Everything else is created from manifests, which kubectl sends as JSON.
-Responses are always JSON, which those clients accept.
+namespaces, of what belongs to them, and of Secrets. Everything else is created from manifests, which kubectl sends as
+JSON. Responses are always JSON, which those clients accept.
 """
 
 import base64
