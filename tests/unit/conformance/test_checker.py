@@ -69,6 +69,15 @@ def test_correct_answers_have_no_violations() -> None:
     assert found(made, request, *results) == []
 
 
+@pytest.mark.parametrize(("outcome", "violations_found"), [(NOT_FOUND, 0), (INFEASIBLE, 1), (PLACED, 1)])
+def test_only_groups_that_are_not_found_ran_out_of_time(outcome: Any, violations_found: int) -> None:
+    made = cluster([node("a", 4)], [X])
+    group = single_gang((X, 1))
+    result = answer(group, *([("a", 1)] if outcome == PLACED else []), outcome=outcome)
+    result.out_of_time = True
+    assert len(found(made, pb.SolveRequest(groups=[group]), result)) == violations_found
+
+
 def test_groups_of_a_batch_share_capacity() -> None:
     made = cluster([node("a", 4)], [X])
     first, second = single_gang((X, 3), id="1"), single_gang((X, 2), id="2")

@@ -1,5 +1,7 @@
 """Groups for which placement runs out of time: tried alone, in turn, for a share of time, without harm to others."""
 
+from msgspec.structs import replace
+
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
@@ -90,6 +92,17 @@ def test_a_slow_group_whose_turn_has_come_shares_no_request_with_others() -> Non
     placement.answer_all()
     assert len(placement.tries("slow")) + len(placement.tries("slower")) == tries + 1
     assert [names for _, names in placement.solves if "other" in names] == [["other"]]
+
+
+def test_a_group_with_a_place_is_not_slow_whatever_the_answer_says() -> None:
+    scenario = Scenario({"n": 8})
+    scenario.add(gang("g").of(2))
+    solve = scenario.under_way.pop(0)
+    assert isinstance(solve, Solve)
+    results = tuple(replace(result, out_of_time=True) for result in scenario.first_fit(solve))
+    scenario.tell(Solved(solve.solve_id, results))
+    scenario.run()
+    assert scenario.bound("g") == 2
 
 
 def test_slow_groups_together_get_a_share_of_time_however_many_they_are() -> None:

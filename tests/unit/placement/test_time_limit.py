@@ -6,13 +6,15 @@ from collections.abc import Callable
 import pytest
 
 from builders.placement.clusters import alone, node, pod_class
+from builders.placement.inter_pod_rules import HOST, affinity, anti_affinity, member, packed, rack, spread, with_racks
+from builders.placement.labels import LabelledCluster
 from muster.gangs.facts import Batch, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome
 from muster.placement.solve.instance import NotPlaced, Placed, result_of
 from muster.placement.solve.solve import solve
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.nominated import NO_NOMINATIONS
-from muster.placement.state.time_limit import Abandoned, OutOfTime, TimeLimit
+from muster.placement.state.time_limit import UNLIMITED, Abandoned, OutOfTime, TimeLimit
 
 KINDS = 30
 
@@ -125,3 +127,40 @@ def test_groups_have_equal_shares_of_what_is_left() -> None:
     limit.begin_group(3)
     now[0] = 4.9
     limit.check()
+
+
+def labelled() -> Cluster:
+    """Two racks of nodes, and classes whose pods keep apart from their own and near one another."""
+    built = with_racks(LabelledCluster())
+    nodes = [*rack("r0", {"a": 4, "b": 4, "c": 4}), *rack("r1", {"d": 4, "e": 4, "f": 4})]
+    rules = {**anti_affinity(HOST, "s0"), **affinity("rack", "job"), **spread(HOST)}
+    classes = [member(f"c{i}", 1, labelled=("job", f"s{i}"), **(rules if i % 2 else {})) for i in range(6)]
+    built.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes)))
+    built.state.refresh()
+    return built
+
+
+def interacting(count: int = 1) -> SolveGroup:
+    return alone("g", *((f"c{i}", count) for i in range(6)))
+
+
+def packed_in_racks(count: int = 1) -> SolveGroup:
+    return packed(interacting(count))
+
+
+@pytest.mark.parametrize("asked", [interacting(), interacting(9), packed_in_racks(), packed_in_racks(3)])
+def test_after_time_passed_anywhere_the_next_solve_is_as_if_it_had_not_happened(asked: SolveGroup) -> None:
+    one = labelled()
+    [expected] = solve(one.state, [asked])
+    one.state.rollback(0)
+    cut_off = 0
+    for ticks in range(0, 160, 13):
+        limited(one, 1e9, seconds_per_group=ticks)
+        [answer] = solve(one.state, [asked])
+        one.state.rollback(0)
+        cut_off += isinstance(answer, NotPlaced) and answer.out_of_time
+        one.state.limit = UNLIMITED
+        [again] = solve(one.state, [asked])
+        one.state.rollback(0)
+        assert again == expected
+    assert cut_off > 2

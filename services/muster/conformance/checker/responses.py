@@ -46,6 +46,8 @@ def _group_violations(
     """Also adds the assignments to the usage."""
     if result.outcome not in (PLACED, INFEASIBLE, NOT_FOUND, PARTIAL):
         return [f"outcome {result.outcome} is unknown"]
+    if result.out_of_time and result.outcome != NOT_FOUND:
+        return ["out_of_time, but the outcome is not OUTCOME_NOT_FOUND"]
     if result.outcome == PARTIAL and not group.partial:
         return ["OUTCOME_PARTIAL, but the group does not allow partial placement"]
     if result.outcome not in _WITH_ASSIGNMENTS:

@@ -224,14 +224,15 @@ class Solves:
         asked = attempt.asked[group.id]
         if group.solve.slow:
             self._slow.tried(group, now.monotonic_seconds - attempt.began, now.monotonic_seconds)
-        group.solve.answered(out_of_time=result is not None and result.out_of_time)
+        out_of_time = result is not None and result.out_of_time and result.outcome is SolveOutcome.NOT_FOUND
+        group.solve.answered(out_of_time=out_of_time)
         self._queue.clear_failure(group)
         if result is None:
             message = "placement gave no answer for this gang"
             self._rejections.add(group, Rejection(RejectionReason.MISSING, message))
             self._back_off(group, message, now)
             return {}
-        if result.out_of_time:
+        if out_of_time:
             self._out_of_time(attempt, group, result, now)
             return {}
         placed = result.outcome is SolveOutcome.PLACED
