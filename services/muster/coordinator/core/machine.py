@@ -119,6 +119,11 @@ class Machine:
         effects, self._effects = self._effects, []
         return effects
 
+    @property
+    def synced(self) -> bool:
+        """The cluster is observed: only then are groups solved, and reservations ended."""
+        return self._synced
+
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only another event has."""
         parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]

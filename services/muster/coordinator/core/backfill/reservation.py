@@ -5,6 +5,7 @@ to become free (`backfill/expected_completions`), and is a nomination with `back
 beside it.
 """
 
+import itertools
 import math
 from collections.abc import Mapping
 from heapq import heapify, heappop, heappush
@@ -35,7 +36,9 @@ class StarvingGroups:
         self._cache, self._queue, self._after_seconds = cache, queue, after_seconds
         self._since: dict[Group, float] = {}  # not starving yet, the earliest first
         self._starving: dict[Group, QueueKey] = {}
-        self._order: list[tuple[QueueKey, str, Group]] = []  # a heap; entries that `_starving` does not have are void
+        self._order: list[tuple[QueueKey, int, Group]] = []  # a heap; entries that `_starving` does not have are void
+        self._serial = itertools.count()
+        """Tells entries apart: a group that was created anew under its name has the same key."""
         self._paused: dict[Group, float] = {}
         """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
@@ -149,7 +152,7 @@ class StarvingGroups:
     def _put_in_order(self, group: Group) -> None:
         if group in self._queue and group.gangs:
             self._starving[group] = key = group.key
-            heappush(self._order, (key, group.id, group))
+            heappush(self._order, (key, next(self._serial), group))
 
     def _has_candidate(self) -> bool:
         """A group starves that is ahead of the one for which a reservation is held, if any is."""
