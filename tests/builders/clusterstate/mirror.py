@@ -89,7 +89,9 @@ class Mirror:
                 self.selection.apply(batch)
                 for pod in batch.pods:
                     assert pod.class_id in self.classes, "classes come before the pods that name them"
-                    assert pod.label_set in self.selection.rows, "label sets come before the pods that name them"
+                    assert not pod.label_set or pod.label_set in self.selection.rows, (
+                        "label sets come before the pods that name them"
+                    )
                     self.pods[pod.uid] = pod
                 for name in batch.removed_nodes:
                     self.nodes.pop(name, None)
