@@ -23,6 +23,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from builders.clusterstate.history import History, Object, budget_object, pod_object
 from builders.core.objects import node as machine
 from builders.kube.inter_pod_rules import affinity, term
+from muster.clusterstate.chunks import delta_chunks
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
@@ -147,11 +148,12 @@ def exclusive(service: str, jobs: int, count: int) -> dict[str, Any]:
 
     def step(change: Callable[[], Batch]) -> None:
         batch = steps.time(change) if as_state else change()
-        message = encode_batch(batch)
-        size[0] += message.ByteSize()
-        if not as_state:
-            decoded = decode_batch(message)
-            steps.time(lambda: apply(decoded))
+        for chunk in delta_chunks(batch, {}):
+            message = encode_batch(chunk)
+            size[0] += message.ByteSize()
+            if not as_state:
+                decoded = decode_batch(message)
+                steps.time(lambda decoded=decoded: apply(decoded))  # type: ignore[misc]
 
     size = [0]
     for index in range(jobs):

@@ -47,22 +47,21 @@ def delta_chunks(delta: Batch, through: dict[str, int]) -> Iterator[Batch]:
     Only the last one raises the revisions, so that a subscriber that waits for one sees the whole delta; the others
     carry `through`, the revisions before the delta.
     """
-    for classes in _cut(delta.removed_pod_classes[CHUNK_OBJECTS:]):
-        yield Batch(removed_pod_classes=classes, through=through)
-    for label_sets in _cut(delta.removed_label_sets[CHUNK_OBJECTS:]):
-        yield Batch(removed_label_sets=label_sets, through=through)
-    if len(delta.removed_pod_classes) > CHUNK_OBJECTS or len(delta.removed_label_sets) > CHUNK_OBJECTS:
-        delta = replace(
-            delta,
-            removed_pod_classes=delta.removed_pod_classes[:CHUNK_OBJECTS],
-            removed_label_sets=delta.removed_label_sets[:CHUNK_OBJECTS],
-        )
+    unused = (delta.removed_pod_classes, delta.removed_selectors, delta.removed_label_sets)
+    if any(len(each) > CHUNK_OBJECTS for each in unused):  # nothing has named them for some time
+        for classes in _cut(delta.removed_pod_classes):
+            yield Batch(removed_pod_classes=classes, through=through)
+        for selectors in _cut(delta.removed_selectors):
+            yield Batch(removed_selectors=selectors, through=through)
+        for label_sets in _cut(delta.removed_label_sets):
+            yield Batch(removed_label_sets=label_sets, through=through)
+        delta = replace(delta, removed_pod_classes=(), removed_selectors=(), removed_label_sets=())
     chunks = list(_cut(delta.pods))
     if len(chunks) > 1:
         for added in _cut(delta.pod_classes):
             yield Batch(pod_classes=added, through=through)
-        for selectors in _cut(delta.selectors):
-            yield Batch(selectors=selectors, through=through)
+        for added_selectors in _cut(delta.selectors):
+            yield Batch(selectors=added_selectors, through=through)
         for added_sets in _cut(delta.label_sets):
             yield Batch(label_sets=added_sets, through=through)
         for pods in chunks[:-1]:

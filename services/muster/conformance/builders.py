@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.conformance.cluster import Cluster
-from muster.conformance.labels import NAMESPACE
+from muster.conformance.labels import namespace_of
 from muster.gangs.facts import (
     Amounts,
     Batch,
@@ -70,9 +70,10 @@ def named(content: PodClass) -> PodClass:
 def bound(pod_class: PodClass, on: str, count: int = 1, phase: PodPhase = PodPhase.RUNNING) -> list[PodFacts]:
     """Pods of other gangs on a node."""
     uids = (f"{on}/{pod_class.id}/{phase.name}/{index}" for index in range(count))
+    namespace = namespace_of(pod_class.label_set)
     return [
         PodFacts(
-            uid, NAMESPACE, uid.replace("/", "-"), pod_class.id, node=on, phase=phase, label_set=pod_class.label_set
+            uid, namespace, uid.replace("/", "-"), pod_class.id, node=on, phase=phase, label_set=pod_class.label_set
         )
         for uid in uids
     ]

@@ -42,7 +42,8 @@ from muster.gangs.facts import (
 from muster.placement.v1 import placement_pb2 as pb
 
 _KEYS: Final = (HOSTNAME, ZONE)
-_SELECTORS: Final = ("red", "blue")
+_SELECTORS: Final = ("red", "blue", "!red", "color=x", "color!=x", "color&color!=y", "red@dev", "blue@~live")
+_LABELS: Final = ("red", "blue", "color=x", "color=y")
 
 
 def random_cluster(random: Random, *, nodes: int, classes: int) -> Cluster:
@@ -77,13 +78,20 @@ def random_class(random: Random) -> PodClass:
     return pod_class(
         1,
         memory=random.randint(0, 3),
-        label_set=labelled(*(each for each in _SELECTORS if sometimes(0.5))),
+        label_set=_random_label_set(random),
         required_pod_anti_affinity=(term(),) if sometimes(0.3) else (),
         required_pod_affinity=(term(),) if sometimes(0.25) else (),
         spread=(rule,) if sometimes(0.3) else (),
         host_ports=(HostPort("TCP", random.choice(("0.0.0.0", "10.0.0.1")), 80),) if sometimes(0.15) else (),  # noqa: S104
         tolerations=(Toleration("t", TolerationOperator.EXISTS),) if sometimes(0.3) else (),
     )
+
+
+def _random_label_set(random: Random) -> str:
+    """Some labels, in one of three namespaces; none in a third of all cases."""
+    names = random.sample(_LABELS[:2], random.randint(0, 2)) + random.sample(_LABELS[2:], random.randint(0, 1))
+    namespace = random.choice(("", "", "dev/", "prod/"))
+    return f"{namespace}{labelled(*names)}" if names else ""
 
 
 def random_group(random: Random, classes: Sequence[PodClass], name: str) -> pb.GangGroup:

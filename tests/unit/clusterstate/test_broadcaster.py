@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from muster.clusterstate.broadcaster import Broadcaster
+from muster.clusterstate.chunks import change_count, delta_chunks
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.rpc.watch_codec import decode_batch
@@ -262,3 +263,14 @@ async def test_lower_revisions_reach_subscribers_in_a_snapshot() -> None:
         cluster.put("d")
         await subscriber.until(lambda: subscriber.through == {"pods": 2})
         assert subscriber.pods == {"a": 1, "d": 2}
+
+
+def test_many_removed_classes_selectors_and_label_sets_are_sent_in_chunks() -> None:
+    ids = tuple(map(str, range(2500)))
+    delta = Batch(removed_pod_classes=ids, removed_selectors=ids, removed_label_sets=ids[:10], through={"pods": 8})
+    chunks = list(delta_chunks(delta, {"pods": 7}))
+    assert max(map(change_count, chunks)) <= 1000
+    assert tuple(id_ for each in chunks for id_ in each.removed_pod_classes) == ids
+    assert tuple(id_ for each in chunks for id_ in each.removed_selectors) == ids
+    assert tuple(id_ for each in chunks for id_ in each.removed_label_sets) == ids[:10]
+    assert [each.through["pods"] for each in chunks[-2:]] == [7, 8]

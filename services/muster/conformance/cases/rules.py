@@ -26,6 +26,7 @@ from muster.conformance.case import Cases
 from muster.conformance.case_run import CaseRun
 from muster.conformance.cluster import Cluster
 from muster.gangs.facts import (
+    Batch,
     HostPort,
     LevelConstraint,
     NodeFacts,
@@ -201,3 +202,27 @@ async def soft_constraints(run: CaseRun) -> None:
         (factor("rack", 4), factor("node", 3)),
     ):
         await _constrained(run, *constraints)
+
+
+_SELECTORS: Final = ("app", "!app", "app=web", "app!=web", "app&!old", "app@dev", "app@~live")
+_LABEL_SETS: Final = ("app", "other", "app=web", "app+old", "dev/app", "prod/app", "prod/app=web")
+
+
+@_case("S43", "Selectors match labels and namespaces as in Kubernetes, whichever of selector and pods comes first")
+async def selectors(run: CaseRun) -> None:
+    plain = [pod_class(1, label_set=each) for each in _LABEL_SETS]
+    for selector in _SELECTORS:
+        guest = pod_class(1, required_pod_affinity=(PodTerm(selector, HOSTNAME),))
+        hermit = pod_class(1, required_pod_anti_affinity=(PodTerm(selector, HOSTNAME),))
+        machines = [node(f"n{index}", 3) for index in range(len(plain))]
+        pods = [bound(each, f"n{index}") for index, each in enumerate(plain)]
+        await run.start(cluster(machines, [*plain, guest, hermit], pods))
+        await run.solve_one(single_gang((guest, 14), minimum=1))
+        await run.solve_one(single_gang((hermit, 14), minimum=1))
+        await run.start(cluster(machines, plain, pods))
+        run.change(Batch(pod_classes=(guest, hermit)))
+        run.change(Batch(pods=tuple(bound(hermit, "n0"))))
+        await run.solve_one(single_gang((guest, 14), minimum=1))
+        await run.solve_one(single_gang((hermit, 14), minimum=1))
+        for each in plain:
+            await run.solve_one(single_gang((each, 14), minimum=1))
