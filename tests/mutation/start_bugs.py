@@ -384,4 +384,11 @@ START_BUGS = (
         "    if gang.permit.granted and facts.definition is not None:\n        blocking",
         first="unit/coordinator/test_reports.py",
     ),
+    Bug(
+        "a gang starts although its members were replaced while its permit was written",
+        "machine.py",
+        "            gang.missing > 0 or self._binds",
+        "            self._binds",
+        first="unit/coordinator/test_permits_overtaken.py",
+    ),
 )

@@ -269,7 +269,7 @@ class Machine:
         if not first:
             return False
         return self.cache.why_not_ready(group) is not None or any(
-            self._binds.unbindable(self.cache, gang) for gang in first
+            gang.missing > 0 or self._binds.unbindable(self.cache, gang) for gang in first
         )
 
     def _not_persisted(self, event: NotPersisted) -> None:
