@@ -4,6 +4,13 @@ from mutation.bug import Bug
 
 CAPACITY_BUGS = (
     Bug(
+        "pods that request a resource that no node has are not refused by its name",
+        "cache/ledger.py",
+        "            if lacked := self.capacity.lacking(class_id):\n",
+        "            if lacked := {}:\n",
+        first="unit/coordinator/test_ledger.py",
+    ),
+    Bug(
         "labels that selectors tell apart are ignored in solve requests",
         "cache/ledger.py",
         "        return kind_id(class_id, self.selection.representative(label_set))\n",

@@ -1,6 +1,7 @@
 """Allocatable and used amounts of nodes as arrays; pods are seated by uid, so that none counts twice."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Final
 
@@ -17,6 +18,9 @@ MAX_AMOUNT: Final = 2**53
 node's pods stay far from the end of int64 whatever users write."""
 
 
+NOT_OFFERED: Final = "(resources that no node has)"
+"""One column for all of them: a class that requests any asks for 1 of it, and no node has any."""
+
 _Seat = tuple[int, int, int]
 """Class index, node row and label row of a pod."""
 
@@ -29,10 +33,15 @@ class Capacity:
     of pods of `followed` classes (indexes), or of all with `follows_all`, are appended to `moves` as (class index, node
     row, label row, 1 or -1); the consumer clears the list. Label rows are the consumer's, 0 if it has none.
     `classes_reset` rises when class indexes are used again for other classes.
+
+    `resources` are the columns by name: there is one for each resource that some node has, and one for NOT_OFFERED.
+    Their indexes are below `width`; columns that end are used again, and `columns_version` rises with each change.
     """
 
     def __init__(self) -> None:
         self.resources: dict[str, int] = {}
+        self.width = 0
+        self.columns_version = 0
         self.rows: dict[str, int] = {}
         self.names: list[str] = []
         self.allocatable: Int64 = np.zeros((0, 0), np.int64)
@@ -51,6 +60,11 @@ class Capacity:
         self._free_classes = FreeRows()
         self._seats: dict[str, _Seat] = {}  # by pod uid
         self._known: set[str] = set()
+        self._offered: dict[str, tuple[str, ...]] = {}  # node -> resources that it has
+        self._offering: Counter[str] = Counter()  # resource -> nodes that have it
+        self._lacking: dict[int, dict[str, int]] = {}  # class index -> what it requests that no node has
+        self._wanting: dict[str, set[int]] = {}  # resource that no node has -> indexes of classes that request it
+        self._free_columns: list[int] = []
         self._free_rows: list[int] = []
 
     # -- nodes and classes
@@ -59,10 +73,16 @@ class Capacity:
         """Add or change a node; returns its row."""
         row = self._row(node.name)
         self._known.add(node.name)
-        columns = [self._column(name) for name, _ in node.allocatable]
+        before = self._offered.get(node.name, ())
+        after = self._offered[node.name] = tuple([name for name, _ in node.allocatable])
+        if before != after:
+            self._offer(after)
+        columns = [self.resources[name] for name in after]
         self.allocatable[row] = 0
         self.allocatable[row, columns] = [min(amount, MAX_AMOUNT) for _, amount in node.allocatable]
         self._touch(row)
+        if before != after:
+            self._withdraw(before)
         return row
 
     def drop_node(self, name: str) -> None:
@@ -71,6 +91,7 @@ class Capacity:
             self._known.discard(name)
             self.allocatable[self.rows[name]] = 0
             self._touch(self.rows[name])
+            self._withdraw(self._offered.pop(name))
             self._recycle(name)
 
     def put_class(self, pod_class: PodClass) -> int:
@@ -85,12 +106,16 @@ class Capacity:
                 self._class_ids[index] = pod_class.id
                 self.classes_reset += self._free_classes.began_lot
             self.classes[pod_class.id] = index
-            columns = [self._column(name) for name, _ in pod_class.requests]
             if index >= len(self.vectors):
                 self.vectors = _grown(self.vectors, rows=max(16, 2 * index))
                 unused = np.zeros(len(self.vectors) - len(self._class_seats), np.int64)
                 self._class_seats = np.concatenate((self._class_seats, unused))
-            self.vectors[index, columns] = [min(amount, MAX_AMOUNT + 1) for _, amount in pod_class.requests]
+            for name, amount in pod_class.requests:
+                amount = min(amount, MAX_AMOUNT + 1)
+                if name in self.resources:
+                    self.vectors[index, self.resources[name]] = amount
+                elif amount:
+                    self._lack(index, name, amount)
         return index
 
     def drop_class(self, class_id: str) -> int | None:
@@ -100,6 +125,10 @@ class Capacity:
             self._leaving.add(index)
             self._end_classes((index,))
         return index
+
+    def lacking(self, class_id: str) -> Mapping[str, int]:
+        """Resources that the class requests and no node has, with the amounts."""
+        return self._lacking.get(self.classes[class_id], {})
 
     def __contains__(self, node: str) -> bool:
         return node in self._known
@@ -211,6 +240,8 @@ class Capacity:
                 self._leaving.discard(index)
                 self._class_ids[index] = ""
                 self.vectors[index] = 0
+                for name in self._lacking.pop(index, ()):
+                    self._want_no_more(index, name)
                 self.followed.discard(index)
                 self._free_classes.give(index, len(self._class_ids))
 
@@ -249,15 +280,83 @@ class Capacity:
             self.names[row] = ""
             self._free_rows.append(row)
 
-    def _column(self, resource: str) -> int:
-        column = self.resources.get(resource)
-        if column is None:
-            column = self.resources[resource] = len(self.resources)
+    # -- resources
+
+    def _offer(self, resources: Iterable[str]) -> None:
+        """One more node has these."""
+        for name in resources:
+            self._offering[name] += 1
+            if self._offering[name] == 1:
+                self._begin_column(name)
+
+    def _withdraw(self, resources: Iterable[str]) -> None:
+        """One node less has these; its amounts are zero already."""
+        for name in resources:
+            self._offering[name] -= 1
+            if not self._offering[name]:
+                del self._offering[name]
+                self._end_column(name)
+
+    def _begin_column(self, resource: str) -> None:
+        column = self._new_column(resource)
+        wanting = self._wanting.pop(resource, ())
+        for index in wanting:
+            lacking = self._lacking[index]
+            self.vectors[index, column] = lacking.pop(resource)
+            if not lacking:
+                del self._lacking[index]
+                self.vectors[index, self.resources[NOT_OFFERED]] = 0
+        if wanting:
+            self._count_used(column, self.resources[NOT_OFFERED])
+
+    def _end_column(self, resource: str) -> None:
+        column = self.resources.pop(resource)
+        wanting = np.flatnonzero(self.vectors[:, column]).tolist()
+        for index in wanting:
+            self._lack(index, resource, int(self.vectors[index, column]))
+        self.vectors[:, column] = 0
+        if wanting:
+            self._count_used(column, self.resources[NOT_OFFERED])
+        self._free_columns.append(column)
+        self.columns_version += 1
+
+    def _lack(self, index: int, resource: str, amount: int) -> None:
+        """The class requests a resource that no node has."""
+        if NOT_OFFERED not in self.resources:
+            self._new_column(NOT_OFFERED)
+        self._lacking.setdefault(index, {})[resource] = amount
+        self._wanting.setdefault(resource, set()).add(index)
+        self.vectors[index, self.resources[NOT_OFFERED]] = 1
+
+    def _want_no_more(self, index: int, resource: str) -> None:
+        wanting = self._wanting[resource]
+        wanting.discard(index)
+        if not wanting:
+            del self._wanting[resource]
+
+    def _count_used(self, *columns: int) -> None:
+        """Count again what seated pods use of these resources."""
+        indexes, rows, _ = self.seat_table()
+        for column in columns:
+            self.used[:, column] = 0
+            amounts = self.vectors[indexes, column]
+            asking = np.flatnonzero(amounts)
+            np.add.at(self.used[:, column], rows[asking], amounts[asking])
+        if len(rows):
+            self._touch(np.unique(rows))
+
+    def _new_column(self, resource: str) -> int:
+        if self._free_columns:
+            column = self._free_columns.pop()
+        else:
+            column, self.width = self.width, self.width + 1
             if column >= self.used.shape[1]:
                 columns = max(8, 2 * column)
                 self.allocatable = _grown(self.allocatable, columns=columns)
                 self.used = _grown(self.used, columns=columns)
                 self.vectors = _grown(self.vectors, columns=columns)
+        self.resources[resource] = column
+        self.columns_version += 1
         return column
 
 

@@ -73,6 +73,22 @@ def test_a_class_is_compared_with_all_nodes_once_and_with_changed_nodes_only() -
     assert found.max_pods("c") == 10
 
 
+def test_a_resource_that_no_node_has_is_refused_by_name_until_one_has_it() -> None:
+    found = ledger()
+    found.put_class(PodClass("gpu", requests=(("example.com/gpu", 1), ("pods", 1))))
+    refusal = found.refusal({("x", "gpu"): 1})
+    assert refusal is not None
+    assert refusal.message == "no node has example.com/gpu, which the pods request"
+    assert not found.could_take("x", "gpu")
+    assert found.max_pods("gpu") == 0
+    found.put_node(NodeFacts("x", allocatable=(("example.com/gpu", 4), ("pods", 10))))
+    assert found.refusal({("x", "gpu"): 4}) is None
+    assert found.max_pods("gpu") == 4
+    found.put_node(NodeFacts("x", allocatable=(("pods", 10),)))
+    assert found.refusal({("x", "gpu"): 1}) is not None
+    assert not found.could_take("x", "gpu")
+
+
 CLOSED = NodeFacts("n", taints=(Taint("a", "b", TaintEffect.NO_SCHEDULE),), unschedulable=True, ready=False)
 IMPROVEMENTS: dict[str, Any] = {
     "allocatable": (("pods", 10),),

@@ -32,6 +32,15 @@ def test_explanation_of_a_plain_pod_in_kube_schedulers_words() -> None:
     )
 
 
+def test_the_first_of_the_resources_that_no_node_has_are_named() -> None:
+    names = {f"example.com/r{number:02}": 2 for number in range(10)}
+    asked = PodClass("x", tuple(sorted({"cpu": 1000, "pods": 1, **names}.items())))
+    explanation = explanation_of([node("a", 4), node("b", 4)], [asked], alone("g", ("x", 3)))
+    first = "example.com/r00, example.com/r01, example.com/r02"
+    assert explanation.filtered_nodes == ((f"Insufficient {first} and 7 more", 2),)
+    assert explanation.short_by == tuple((name, 6) for name in first.split(", "))
+
+
 def test_a_node_counts_once_under_the_first_filter() -> None:
     nodes = [node("full", 64, pods=1), node("small", 1, memory=1), node("thin", 64, memory=1), node("plain", 64)]
     classes = [pod_class("x", 2, memory=2, gpu=1)]

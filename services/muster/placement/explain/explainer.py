@@ -2,13 +2,14 @@
 help.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import islice
 from typing import Final
 
 import numpy as np
 
-from muster.gangs.capacity import Int64
-from muster.gangs.facts import PODS, Amounts
+from muster.gangs.capacity import NOT_OFFERED, Int64
+from muster.gangs.facts import PODS, Amounts, split_kind
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.rules import Filtered
 from muster.placement.solve.instance import Part, Solution, reserve_again
@@ -25,6 +26,8 @@ FilteredNodes = tuple[tuple[str, int], ...]
 
 IT_WOULD_FIT: Final = "it would fit"
 _NODES_TOO_SMALL: Final = "no usable node is large enough for one member, even when empty"
+_MOST_LACKED: Final = 3
+"""Resources that no node has and that an explanation names."""
 _MAX_INT64: Final = 2**63 - 1
 _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
@@ -113,13 +116,28 @@ class Explainer:
         left = np.maximum(left[:, usable], 0)
         lacking = np.maximum(of_class.amounts[:, None] - left, 0)
         closest = lacking[:, int((lacking / of_class.amounts[:, None]).sum(axis=0).argmin())].tolist()
-        names = {column: name for name, column in self._state.capacity.resources.items()}
-        short = []
+        capacity = self._state.capacity
+        names = {column: name for name, column in capacity.resources.items()}
+        lacked = islice(_lacking(self._state, of_class).items(), _MOST_LACKED)
+        short = [(name, min(amount * missing, _MAX_INT64)) for name, amount in lacked]
         for index, column in enumerate(of_class.columns.tolist()):
+            if names[column] == NOT_OFFERED:
+                continue
             amount = max(closest[index], _short_alone(left[index], int(of_class.amounts[index]), missing))
             if amount:
                 short.append((names[column], min(amount, _MAX_INT64)))
         return tuple(sorted(short))
+
+
+def _lacking(state: CapacityState, of_class: ClassCapacity) -> Mapping[str, int]:
+    """Resources that the class requests and no node has, with the amounts, by name."""
+    return dict(sorted(state.capacity.lacking(split_kind(of_class.pod_class.id)[0]).items()))
+
+
+def _in_words(resources: Collection[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = len(resources) - _MOST_LACKED
+    return ", ".join(islice(resources, _MOST_LACKED)) + (f" and {more} more" if more > 0 else "")
 
 
 def _left(state: CapacityState, of_class: ClassCapacity, seated: Int64) -> Int64:
@@ -139,6 +157,8 @@ def _filtered_nodes(state: CapacityState, of_class: ClassCapacity, left: Int64) 
     if of_class.inter_pod is not None:
         undecided = _count_filtered(counts, undecided, of_class.inter_pod.filtered_before_resources())
     names = {column: name for name, column in state.capacity.resources.items()}
+    if lacked := _lacking(state, of_class):
+        names[state.capacity.resources[NOT_OFFERED]] = _in_words(lacked)
     requested = [(names[column], index) for index, column in enumerate(of_class.columns.tolist())]
     for name, index in sorted(requested, key=_check_order):
         short = left[index, undecided] < of_class.amounts[index]

@@ -166,18 +166,22 @@ class CapacityState:
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
         self._classes: dict[str, ClassCapacity] = {}  # by kind, the most recently used last
         self._cached_cells = 0
-        self._pods_seen = -1
+        self._pods_seen = self._columns_seen = -1
         self._reserved: list[_Seats | _FreeChange] = []
 
     def refresh(self) -> None:
         """Take over changes of capacity and nodes since the last call. No reservation may be open."""
         assert not self._reserved, "a solve has not rolled back its reservations"
         capacity, nodes = self.capacity, self.nodes
-        resources, rows = len(capacity.resources), nodes.rows
+        resources, rows = capacity.width, nodes.rows
         self.pod_counts.refresh()
         if self._pods_seen != self.pod_counts.generation:
             self._pods_seen = self.pod_counts.generation
             self.clock += 1  # inter-pod rules may give other results, though no node has changed
+        if self._columns_seen != capacity.columns_version:
+            self._columns_seen = capacity.columns_version
+            self.forget_classes()
+            self.free = np.zeros((0, 0), np.int64)
         if self.free.shape != (resources, rows):
             self.free = np.zeros((resources, rows), np.int64)
             self.stamp = np.zeros(rows, np.int64)

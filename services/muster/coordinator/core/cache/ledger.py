@@ -150,6 +150,10 @@ class Ledger:
                 return Rejection(RejectionReason.UNKNOWN, f"node {node[:253]} does not exist", node)
             if class_id not in self.classes:
                 return Rejection(RejectionReason.UNKNOWN, f"pod class {class_id} is not known", node)
+            if lacked := self.capacity.lacking(class_id):
+                return Rejection(
+                    RejectionReason.INSUFFICIENT_CAPACITY, f"no node has {min(lacked)}, which the pods request", node
+                )
             if (reason := self.why_unfit(node, class_id)) is not None:
                 return Rejection(RejectionReason.FILTERED, f"node {node}: {reason}", node)
         return self._overfull(wanted, nominated or {})
