@@ -18,4 +18,8 @@ GROUPS: Final = counter(
     ("outcome",),
     known=[(word,) for word in OUTCOMES.values()],
 )
+OUT_OF_TIME: Final = counter(
+    "muster_solve_groups_out_of_time_total",
+    "Gang groups that were not found because their time passed; the coordinator sends such a group alone from then on.",
+)
 MIRRORED: Final = sampled("muster_mirror_objects", "Objects in the mirror of the cluster.", ("kind",))

@@ -209,6 +209,8 @@ def _report(request: pb.SolveRequest, response: pb.SolveResponse, seconds: float
     outcomes = Counter(result.outcome for result in response.results)
     placed = outcomes[pb.GroupResult.OUTCOME_PLACED]
     metrics.SOLVE_SECONDS.observe(seconds, request.groups[0].traceparent if request.groups else "")
+    if slow := sum(result.out_of_time for result in response.results):
+        metrics.OUT_OF_TIME.add(slow)
     for outcome, groups in outcomes.items():
         metrics.GROUPS.labels(metrics.OUTCOMES[outcome]).add(groups)
     log = _log.info if seconds > _SLOW_SECONDS else _log.debug

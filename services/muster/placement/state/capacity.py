@@ -25,6 +25,8 @@ FITS_SHIFT: Final = SIZE_BITS + RANK_BITS
 MAX_FITS: Final = 2**20 - 1
 RANK_MASK: Final = 2**RANK_BITS - 1
 _PER_RESOURCE_BITS: Final = 20
+_SELECTIVE: Final = 4
+"""A class that may use less than this part of the nodes is evaluated on those alone at first."""
 _EAGER_TIES: Final = 64
 """Rows. Tie-breakers of larger changes are computed lazily, since they are not always needed."""
 _CACHED_CELLS: Final = 20_000_000
@@ -381,6 +383,12 @@ class CapacityState:
     def _fits_alone(self, of_class: ClassCapacity, rows: Int64 | slice) -> Int64:
         """Pods that fit by requests alone. One division per column: NumPy divides fastest by a scalar."""
         usable = of_class.filters.reason[rows] == USABLE
+        if isinstance(rows, slice) and np.count_nonzero(usable) * _SELECTIVE < len(usable):
+            few = np.flatnonzero(usable)
+            sparse: Int64 = np.zeros(len(usable), np.int64)
+            if len(few):
+                sparse[few] = self._fits_alone(of_class, few)
+            return sparse
         fits: Int64 = np.where(usable, MAX_FITS, 0)
         for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
             np.minimum(fits, self.free[column, rows] // amount, out=fits)

@@ -102,10 +102,10 @@ class NodeFilters:
         nodes = self._nodes
         while len(self._by_kind) < len(nodes.kinds):
             self._by_kind.append(self._evaluate_kind(nodes.kinds[len(self._by_kind)]))
-        table = np.array([*self._by_kind, (ABSENT, 0)], np.int64)  # the last row is for kind -1
+        reasons, penalties = zip(*self._by_kind, (ABSENT, 0), strict=True)  # the last is for kind -1
         kind = nodes.kind[rows]
-        reason = table[kind, 0].astype(np.int32)
-        penalty = table[kind, 1]
+        reason = np.array(reasons, np.int32)[kind]
+        penalty = np.array(penalties, np.int64)[kind]
         admitted = self._admitted(rows)
         if admitted is not None:
             reason[(reason == USABLE) & ~admitted] = self._code(AFFINITY)
