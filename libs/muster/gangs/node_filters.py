@@ -1,10 +1,11 @@
 """Node filters: which nodes may take pods of a class at all, with reasons in kube-scheduler's words.
 
 This module is the definition of the rules: cordons, taints, readiness, affinity, volumes. `filter_reason` checks one
-class on one node; the coordinator validates placements with it, and first-fit uses it as it is.
-`muster.placement.state.filters` evaluates the same rules for all nodes at once; tests compare the two. Rules that
-depend on other pods are not filters of this kind: free resources are in `muster.gangs.capacity`, host ports, affinity
-and spreading in `muster.placement.inter_pod`. CONTRIBUTING.md has the steps to add a filter.
+class on one node; first-fit uses it as it is, and the coordinator for the reasons of rejected placements. Two modules
+evaluate the same rules for many nodes at once, and tests compare them with this one: `muster.gangs.node_masks` for the
+coordinator, `muster.placement.state.filters` for placement. Rules that depend on other pods are not
+filters of this kind: free resources are in `muster.gangs.capacity`, host ports, affinity and spreading in
+`muster.placement.inter_pod`. CONTRIBUTING.md has the steps to add a filter.
 """
 
 import re

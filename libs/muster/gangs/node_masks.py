@@ -1,7 +1,7 @@
 """Nodes as arrays, so that the node filters of a pod class are evaluated for all nodes, or all changed ones, at once.
 
-The rules are those of `muster.gangs.node_filters`, for one class and one node; a test compares the two. Only whether
-a node passes is computed here, not the reason.
+The rules are those of `muster.gangs.node_filters`; tests/unit/gangs/test_node_masks.py compares the two. Only whether a
+node passes is computed here, not the reason.
 """
 
 from collections import Counter

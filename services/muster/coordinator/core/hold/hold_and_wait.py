@@ -4,12 +4,13 @@ docs/scheduling.md#strict-and-nonstrict has the rules. A group starts when every
 its reservations when it may not start as declared any more, when one of its gangs has waited longer than its
 waiting-time, or when a plan gives its capacity to an earlier group.
 
-A timeout is durable before its pods are marked:
+A timeout is written to etcd before its pods are marked; if it can never be written, they are marked nevertheless:
 
 1. `Machine.step` calls `due` in every step, and `next_time` says when it is next needed. `_decide_timeout` releases the
    reservations of the group, reports the event, and writes the decision with the pods to mark to etcd (`TimeOut`).
-2. When that is durable, the machine calls `mark_timed_out`, and binding writes the timeout annotation (the mark) on the
-   pods. Until a mark is observed, its pod is in `Hold.marking`; after that, in `Hold.marked`. Neither are scheduled.
+2. When that is durable, the machine calls `mark_timed_out`, and the binding service writes the timeout annotation (the
+   mark) on the pods (`binding/annotations.py`). Until a mark is observed, its pod is in `Hold.marking`; after that, in
+   `Hold.marked`. Neither are scheduled.
 3. `retry_edited` removes the marks when the declaration was edited (`Hold.unmarking`). A new leader marks the rest of
    the recorded pods (`recall`).
 """

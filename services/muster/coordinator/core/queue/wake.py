@@ -2,14 +2,16 @@
 
 The pod classes of a group, its topology tree and whether it may preempt determine what could help it (`WaitsFor`); a
 hint per kind of event compares the event with that. Hints err on the side of waking: a group that fits never stays
-unschedulable (I7). Hints are evaluated when groups are next tried, once per distinct `WaitsFor`, not once per event and
-group. Decision 0042 in docs/decisions has the reasons.
+unschedulable (I7). `Queue.wake` collects events, and `Queue.flush` evaluates the hints when groups are next tried, once
+per distinct `WaitsFor`, not once per event and group. Decision 0042 in docs/decisions has the reasons.
 
 Other ways out of the unschedulable or backoff part of the queue do not use hints:
 
 - A change of a gang's own declaration or pods touches the gang; `reconcile.Reconciler._update_queue` then puts its
   group into the active queue (`queue.activate`).
 - An attempt that failed, or whose answer could not be used, is repeated after a backoff (`queue.back_off`).
+- Slow groups, for which placement ran out of time, are parked until their turn (`queue.park`, `solve.slow`), and equal
+  groups until their representative fits (`queue.settle`).
 - Preemption repeats its own requests: after a failed answer, and when a potential victim was added
   (`preemption.preemption`).
 """
