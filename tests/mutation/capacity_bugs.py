@@ -310,6 +310,7 @@ CAPACITY_BUGS = (
         "preemption/potential_victims.py",
         "enumerate(self._running.below(group.right), start=first_level)",
         "enumerate(self._running.below(group.right + 1), start=first_level)",
+        first="unit/coordinator/test_right_to_preempt.py",
     ),
     Bug(
         "victims are evicted for pods that never preempt",

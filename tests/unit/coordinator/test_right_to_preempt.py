@@ -165,3 +165,13 @@ def test_i13_a_pod_of_low_priority_that_joins_stops_evictions_that_are_retried()
     scenario.pass_time(20)
     assert scenario.bound("v") == 4
     assert not evicted(scenario)
+
+
+def test_i9_gangs_of_the_same_priority_are_not_even_offered_as_victims() -> None:
+    scenario = full(gang("v").of(4).with_priority(10), gang("w").of(2), nodes={"n": 6})
+    scenario.add(gang("p").of(4).with_priority(10))
+    scenario.pass_time(5)
+    offers = [{each.id for each in solve.potential_victims} for solve in scenario.solves if solve.potential_victims]
+    assert offers
+    assert set().union(*offers) == {"test/default/w"}
+    assert not evicted(scenario)
