@@ -45,11 +45,15 @@ class ByteCache(Generic[K, V]):
             return self._compute(key)
         value = self._older[key] if key in self._older else self._compute(key)
         if self._recent_bytes + size > self._half:
-            self._older, self._older_bytes = self._recent, self._recent_bytes
-            self._recent, self._recent_bytes = {}, 0
+            self.age()
         self._recent[key] = value
         self._recent_bytes += size
         return value
+
+    def age(self) -> None:
+        """Forget what was not used since the last call, at the latest."""
+        self._older, self._older_bytes = self._recent, self._recent_bytes
+        self._recent, self._recent_bytes = {}, 0
 
 
 def cached_by_bytes(max_bytes: int) -> Callable[[Callable[[K], V]], ByteCache[K, V]]:

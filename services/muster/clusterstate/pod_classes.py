@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from muster.dialects.marks import Pairs
 from muster.gangs.facts import PodClass
 from muster.gangs.selectors import PodSelector
-from muster.kube.pod_class import identified
+from muster.kube.pod_class import age_caches, identified
 from muster.kube.volume_facts import NodeTerms
 
 _COMPLETED_KEPT: Final = 16384
@@ -87,6 +87,7 @@ class Classes:
     def sweep(self) -> None:
         """Drop classes that no pod had at the last sweep nor has now."""
         self._completed.clear()
+        age_caches()
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle
         for class_id in forgotten:

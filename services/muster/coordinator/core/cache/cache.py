@@ -130,7 +130,7 @@ class Cache:
         for id_ in batch.removed_budgets:
             if self.budgets.pop(id_, None) is not None:
                 self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
-        if batch.removed_pod_classes:
+        if batch.removed_pod_classes or self.ledger.has_retired_classes:
             nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
             self.ledger.retire_classes(batch.removed_pod_classes, nominated)
         self.ledger.selection.forget(batch)

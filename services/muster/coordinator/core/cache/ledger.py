@@ -65,9 +65,14 @@ class Ledger:
         self.capacity.put_class(pod_class)
         self._retired.discard(pod_class.id)
 
+    @property
+    def has_retired_classes(self) -> bool:
+        """There are classes to be forgotten with the next batch."""
+        return bool(self._retired)
+
     def retire_classes(self, class_ids: Iterable[str], in_use: Container[str]) -> None:
-        """No pod has these classes any more. They are forgotten when the next ones are retired, unless they are in use
-        or a reservation has them: a solve under way may name them.
+        """No pod has these classes any more. They are forgotten with the next call, unless they are in use or a
+        reservation has them: a solve under way may name them.
         """
         reserved = {seat.class_id for seat in self.reserved.values()}
         forgotten = [class_id for class_id in self._retired if class_id not in reserved and class_id not in in_use]
