@@ -18,7 +18,7 @@ from muster.dialects.registry import Registry
 from muster.dialects.sources import gang_facts
 from muster.gangs.facts import GangFacts, ObjectReference
 
-GROUP = "told/ml/group-a"
+GROUP = "fake/ml/group-a"
 
 
 def in_words(progress: Progress) -> Writes:
@@ -50,7 +50,7 @@ def use_dialects(monkeypatch: pytest.MonkeyPatch, **write_progress: Callable[[Pr
 
 @pytest.fixture(autouse=True)
 def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
-    use_dialects(monkeypatch, written_statuses=in_words)
+    use_dialects(monkeypatch, fake=in_words)
 
 
 @pytest.fixture(autouse=True)
@@ -160,8 +160,8 @@ async def test_unchanged_progress_is_not_written_again() -> None:
         found.put(GROUP)
         await stub.until_written(lambda writes: written_statuses(writes) == ["READY"])
         found.put(GROUP)
-        gangs.set(Stage.READY, "told/ml/other")
-        found.put("told/ml/other")
+        gangs.set(Stage.READY, "fake/ml/other")
+        found.put("fake/ml/other")
         await stub.until_written(lambda writes: written_statuses(writes, "other") == ["READY"])
         await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are requested concurrently, in any order
     assert written_statuses(stub.writes) == ["READY"]
@@ -181,7 +181,7 @@ async def test_progress_of_a_deleted_gang_is_dropped() -> None:
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
-        found.put("told/ml/gone")
+        found.put("fake/ml/gone")
         found.put(GROUP)
         await stub.until_written(lambda writes: bool(written_statuses(writes)))
     assert written_statuses(stub.writes, "gone") == []
@@ -216,11 +216,11 @@ async def test_unwritable_progress_does_not_block_other_gangs() -> None:
     stub, gangs = BindingStub(), Gangs()
     stub.write_answers = [grpc.StatusCode.INVALID_ARGUMENT]
     gangs.set(Stage.READY)
-    gangs.set(Stage.READY, "told/ml/other")
+    gangs.set(Stage.READY, "fake/ml/other")
     async with writing(stub, gangs) as found:
         found.put(GROUP)
         await stub.until_written(lambda writes: bool(writes))
-        found.put("told/ml/other")
+        found.put("fake/ml/other")
         await stub.until_written(lambda writes: written_statuses(writes, "other") == ["READY"])
         await asyncio.wait_for(gangs.one_failed.wait(), 30)  # the first response arrives at any time
     assert [gang for gang, _ in gangs.failed] == [GROUP]
@@ -233,7 +233,7 @@ async def test_a_failing_dialect_does_not_block_others(monkeypatch: pytest.Monke
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY, "broken/ml/a")
     gangs.set(Stage.READY)
-    use_dialects(monkeypatch, written_statuses=in_words, broken=fails)
+    use_dialects(monkeypatch, fake=in_words, broken=fails)
     async with writing(stub, gangs) as found:
         found.put("broken/ml/a")
         found.put(GROUP)
