@@ -213,9 +213,9 @@ async def test_pods_deleted_during_binding_leak_nothing_i5_i6(world: World) -> N
         world.cluster.invariants.excuse(placed.id)
         await world.delete_pods(a, *doomed)
         held.release()
-    await world.satisfied(a)
     await world.create(b)
     await world.bound(b)
+    await world.phase(a, "repairing")
 
 
 async def test_a_node_deleted_after_the_permit_is_replaced_i6(world: World) -> None:

@@ -49,8 +49,8 @@ CLAIM_BUGS = (
     Bug(
         "a plan waits for its victims for ever",
         "preemption/plan.py",
-        "expired = not nomination.backfill and nomination.expires_at <= now.monotonic_seconds",
-        "expired = False",
+        "        self._timeout = rules.eviction_timeout_seconds\n",
+        '        self._timeout = float("inf")\n',
         first=_PLANS,
     ),
     Bug(

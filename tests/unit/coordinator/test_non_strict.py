@@ -322,3 +322,19 @@ def test_g08_a_released_gang_reserves_nothing_before_the_other_is_done() -> None
     scenario.change(remove_pods=[pod.uid for pod in gang("b").of(5).pods()])
     scenario.run()
     assert scenario.bound("a") == 5
+
+
+def test_g35_a_new_leader_starts_the_clock_of_a_gang_that_was_recreated_meanwhile() -> None:
+    scenario = Scenario({"n": 4})
+    built = gang("a").of(5).non_strict(waiting_time_seconds=60)
+    scenario.add(built)
+    scenario.pass_time(30)
+    assert waiting(scenario, "a") == {"a": 4}
+    scenario.crash()
+    scenario.delete(built)
+    recreated = built.recreated("2")
+    pods = [replace(pod, uid=f"{pod.uid}/new") for pod in built.pods()]
+    scenario.change(gangs=[recreated.gang_facts()], pods=pods)
+    scenario.start()
+    scenario.pass_time(40)
+    assert scenario.gang("a").phase is Phase.WAITING, "70 s after its namesake began to wait"

@@ -130,8 +130,8 @@ def test_i6_by_default_a_gang_that_never_ran_whole_returns_to_the_queue() -> Non
     assert any("it starts again as a whole" in note for note in scenario.notes())
 
 
-def test_i6_by_default_a_gang_that_ran_whole_keeps_running_if_none_is_ahead() -> None:
-    built = gang("a").of(4)
+def below_its_minimum(built: CoreGang) -> Scenario:
+    """A gang of 4 that ran whole; then a node is lost with two of its pods, which their owner recreates."""
     scenario = Scenario({"n1": 2, "n2": 2})
     scenario.add(built)
     scenario.run()
@@ -141,9 +141,20 @@ def test_i6_by_default_a_gang_that_ran_whole_keeps_running_if_none_is_ahead() ->
     scenario.run()
     assert scenario.gang("a").phase is Phase.REPAIRING, "it is below its minimum"
     assert scenario.progress("a").stage is Stage.PERMITTED
+    return scenario
+
+
+def test_i6_by_default_a_gang_that_ran_whole_keeps_running_if_none_is_ahead() -> None:
+    scenario = below_its_minimum(gang("a").of(4))
     scenario.pass_time(301)
     assert scenario.bound("a") == 2
     assert any("2 of its pods found no node for 300 s; it keeps running" in note for note in scenario.notes())
+
+
+def test_i6_evict_takes_a_gang_that_ran_whole_back_to_the_queue() -> None:
+    scenario = below_its_minimum(gang("a").of(4).with_repair_policy(RepairPolicy.EVICT))
+    scenario.pass_time(301)
+    assert scenario.bound("a") == 0
 
 
 def test_i1_a_permitted_gang_that_lost_all_its_nodes_starts_whole() -> None:

@@ -10,7 +10,7 @@ from builders.core.objects import pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist, Phase, Solve
-from muster.coordinator.core.events import Delta, Persisted
+from muster.coordinator.core.events import BindOutcome, BindResult, BindResults, Delta, Persisted
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 
@@ -195,3 +195,19 @@ def test_i1_a_new_leader_binds_no_member_before_all_volumes_exist() -> None:
     assert scenario.bound("g") == 0
     scenario.pass_time(30)
     assert scenario.bound("g") == 4
+
+
+def test_i1_members_whose_results_arrive_apart_are_retried_together() -> None:
+    scenario, _ = with_claims("a", "b", count=4)
+    bind = until(scenario, Bind)
+    scenario.under_way.remove(bind)
+    failing, *others = bind.seats
+    scenario.tell(BindResults((BindResult(failing.uid, BindOutcome.FAILED, message="no volume yet"),)))
+    scenario.now += 5
+    scenario.wake()
+    assert not [effect for effect in scenario.under_way if isinstance(effect, Bind)]
+    withheld = tuple(BindResult(seat.uid, BindOutcome.WITHHELD, message="no volume yet") for seat in others)
+    scenario.tell(BindResults(withheld))
+    scenario.pass_time(5)
+    assert scenario.bound("g") == 4
+    assert [len(effect.seats) for effect in scenario.binds] == [4, 4]
