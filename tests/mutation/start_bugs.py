@@ -129,7 +129,7 @@ START_BUGS = (
         "permits/permits.py",
         "        if gang is None or not _same(gang, record):",
         "        if gang is None:",
-        first="unit/coordinator/test_interruptions.py",
+        first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
         "one pod that others bound starts a gang for a new leader",
