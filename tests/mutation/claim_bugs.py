@@ -77,8 +77,8 @@ CLAIM_BUGS = (
     Bug(
         "a backfill reservation never ends",
         "preemption/preemption.py",
-        "if held is None or held.expires_at > time:",
-        "if True:",
+        "expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)",
+        "expires_at = math.inf",
         first=_RESERVATIONS,
     ),
     Bug(
