@@ -270,7 +270,7 @@ class PodSelection:
             self._representatives.clear()
 
     def _projection(self, label_set: LabelSet) -> _Projection:
-        """What selectors can tell apart in a label set: named labels, with the values that are named."""
+        """The part of a label set that selectors can tell apart: named labels, with the values that are named."""
         by_key = self._by_key
         parts: list[object] = [label_set.namespace]
         for key, value in zip(label_set.keys, label_set.values, strict=True):

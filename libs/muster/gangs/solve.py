@@ -147,4 +147,4 @@ class SolveResult(Struct, frozen=True):
     explanation: Explanation | None = None
     victims: tuple[VictimGang, ...] = ()
     out_of_time: bool = False
-    """Nothing was found because the time that placement gives to one group passed."""
+    """The time that placement gives to one group passed before a placement was found."""

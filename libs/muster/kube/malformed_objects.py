@@ -23,7 +23,7 @@ class Reason(StrEnum):
     REVISION = "revision"
     FIELDS = "fields"
     REJECTED = "rejected"
-    """It was decoded, but its content made a computation fail: a defect of Muster."""
+    """The object was decoded, but its content made a computation fail: a defect of Muster."""
 
 
 class Unreadable(Struct, frozen=True):

@@ -90,11 +90,11 @@ class Pods:
         return changed
 
     def depends_on_others(self, uid: str) -> bool:
-        """It uses claims or is narrowed, so that its class does not follow from the pod alone."""
+        """The pod uses claims or is narrowed, so that its class does not follow from the pod alone."""
         return uid in self._with_more
 
     def remove(self, uid: str) -> list[PodFacts] | None:
-        """It was removed, or does not matter any more. Returns None if it never did."""
+        """Forget a pod that was removed or does not matter any more. Returns None if it never did."""
         self.label_sets.drop(uid)
         facts = self.facts.pop(uid, None)
         if facts is None:

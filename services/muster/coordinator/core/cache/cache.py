@@ -416,7 +416,7 @@ class Cache:
 
 
 def _without(known: Iterable[str], present: Iterable[str]) -> tuple[str, ...]:
-    """What is known and not present."""
+    """Known entries that are not present."""
     present = set(present)
     return tuple(each for each in known if each not in present)
 

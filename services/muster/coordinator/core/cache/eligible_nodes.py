@@ -56,7 +56,7 @@ class EligibleNodes:
         self._known.pop(class_id, None)
 
     def knows(self, class_id: str) -> bool:
-        """Nothing is to be computed for the class."""
+        """The row of the class is up to date: there is nothing to compute."""
         known = self._known.get(class_id)
         return known is not None and known.seen == self._masks.version
 

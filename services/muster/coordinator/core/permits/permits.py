@@ -21,7 +21,7 @@ from muster.topology.ranks import Path, natural_order, ranks
 
 @dataclass(slots=True, frozen=True)
 class Permit:
-    """These gangs of the group may bind."""
+    """The decision that these gangs of the group may bind."""
 
     group: Group
     gangs: Sequence[Gang]
@@ -163,7 +163,7 @@ _EMPTY: _Contents = (0, "", (), (), "", (), "")
 
 
 def _contents(gang: Gang) -> _Contents:
-    """What the gang's record should hold besides the permit."""
+    """Contents of the gang's record besides the permit, as they should be."""
     before = gang.permit.record
     return (
         gang.hold.since_unix_millis if gang.hold.since is not None and not gang.permit.granted else 0,

@@ -74,7 +74,7 @@ def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTree
 
 
 def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
-    """What contradicts its tree and constraints: placement would refuse the whole request."""
+    """The contradiction to its tree and constraints, for which placement would refuse the whole request."""
     facts = gang.facts
     if facts is None or not (facts.constraints or facts.tree):
         return None

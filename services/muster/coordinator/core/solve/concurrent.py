@@ -46,12 +46,12 @@ taken to be selected by all.
 
 @dataclass(slots=True, eq=False)
 class Wishes:
-    """What pods of some classes may want: nodes, and places by inter-pod rules."""
+    """Nodes, and places by inter-pod rules, that pods of some classes may want."""
 
     nodes: Bool | None
     """bool[rows]; None: any node."""
     selectors: Bool
-    """Those of required affinity, anti-affinity and spreading: bool[selectors]."""
+    """Selectors of required affinity, anti-affinity and spreading: bool[selectors]."""
     selected_by: Bool
     """Those that select one of the pods: bool[selectors]."""
     host_ports: bool = False
