@@ -21,6 +21,7 @@ class ByteCache(Generic[K, V]):
         self._compute = compute
         self._half = max_bytes // 2
         self._largest = max_bytes // _LARGEST_SHARE
+        # I11: both generations together hold entries of at most max_bytes.
         self._recent: dict[K, V] = {}
         self._older: dict[K, V] = {}
         self._recent_bytes = self._older_bytes = 0

@@ -60,6 +60,7 @@ class Capacity:
         self._free_classes = FreeRows()
         self._seats: dict[str, _Seat] = {}  # by pod uid
         self._known: set[str] = set()
+        # I11: entries of resources end with the last node that has one, or the last class that requests one.
         self._offered: dict[str, tuple[str, ...]] = {}  # node -> resources that it has
         self._offering: Counter[str] = Counter()  # resource -> nodes that have it
         self._lacking: dict[int, dict[str, int]] = {}  # class index -> what it requests that no node has
