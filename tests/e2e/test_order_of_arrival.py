@@ -131,7 +131,7 @@ async def test_g35_a_gang_recreated_while_pending_starts_at_cycle_1(world: World
     await world.create(a)
     await world.waits(a, "1 cpu")
     old = await world.cluster.explain(world.here(a).id)
-    assert old.gang.schedule_cycle == 2
+    assert old.gang.schedule_cycle >= 2  # the pods may have arrived before a node
     await world.delete(a)
     smaller = gang("a").of(3).needing(2)
     await world.create(smaller, only=(0,))

@@ -15,8 +15,11 @@ async def test_g30_a_cycle_ends_when_all_members_were_tried(world: World) -> Non
     await world.waits(a, "1 cpu")
     id_ = world.here(a).id
     first = await world.cluster.explain(id_)
-    assert (first.gang.schedule_cycle, first.schedule_cycle_valid, first.attempts) == (2, True, 1)
-    assert "schedule cycle 2, 1 attempt" in await world.cluster.muster("explain", id_)
+    # the pods may arrive before the node, so that there is an attempt without it; each attempt ends a cycle
+    assert first.schedule_cycle_valid
+    assert first.gang.schedule_cycle == first.attempts + 1 >= 2
+    line = f"schedule cycle {first.gang.schedule_cycle}, {first.attempts} attempt"
+    assert line in await world.cluster.muster("explain", id_)
     await world.nodes(1)
     await world.bound(a)
     await world.satisfied(a)
