@@ -62,7 +62,7 @@ CLAIM_BUGS = (
     ),
     Bug(
         "the limit of evictions per hour counts plans, not pods",
-        "preemption/limits.py",
+        "preemption/eviction.py",
         "            self._tokens -= pods\n",
         "            self._tokens -= 1\n",
         first=_PLANS,
@@ -132,8 +132,8 @@ CLAIM_BUGS = (
     ),
     Bug(
         "each gang may hold the whole share",
-        "hold/share.py",
-        "    _, held = capacity.used_by(_held(cache))\n",
+        "hold/hold_and_wait.py",
+        "    _, held = capacity.used_by(_reserved_without_permit(cache))\n",
         "    _, held = capacity.used_by(())\n",
         first=_HOLDS,
     ),

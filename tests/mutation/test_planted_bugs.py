@@ -1,4 +1,4 @@
-"""Every plant_and_detect bug is detected by the simulator or by the tests of the core."""
+"""Every planted bug is detected by the simulator or by the tests of the core."""
 
 import os
 import shutil
@@ -42,7 +42,7 @@ def copy_core(folder: Path) -> Path:
 
 
 def plant_and_detect(bug: Bug | None, folder: Path) -> subprocess.CompletedProcess[str] | str:
-    """Returns the result of the detection on a core with this bug, or why it cannot be plant_and_detect."""
+    """Returns the result of the detection on a core with this bug, or why it cannot be planted."""
     core = copy_core(folder)
     if bug is not None:
         source = (core / bug.file).read_text()

@@ -25,8 +25,8 @@ from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.preemption.limits import INITIAL_PAUSE_SECONDS
 from muster.coordinator.core.preemption.nomination import Nomination
+from muster.coordinator.core.preemption.plan import INITIAL_PAUSE_SECONDS
 from muster.coordinator.core.queue.pre_enqueue import could_be_free
 from muster.coordinator.core.report.explain import progress_of, stage_of
 from muster.dialects.progress import Progress, Stage

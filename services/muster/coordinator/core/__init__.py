@@ -22,8 +22,8 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
    (`preemption/eviction`), as are pods of started gangs that cannot be completed (`preemption/repair`).
 7. Every claim on capacity has an end (I13): nominations expire (`preemption/plan`), reservations do and are followed by
-   a pause (`backfill/reservation`), waits have a longest time and a share (`hold/share`), and a preemptor whose plans
-   are in vain pauses longer each time (`preemption/limits`).
+   a pause (`backfill/reservation`), waits have a longest time and a share (`hold/hold_and_wait`), and a preemptor whose
+   plans are in vain pauses longer each time (`preemption/plan`).
 8. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
 State of gangs and groups is split into values with one owner each (`gang/state`, `gang/gang`). Phases are derived

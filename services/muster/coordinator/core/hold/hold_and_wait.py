@@ -2,7 +2,8 @@
 
 docs/scheduling.md#strict-and-nonstrict has the rules. A group starts when every gang has its minimum. It releases all
 its reservations when it may not start as declared any more, when one of its gangs has waited longer than its
-waiting-time, or when a plan gives its capacity to an earlier group.
+waiting-time, or when a plan gives its capacity to an earlier group. All waiting gangs together hold at most a share of
+the cluster (`within_share`).
 
 A timeout is written to etcd before its pods are marked; if it can never be written, they are marked nevertheless:
 
@@ -15,7 +16,10 @@ A timeout is written to etcd before its pods are marked; if it can never be writ
    the recorded pods (`recall`).
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
+
+import numpy as np
+from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, MarkTimedOut, Report
@@ -24,6 +28,7 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
 from muster.gangs.facts import GangFacts
+from muster.gangs.solve import Assignment, SolveGroup
 
 
 class HoldAndWait:
@@ -157,6 +162,40 @@ class HoldAndWait:
         marks = (late | gang.hold.marked) - gang.hold.unmarking
         gang.hold.unmark(marks)
         return [_mark(gang, marks, False)] if marks else []
+
+
+def within_share(
+    cache: Cache, requested: SolveGroup, assignments: Sequence[Assignment], share: float
+) -> tuple[Assignment, ...]:
+    """The part of a partial answer that may be reserved: with it, all gangs that wait hold at most this share of each
+    resource of the cluster.
+    """
+    if share >= 1:
+        return tuple(assignments)
+    capacity = cache.ledger.capacity
+    _, held = capacity.used_by(_reserved_without_permit(cache))
+    limit = share * capacity.allocatable.sum(axis=0, dtype=np.float64) - held.sum(axis=0, dtype=np.float64)
+    roles = {(gang.id, index): role for gang in requested.gangs for index, role in enumerate(gang.roles)}
+    kept = []
+    for assignment in assignments:
+        role = roles.get((assignment.gang, assignment.role))
+        if role is None or role.class_id not in capacity.classes:
+            return tuple(assignments)  # the answer is rejected as a whole
+        amounts = capacity.vectors[capacity.classes[role.class_id]]
+        needed = amounts > 0
+        most = int((limit[needed] // amounts[needed]).min()) if needed.any() else assignment.count
+        if (count := min(assignment.count, most)) > 0:
+            limit = limit - count * amounts
+            kept.append(replace(assignment, count=count))
+    return tuple(kept)
+
+
+def _reserved_without_permit(cache: Cache) -> Iterator[str]:
+    """Pods that hold a reservation without a permit."""
+    for uid in cache.ledger.reserved:
+        gang = cache.gang_of.get(uid)
+        if gang is not None and uid in gang.seats and not gang.permit.granted and gang.group.accumulates:
+            yield uid
 
 
 def declaration(facts: GangFacts) -> str:

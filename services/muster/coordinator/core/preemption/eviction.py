@@ -1,5 +1,8 @@
-"""Evictions: sent when the decision is durable, retried when they fail, until the pods are observed to leave."""
+"""Evictions: sent when the decision is durable, retried when they fail, until the pods are observed to leave; and how
+many preemption may begin per hour.
+"""
 
+import math
 from collections.abc import Collection
 
 from muster.coordinator.core.cache.cache import Cache
@@ -17,6 +20,7 @@ MAX_FAILURES = 3
 """Failed evictions of a pod after which a plan that needs it is dropped. Each takes the binding service up to a minute.
 """
 CALL_RETRY_SECONDS = 0.5
+SECONDS_PER_HOUR = 3600.0
 
 
 class Evictions:
@@ -91,6 +95,39 @@ class Evictions:
     def _leaving(cache: Cache, uid: str) -> tuple[Gang | None, LeavingPod | None]:
         gang = cache.gang_of.get(uid)
         return gang, gang.eviction.pods.get(uid) if gang is not None else None
+
+
+class EvictionLimit:
+    """Evictions for preemptors per hour, in the whole cluster: a token bucket, and so of constant size.
+
+    A plan begins when there is a token, and takes one for each pod, also beyond zero: plans are whole, whatever their
+    size. A term begins without tokens, since it does not know how many the last one used.
+    """
+
+    def __init__(self, per_hour: int) -> None:
+        """`per_hour`: 0 for no limit."""
+        self.per_hour = per_hour
+        self._tokens = 0.0
+        self._at: float | None = None
+
+    def ready_at(self, now: float) -> float:
+        """When the next plan may begin: `now` if it may at once."""
+        if not self.per_hour:
+            return now
+        self._refill(now)
+        missing = 1.0 - self._tokens
+        return now if missing <= 0 else now + math.ceil(missing * SECONDS_PER_HOUR / self.per_hour)
+
+    def use(self, pods: int, now: float) -> None:
+        """A plan that evicts this many pods begins."""
+        if self.per_hour:
+            self._refill(now)
+            self._tokens -= pods
+
+    def _refill(self, now: float) -> None:
+        passed = now - self._at if self._at is not None else 0.0
+        self._at = now
+        self._tokens = min(float(self.per_hour), self._tokens + passed * self.per_hour / SECONDS_PER_HOUR)
 
 
 def evicted(gang: Gang, uids: list[str]) -> Report:

@@ -11,7 +11,6 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
-from muster.coordinator.core.preemption.limits import pause_after
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,
@@ -24,9 +23,13 @@ from muster.coordinator.core.preemption.nomination import (
 )
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.request import demand
+from muster.retry.backoff import backoff_seconds
 
 REFUSED_PLAN_SECONDS = 60.0
 """Pause after a plan that could not be written."""
+INITIAL_PAUSE_SECONDS = 60.0
+"""Pause of a group after a plan whose capacity it did not get; it doubles with every such plan in a row."""
+MAX_PAUSE_SECONDS = 3600.0
 MAX_RECORDS = 64
 MAX_PODS = 5000
 """Limits of one transaction; etcd's defaults are 128 writes and 1.5 MiB."""
@@ -274,7 +277,7 @@ class Plans:
             if nomination.leaving and len(there) == len(nomination.leaving):
                 continue  # nobody was evicted
             group.preemption.fail()
-            pause = pause_after(group.preemption.plans_in_vain)
+            pause = backoff_seconds(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, group.preemption.plans_in_vain)
             group.preemption.postpone(now.monotonic_seconds + pause)
             group.preemption.conclude(f"{self._taken(nomination)}; nothing is evicted for it for {pause:g} s")
             effects += capacity_taken(nomination, group.preemption.verdict)

@@ -23,7 +23,7 @@ from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, 
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
-from muster.coordinator.core.preemption.limits import EvictionLimit
+from muster.coordinator.core.preemption.eviction import EvictionLimit
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,

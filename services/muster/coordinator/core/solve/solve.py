@@ -10,7 +10,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
-from muster.coordinator.core.hold.share import within_share
+from muster.coordinator.core.hold.hold_and_wait import within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
