@@ -5,29 +5,20 @@ labels that it names, a label set's selectors by counting, for all selectors at 
 do not meet. Adding or removing either costs as much as its own labels and requirements.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from muster.gangs.facts import Batch
 from muster.gangs.free_rows import FreeRows
-from muster.gangs.selectors import LabelSelector, LabelSet, NamespaceFacts, Operator, PodSelector, Requirement
-
-Bool = NDArray[np.bool_]
-Int64 = NDArray[np.int64]
+from muster.gangs.selector_index import NO_LABELS, Bool, Int64, LabelIndex, SelectorIndex, as_array
+from muster.gangs.selectors import LabelSet, NamespaceFacts, Operator, PodSelector, Requirement
 
 UNKNOWN_ROW: Final = 0
 """Row of label sets that are not known: no selector selects them."""
 
-_NO_LABELS: Final[Mapping[str, str]] = {}
-_FEW_ROWS: Final = 64
-"""Label sets that are compared one by one instead of as arrays."""
 _MAX_REPRESENTATIVES: Final = 4096
-_UNSELECTED: Final = 2**20
-"""Count of unmet requirements of rows without a selector, and of selectors that select nothing."""
 
 _Projection = tuple[object, ...]
 
@@ -50,10 +41,10 @@ class PodSelection:
         self._exists: Bool = np.zeros(16, np.bool_)
         self._free = FreeRows()
         self._by_namespace: dict[str, set[int]] = {}
-        self._by_key: dict[str, _Key] = {}  # keys that selectors name
+        self._by_key: dict[str, LabelIndex] = {}  # keys that selectors name
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name, of namespaces that have any."""
-        self._requirements = _Requirements()
+        self._selector_index = SelectorIndex()
         self._representatives: dict[_Projection, str] = {}  # as of _representatives_version
         self._representatives_version = -1
         self._by_signature: dict[bytes, str] = {}
@@ -90,7 +81,7 @@ class PodSelection:
             return
         self.selectors[selector.id] = selector
         self._raise_version()
-        self._requirements.add(selector)
+        self._selector_index.add(selector)
         for each in selector.labels.requirements or ():
             key = self._by_key.get(each.key)
             if key is None:
@@ -103,7 +94,7 @@ class PodSelection:
         if selector is None:
             return
         self._raise_version()
-        self._requirements.drop(selector)
+        self._selector_index.drop(selector)
         for each in selector.labels.requirements or ():
             if not self._by_key[each.key].unname(each):
                 del self._by_key[each.key]
@@ -165,9 +156,9 @@ class PodSelection:
             else:
                 self.namespaces.pop(each.name, None)
         self._raise_version()
-        if self._requirements.read_namespaces:
+        if self._selector_index.read_namespaces:
             self.reset_version = self.version
-            self._requirements.namespaces_changed()
+            self._selector_index.namespaces_changed()
 
     # -- questions
 
@@ -185,7 +176,7 @@ class PodSelection:
         if known is None or label_set is None:
             return False
         namespace = label_set.namespace
-        return known.selects(namespace, self.namespaces.get(namespace, _NO_LABELS), label_set.labels)
+        return known.selects(namespace, self.namespaces.get(namespace, NO_LABELS), label_set.labels)
 
     def selected_rows(self, selector: str) -> Bool:
         """Rows of the label sets that a selector selects, bool[size]."""
@@ -202,7 +193,7 @@ class PodSelection:
             rows[:] = self._exists[: self.size]
         else:
             for namespace in self._reached_namespaces(known):
-                rows[_array(self._by_namespace[namespace])] = True
+                rows[as_array(self._by_namespace[namespace])] = True
         for each in known.labels.requirements:
             self._by_key[each.key].restrict(each, rows)
         return rows
@@ -215,17 +206,17 @@ class PodSelection:
         """The selectors that select a label set, as bool by `selector_row`."""
         known = self._label_sets[self.rows.get(label_set, UNKNOWN_ROW)]
         if known is None:
-            return np.zeros(self._requirements.size, np.bool_)
-        return self._requirements.met_by(known, self.namespaces)
+            return np.zeros(self._selector_index.size, np.bool_)
+        return self._selector_index.met_by(known, self.namespaces)
 
     @property
     def selector_rows(self) -> int:
         """Length of `selecting`."""
-        return self._requirements.size
+        return self._selector_index.size
 
     def selector_row(self, selector: str) -> int:
         """Index of a selector in `selecting`; -1 if it is not known."""
-        return self._requirements.rows.get(selector, -1)
+        return self._selector_index.rows.get(selector, -1)
 
     def representative(self, label_set: str) -> str:
         """A label set that the same selectors select; empty if none selects it.
@@ -250,7 +241,7 @@ class PodSelection:
         return found
 
     def _representative(self, label_set: LabelSet) -> str:
-        selecting = self._requirements.met_by(label_set, self.namespaces)
+        selecting = self._selector_index.met_by(label_set, self.namespaces)
         if not selecting.any():
             return ""
         signature = np.packbits(selecting).tobytes().rstrip(b"\0")
@@ -286,8 +277,8 @@ class PodSelection:
         self.version += 1
         self.selectors_version = self.version
 
-    def _index(self, key: str) -> "_Key":
-        index = _Key()
+    def _index(self, key: str) -> LabelIndex:
+        index = LabelIndex()
         for row, each in enumerate(self._label_sets):
             if each is not None and key in each.keys:
                 index.add(each.values[each.keys.index(key)], row)
@@ -310,236 +301,6 @@ class PodSelection:
         if selector.reads_namespaces:
             for name in self._by_namespace:
                 if name not in selector.namespaces and selector.namespace_labels.matches(
-                    self.namespaces.get(name, _NO_LABELS)
+                    self.namespaces.get(name, NO_LABELS)
                 ):
                     yield name
-
-
-class _Key:
-    """Label sets by the value of a label that selectors name; ended with the last selector that names it."""
-
-    def __init__(self) -> None:
-        self.named_values: Counter[str] = Counter()
-        self._namers = 0
-        self._rows: set[int] = set()
-        self._by_value: dict[str, int | set[int]] = {}
-
-    def name(self, requirement: Requirement) -> None:
-        """Count one more requirement that names the key."""
-        self._namers += 1
-        self.named_values.update(requirement.values)
-
-    def unname(self, requirement: Requirement) -> int:
-        """Count a requirement less; returns how many are left."""
-        self._namers -= 1
-        for value in requirement.values:
-            self.named_values[value] -= 1
-            if not self.named_values[value]:
-                del self.named_values[value]
-        return self._namers
-
-    def add(self, value: str, row: int) -> None:
-        self._rows.add(row)
-        there = self._by_value.get(value)
-        if there is None:
-            self._by_value[value] = row
-        elif isinstance(there, int):
-            self._by_value[value] = {there, row}
-        else:
-            there.add(row)
-
-    def drop(self, value: str, row: int) -> None:
-        self._rows.discard(row)
-        there = self._by_value[value]
-        if isinstance(there, int):
-            del self._by_value[value]
-        else:
-            there.discard(row)
-            if not there:
-                del self._by_value[value]
-
-    def few(self, values: Iterable[str]) -> list[int] | None:
-        """Rows with one of the values; None if they are not few."""
-        found: list[int] = []
-        for value in values:
-            there = self._by_value.get(value)
-            if isinstance(there, int):
-                found.append(there)
-            elif there is not None:
-                if len(there) > _FEW_ROWS:
-                    return None
-                found.extend(there)
-            if len(found) > _FEW_ROWS:
-                return None
-        return found
-
-    def restrict(self, requirement: Requirement, rows: Bool) -> None:
-        """Exclude rows that do not meet the requirement."""
-        match requirement.operator:
-            case Operator.IN:
-                met = np.zeros_like(rows)
-                for value in requirement.values:
-                    met[self._with_value(value)] = True
-                rows &= met
-            case Operator.NOT_IN:
-                for value in requirement.values:
-                    rows[self._with_value(value)] = False
-            case Operator.EXISTS:
-                met = np.zeros_like(rows)
-                met[_array(self._rows)] = True
-                rows &= met
-            case Operator.DOES_NOT_EXIST:
-                rows[_array(self._rows)] = False
-
-    def _with_value(self, value: str) -> Int64 | int:
-        there = self._by_value.get(value, ())
-        return there if isinstance(there, int) else _array(there)
-
-
-class _Posting:
-    """Selectors with one requirement in common, and how often each has it."""
-
-    def __init__(self) -> None:
-        self._rows: dict[int, int] = {}
-        self._arrays: tuple[Int64, Int64] | None = None
-
-    def add(self, row: int) -> None:
-        self._rows[row] = self._rows.get(row, 0) + 1
-        self._arrays = None
-
-    def drop(self, row: int) -> bool:
-        """Remove a selector; returns whether others are left."""
-        self._rows[row] -= 1
-        if not self._rows[row]:
-            del self._rows[row]
-        self._arrays = None
-        return bool(self._rows)
-
-    @property
-    def arrays(self) -> tuple[Int64, Int64]:
-        """Rows without duplicates, and how often each has the requirement."""
-        if self._arrays is None:
-            self._arrays = _array(self._rows), np.fromiter(self._rows.values(), np.int64, len(self._rows))
-        return self._arrays
-
-
-class _Requirements:
-    """The requirements of all selectors, by label and by namespace, to find the selectors that a label set meets.
-
-    `unmet` is int32[size]: requirements of each selector that a label set without labels, in no namespace, does not
-    meet.
-    """
-
-    def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
-        self._unmet = np.full(16, _UNSELECTED, np.int32)
-        self._size = 0
-        self._free: list[int] = []
-        self._in: dict[tuple[str, str], _Posting] = {}
-        self._not_in: dict[tuple[str, str], _Posting] = {}
-        self._exists: dict[str, _Posting] = {}
-        self._absent: dict[str, _Posting] = {}
-        self._named: dict[str, _Posting] = {}  # by namespace
-        self._scopes: dict[LabelSelector, dict[int, PodSelector]] = {}  # selectors by their namespace selector
-        self._in_scope: dict[str, Int64] = {}  # namespace -> rows that select by its labels and do not name it
-
-    @property
-    def size(self) -> int:
-        return self._size
-
-    @property
-    def read_namespaces(self) -> bool:
-        """A selector depends on labels of namespaces."""
-        return bool(self._scopes)
-
-    def namespaces_changed(self) -> None:
-        self._in_scope.clear()
-
-    def add(self, selector: PodSelector) -> None:
-        if self._free:
-            row = self._free.pop()
-        else:
-            row, self._size = self._size, self._size + 1
-            if row >= len(self._unmet):
-                self._unmet = np.concatenate((self._unmet, np.full(row, _UNSELECTED, np.int32)))
-        self.rows[selector.id] = row
-        unmet = 0 if selector.reaches_all_namespaces else 1
-        for each in selector.labels.requirements or ():
-            unmet += each.operator in (Operator.IN, Operator.EXISTS)
-        self._unmet[row] = _UNSELECTED if selector.labels.requirements is None else unmet
-        for postings, name in self._places(selector):
-            posting = postings.get(name)
-            if posting is None:
-                posting = postings[name] = _Posting()
-            posting.add(row)
-        if selector.reads_namespaces:
-            self._scopes.setdefault(selector.namespace_labels, {})[row] = selector
-            self._in_scope.clear()
-
-    def drop(self, selector: PodSelector) -> None:
-        row = self.rows.pop(selector.id)
-        self._unmet[row] = _UNSELECTED
-        self._free.append(row)
-        for postings, name in self._places(selector):
-            if not postings[name].drop(row):
-                del postings[name]
-        if selector.reads_namespaces:
-            scope = self._scopes[selector.namespace_labels]
-            del scope[row]
-            if not scope:
-                del self._scopes[selector.namespace_labels]
-            self._in_scope.clear()
-
-    def met_by(self, label_set: LabelSet, namespaces: Mapping[str, Mapping[str, str]]) -> Bool:
-        """Selectors all of whose requirements a label set meets, bool[size]."""
-        unmet = self._unmet[: self._size].copy()
-        namespace = label_set.namespace
-        _change(unmet, self._named.get(namespace), -1)
-        if self._scopes:
-            unmet[self._scoped(namespace, namespaces)] -= 1
-        for key, value in zip(label_set.keys, label_set.values, strict=True):
-            _change(unmet, self._in.get((key, value)), -1)
-            _change(unmet, self._not_in.get((key, value)), 1)
-            _change(unmet, self._exists.get(key), -1)
-            _change(unmet, self._absent.get(key), 1)
-        met: Bool = unmet == 0
-        return met
-
-    def _scoped(self, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> Int64:
-        found = self._in_scope.get(namespace)
-        if found is None:
-            labels = namespaces.get(namespace, _NO_LABELS)
-            rows = [
-                row
-                for scope, selectors in self._scopes.items()
-                if scope.matches(labels)
-                for row, selector in selectors.items()
-                if namespace not in selector.namespaces
-            ]
-            found = self._in_scope[namespace] = np.array(rows, np.int64)
-        return found
-
-    def _places(self, selector: PodSelector) -> Iterator[tuple[dict, object]]:  # type: ignore[type-arg]
-        """The postings that list a selector, one for each way of meeting, or failing, a requirement."""
-        for namespace in selector.namespaces:
-            yield self._named, namespace
-        for each in selector.labels.requirements or ():
-            match each.operator:
-                case Operator.IN:
-                    yield from ((self._in, (each.key, value)) for value in each.values)
-                case Operator.NOT_IN:
-                    yield from ((self._not_in, (each.key, value)) for value in each.values)
-                case Operator.EXISTS:
-                    yield self._exists, each.key
-                case Operator.DOES_NOT_EXIST:
-                    yield self._absent, each.key
-
-
-def _change(unmet: NDArray[np.int32], posting: _Posting | None, sign: int) -> None:
-    if posting is not None:
-        rows, counts = posting.arrays
-        unmet[rows] += (sign * counts).astype(np.int32)
-
-
-def _array(rows: Iterable[int]) -> Int64:
-    return np.fromiter(rows, np.int64)
