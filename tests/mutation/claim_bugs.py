@@ -76,14 +76,14 @@ CLAIM_BUGS = (
     ),
     Bug(
         "a backfill reservation never ends",
-        "preemption/preemption.py",
+        "backfill/reservation.py",
         "expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)",
         "expires_at = math.inf",
         first=_RESERVATIONS,
     ),
     Bug(
         "a reservation that expired is made again at once",
-        "preemption/preemption.py",
+        "backfill/reservation.py",
         "        pause = 0.0 if chosen_anew else",
         "        pause = 0.0 if True else",
         first=_RESERVATIONS,
@@ -111,7 +111,7 @@ CLAIM_BUGS = (
     ),
     Bug(
         "all of the cluster is reserved whatever its share",
-        "preemption/preemption.py",
+        "backfill/reservation.py",
         "if share > self._rules.max_reserved_share:",
         "if False:",
         first=_RESERVATIONS,

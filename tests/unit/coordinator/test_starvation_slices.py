@@ -121,7 +121,7 @@ def test_deleted_gangs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
     waiting = [gang(f"w{number}").of(4).created(5 + number) for number in range(10)]
     scenario.add(*waiting)
     scenario.pass_time(31)
-    starving = scenario.leader._preemption._starving
+    starving = scenario.leader._backfill.starving
     assert len(starving._starving) == 11, "behind the one that has a reservation"
     for each in waiting:
         scenario.delete(each)

@@ -44,7 +44,7 @@ TRANSITION_OWNERS = {
     "eviction": ("preemption/", "gang/members.py"),
     "solve": ("solve/solve.py",),
     "queueing": ("queue/queue.py",),
-    "preemption": ("preemption/",),
+    "preemption": ("preemption/", "backfill/reservation.py"),
 }
 """Which modules may call the methods of a value, by the field of Gang or Group that holds it. `gang/gang.py` may, for
 transitions that concern several values."""

@@ -18,7 +18,7 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
 6. For a group that has no place, `preemption/preemption` asks placement which potential victims would make it fit:
    lower priority gangs, or gangs behind it that hold reservations. `preemption/potential_victims` lists them in their
    order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group
-   gets a backfill reservation: capacity that is expected to become free (`backfill/expected_completions`). Either
+   gets a backfill reservation (`backfill/reservation`): capacity that is expected to become free. Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
    (`preemption/eviction`), as are pods of started gangs that cannot be completed (`preemption/repair`).
 7. Every claim on capacity has an end (I13): nominations expire (`preemption/plan`), reservations do and are followed by

@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol, assert_never
 
+from muster.coordinator.core.backfill.reservation import BackfillReservations
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
@@ -74,7 +75,8 @@ class Machine:
         self._holds = holds = HoldAndWait(cache, permits)
         self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, rules)
         self._repairs = Repairs(plans, rules)
-        self._preemption = preemption = Preemption(cache, queue, holds, plans, rules, rejections, solve_ids)
+        self._backfill = backfill = BackfillReservations(cache, queue, plans, rules)
+        self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules.max_held_share)
         self._reconciler = Reconciler(
             cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, rules
@@ -129,10 +131,8 @@ class Machine:
         parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
         parts += [self._reports, self._tree_reports]
         if self._synced:
-            parts += [self._repairs, self._plans, self._reconciler]
+            parts += [self._repairs, self._plans, self._backfill, self._reconciler]
         times = [part.next_time() for part in parts]
-        if self._synced:
-            times.append(self._preemption.reservation_ends)
         if self._may_solve(self._now):
             times += [self.queue.next_time(), self._solves.next_turn()]
             if not self._solves.under_way:
@@ -144,7 +144,7 @@ class Machine:
     def _end_overdue(self, now: Now) -> list[Effect]:
         if not self._synced:
             return self._holds.due(now)
-        return [*self._holds.due(now), *self._repairs.due(now), *self._preemption.end_reservation(now)]
+        return [*self._holds.due(now), *self._repairs.due(now), *self._backfill.due(now)]
 
     # -- solve requests
 

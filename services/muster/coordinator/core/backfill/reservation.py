@@ -1,29 +1,136 @@
-"""Starving groups: which group that has had no place for too long gets a backfill reservation next.
+"""Backfill reservations: capacity that is expected to become free, withheld for a group that starves.
 
-One reservation is held at a time, for the earliest starving group in the queue. It is made of capacity that is expected
-to become free (`backfill/expected_completions`), and is a nomination with `backfill`: groups that end in time may start
-beside it.
+A group that has had no place for too long starves. One reservation is held at a time, for the earliest starving group
+in the queue: pods in the order in which they are expected to end (`backfill/expected_completions`) are offered to
+placement, and what it chooses becomes a nomination with `backfill`. Groups that end in time may start beside it. It
+ends when its group starts or its time is over; after a reservation in vain its group has to pause.
 """
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from heapq import heapify, heappop, heappush
 from typing import Final
 
-from muster.coordinator.core.backfill.expected_completions import could_ever_fit
+from muster.coordinator.core.backfill.expected_completions import (
+    OVERRUN_SECONDS,
+    ExpectedCompletions,
+    could_ever_fit,
+    note_overruns,
+)
 from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.effects import Effect
+from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Group, QueueKey
-from muster.coordinator.core.preemption.nomination import Nomination
+from muster.coordinator.core.preemption.nomination import Nomination, capacity_reserved, reservation_expired
+from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.queue.queue import Queue
+from muster.gangs.facts import PodFacts
+from muster.retry.backoff import backoff_seconds
 
 RETRY_SECONDS = 1.0
 """Pause after a request for a reservation."""
+MAX_PAUSE_SECONDS = 86400.0
+"""Longest pause of a group whose reservations expire."""
+MAX_AT_ONCE = 10
+"""Starving groups for which pods are collected in one step, as long as there are none to offer."""
+NO_COMPLETIONS_HELP = "waiting would not help: it would not fit even if all pods that Muster placed had ended"
 MAX_SORTED: Final = 2000
 """Groups that are put in queue order in one step; the next step goes on."""
 MAX_CLASSES: Final = 300
 """Pod classes that are compared with all nodes in one step, 0.1 ms each for 5,000 nodes; the next step goes on."""
 _SPARE: Final = 64
+
+
+class BackfillReservations:
+    """The starving groups, the reservation that is requested for one of them, and the one that is held."""
+
+    def __init__(self, cache: Cache, queue: Queue, plans: Plans, rules: Rules) -> None:
+        self._cache, self._plans, self._rules = cache, plans, rules
+        self.starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
+        self._collecting: ExpectedCompletions | None = None
+        """Pods that are expected to end, for the next request; it ends with the request, or with its group."""
+
+    def next(self, now: Now) -> ExpectedCompletions | None:
+        """The pods to be offered for the next starving group; None if there is no such group, or its pods are not all
+        collected yet.
+        """
+        collecting, self._collecting = self._collecting, None
+        if collecting is not None and not self.starving.may_reserve(collecting.group):
+            collecting = None
+        for _ in range(MAX_AT_ONCE):
+            if collecting is None:
+                starved = self.starving.next(now.monotonic_seconds)
+                if starved is None:
+                    return None
+                horizon = self._rules.reservation_timeout_seconds
+                collecting = ExpectedCompletions(self._cache, starved, now, horizon)
+            if not collecting.advance():
+                self._collecting = collecting
+                return None
+            if collecting.potential_victims:
+                return collecting
+            self.give_up(collecting)
+            collecting = None
+        return None
+
+    def give_up(self, completions: ExpectedCompletions) -> None:
+        """The group would not fit even when all of these pods had ended."""
+        verdict = NO_COMPLETIONS_HELP
+        if completions.beyond_horizon:
+            most = f"{self._rules.reservation_timeout_seconds:g} s"
+            verdict = (
+                f"no capacity is reserved for it while pods that would have to end declare to run for more than {most}"
+            )
+        self._conclude(completions.group, verdict)
+
+    def _conclude(self, group: Group, verdict: str) -> None:
+        for other in self.starving.give_up(group):
+            other.preemption.conclude(verdict)
+            self._cache.touch_group(other)
+
+    def reserve(self, nomination: Nomination, ends: Mapping[str, float], now: Now) -> list[Effect]:
+        """Withhold the capacity until the pods in `ends` have ended, which are expected to at these monotonic times."""
+        nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
+        known = nomination.starts_at < math.inf
+        most = nomination.starts_at - now.monotonic_seconds if known else self._rules.reservation_timeout_seconds
+        nomination.expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)
+        share, resource = nomination.share(self._cache.ledger)
+        if share > self._rules.max_reserved_share:
+            limit = f"{self._rules.max_reserved_share:.0%} of the cluster's {resource}, which may be reserved"
+            self._conclude(nomination.group, f"no capacity is reserved for it: it needs more than {limit}")
+            return []
+        if (held := self.starving.reservation) is not None:
+            self._plans.drop(held)
+        self._plans.nominate(nomination, now)
+        return capacity_reserved(nomination, now)
+
+    def next_time(self) -> float | None:
+        """When the reservation that is held expires."""
+        held = self.starving.reservation
+        return held.expires_at if held is not None else None
+
+    def due(self, now: Now) -> list[Effect]:
+        """End the reservation if its time is over: the pods that should have ended for it have not."""
+        held, time = self.starving.reservation, now.monotonic_seconds
+        if held is None or held.expires_at > time:
+            return []
+        cache, state, timeout = self._cache, held.group.preemption, self._rules.reservation_timeout_seconds
+        there = [uid for uid in held.remaining(cache.ledger) if uid in cache.gang_of]
+        overran = note_overruns({cache.gang_of[uid]: None for uid in there}, now)
+        state.fail_reservation()
+        chosen_anew = overran and state.reservations_in_vain == 1
+        pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
+        self.starving.expired(held, pause, time)
+        self._plans.drop(held)
+        state.conclude(_why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause))
+        return reservation_expired(held, state.verdict)
+
+    def forget(self, group: Group) -> None:
+        """The group has a place, or is gone."""
+        self.starving.discard(group)
+        if self._collecting is not None and self._collecting.group is group:
+            self._collecting = None
 
 
 class StarvingGroups:
@@ -172,3 +279,14 @@ def equal(group: Group, other: Group) -> bool:
     key = group.queueing.equivalence_key
     same = key is not None and other.queueing.equivalence_key == key
     return same and bool(other.gangs) and other.priority == group.priority
+
+
+def _why_expired(pods: Sequence[PodFacts], seconds: float, pause: float) -> str:
+    """Why a reservation ended, and when there may be another one."""
+    again = f"for {pause:.0f} s" if pause else "until other nodes are chosen"
+    if not pods:
+        return f"the capacity was reserved for {seconds:.0f} s in vain; none is reserved {again}"
+    first = min(pods, key=lambda pod: (pod.namespace, pod.name))
+    more = f" and {len(pods) - 1} more have" if len(pods) > 1 else " has"
+    which = f"pod {first.namespace}/{first.name} on node {first.node}{more}"
+    return f"{which} not ended in the {seconds:.0f} s for which capacity was reserved; none is reserved {again}"

@@ -274,7 +274,7 @@ class QueueState:
 
 @dataclass(slots=True)
 class PreemptionState:
-    """Results of preemption for a group, and the group that it yields to."""
+    """Results of preemption and of backfill reservations for a group, and the group that it yields to."""
 
     verdict: str = ""
     """Why no victims help the group; empty: not known."""

@@ -7,17 +7,12 @@ becomes a plan (`plan`); the capacity is nominated for the group (`nomination`) 
 more.
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from muster.coordinator.core.backfill.expected_completions import (
-    OVERRUN_SECONDS,
-    ExpectedCompletions,
-    note_overruns,
-)
-from muster.coordinator.core.backfill.reservation import StarvingGroups, equal
+from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions
+from muster.coordinator.core.backfill.reservation import BackfillReservations, equal
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import Now, Rules
@@ -29,10 +24,8 @@ from muster.coordinator.core.preemption.nomination import (
     Plan,
     after_departure,
     as_amounts,
-    capacity_reserved,
     may_preempt,
     nominated_for_others,
-    reservation_expired,
 )
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
@@ -40,9 +33,8 @@ from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.request import demand, to_place
 from muster.coordinator.core.solve.validation import Rejections, violated_constraint
-from muster.gangs.facts import PodFacts, split_kind
+from muster.gangs.facts import split_kind
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
-from muster.retry.backoff import backoff_seconds
 
 SHARE = 0.2
 """Share of time spent on preemption requests, at most."""
@@ -50,10 +42,7 @@ MAX_AT_ONCE = 10
 """Groups whose potential victims are collected in one step."""
 RETRY_SECONDS = 1.0
 """Pause after an answer that failed, or could not be used."""
-MAX_PAUSE_SECONDS = 86400.0
-"""Longest pause of a group whose reservations expire."""
 NO_VICTIMS_HELP = "preemption would not help: no set of lower-priority pods frees enough"
-NO_COMPLETIONS_HELP = "waiting would not help: it would not fit even if all pods that Muster placed had ended"
 
 
 @dataclass(slots=True, frozen=True)
@@ -78,17 +67,15 @@ class Preemption:
         queue: Queue,
         holds: HoldAndWait,
         plans: Plans,
+        backfill: BackfillReservations,
         rules: Rules,
         rejections: Rejections,
         solve_ids: Iterator[int],
     ) -> None:
         self._cache, self._queue, self._holds, self._plans = cache, queue, holds, plans
-        self._rules, self._rejections, self._solve_ids = rules, rejections, solve_ids
+        self._backfill, self._rules, self._rejections, self._solve_ids = backfill, rules, rejections, solve_ids
         self._due_at: dict[Group, float] = {}
         """When potential victims for a group are next considered."""
-        self._starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
-        self._collecting: ExpectedCompletions | None = None
-        """Pods that are expected to end, for the next request for a reservation."""
         self._attempt: _Attempt | None = None
         self._not_before = 0.0
         self.running = RunningGangs(cache.ledger)
@@ -115,7 +102,7 @@ class Preemption:
             pass
         elif nomination.ready or (nomination.backfill and nomination.all_left(self._cache.ledger)):
             self._plans.drop(nomination)  # the nominated capacity does not suffice
-        self._starving.add(group, now.monotonic_seconds)
+        self._backfill.starving.add(group, now.monotonic_seconds)
 
     def reservations_outlasting(self, group: Group, now: Now) -> list[Nomination]:
         """Backfill reservations for others that begin after the group has ended, if it starts now."""
@@ -155,14 +142,8 @@ class Preemption:
     def next_time(self) -> float | None:
         """When a request may be due."""
         due = (max(at, group.preemption.not_before) for group, at in self._due_at.items())
-        times = [min(due, default=None), self._starving.next_time()]
+        times = [min(due, default=None), self._backfill.starving.next_time()]
         return min((max(self._not_before, time) for time in times if time is not None), default=None)
-
-    @property
-    def reservation_ends(self) -> float | None:
-        """When the backfill reservation expires."""
-        held = self._starving.reservation
-        return held.expires_at if held is not None else None
 
     def wants_to_ask(self, now: Now) -> bool:
         """`begin` is likely to return a request."""
@@ -173,7 +154,7 @@ class Preemption:
         due = (group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= time)
         if any(group in self._queue and self._may_gain(group) for group in due):
             return True
-        return self._starving.has_next(time)
+        return self._backfill.starving.has_next(time)
 
     def begin(self, now: Now) -> Solve | None:
         """A request with potential victims for a group; None if no group can gain by one."""
@@ -184,65 +165,14 @@ class Preemption:
             victims = self._potential_victims(group, now)
             if victims.potential_victims:
                 return self._request(group, victims, now)
-        return self._begin_reservation(now)
-
-    def _begin_reservation(self, now: Now) -> Solve | None:
-        """A request with pods that are expected to end, for a starving group; None if there is no such group, or its
-        pods are not all collected yet.
-        """
-        collecting, self._collecting = self._collecting, None
-        if collecting is not None and not self._starving.may_reserve(collecting.group):
-            collecting = None
-        for _ in range(MAX_AT_ONCE):
-            if collecting is None:
-                starved = self._starving.next(now.monotonic_seconds)
-                if starved is None:
-                    return None
-                horizon = self._rules.reservation_timeout_seconds
-                collecting = ExpectedCompletions(self._cache, starved, now, horizon)
-            if not collecting.advance():
-                self._collecting = collecting
-                return None
-            if collecting.potential_victims:
-                return self._request(collecting.group, collecting, now)
-            self._give_up_reservation(collecting.group, self._no_completions_help(collecting))
-            collecting = None
-        return None
-
-    def _no_completions_help(self, completions: ExpectedCompletions) -> str:
-        if not completions.beyond_horizon:
-            return NO_COMPLETIONS_HELP
-        most = f"{self._rules.reservation_timeout_seconds:g} s"
-        return f"no capacity is reserved for it while pods that would have to end declare to run for more than {most}"
-
-    def _give_up_reservation(self, group: Group, verdict: str) -> None:
-        for other in self._starving.give_up(group):
-            other.preemption.conclude(verdict)
-            self._cache.touch_group(other)
-
-    def end_reservation(self, now: Now) -> list[Effect]:
-        """End the backfill reservation if its time is over: the pods that should have ended for it have not."""
-        held, time = self._starving.reservation, now.monotonic_seconds
-        if held is None or held.expires_at > time:
-            return []
-        cache, state, timeout = self._cache, held.group.preemption, self._rules.reservation_timeout_seconds
-        there = [uid for uid in held.remaining(cache.ledger) if uid in cache.gang_of]
-        overran = note_overruns({cache.gang_of[uid]: None for uid in there}, now)
-        state.fail_reservation()
-        chosen_anew = overran and state.reservations_in_vain == 1
-        pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
-        self._starving.expired(held, pause, time)
-        self._plans.drop(held)
-        state.conclude(_why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause))
-        return reservation_expired(held, state.verdict)
+        completions = self._backfill.next(now)
+        return self._request(completions.group, completions, now) if completions is not None else None
 
     def forget(self, group: Group) -> None:
         """The group has a place, or is gone."""
         self._due_at.pop(group, None)
         self._cautious.discard(group)
-        self._starving.discard(group)
-        if self._collecting is not None and self._collecting.group is group:
-            self._collecting = None
+        self._backfill.forget(group)
 
     def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
         cautious = group in self._cautious
@@ -308,7 +238,7 @@ class Preemption:
         charge(group, seconds)
         self._not_before = now.monotonic_seconds + seconds * (1 / SHARE - 1)
         if isinstance(attempt.offer, ExpectedCompletions):
-            self._starving.pause(now.monotonic_seconds)
+            self._backfill.starving.pause(now.monotonic_seconds)
         same = demand(group) == attempt.demand and self._cache.topology_of(group) == attempt.topology
         if group not in self._queue or not group.wants_seats or not same:
             return []  # the group changed, and is tried again
@@ -333,11 +263,11 @@ class Preemption:
         if isinstance(attempt.offer, PotentialVictims):
             self._due_at[attempt.group] = now.monotonic_seconds + RETRY_SECONDS
         else:
-            self._starving.restart(attempt.group, now.monotonic_seconds)
+            self._backfill.starving.restart(attempt.group, now.monotonic_seconds)
 
     def _no_victims_help(self, attempt: _Attempt) -> None:
         if isinstance(attempt.offer, ExpectedCompletions):
-            self._give_up_reservation(attempt.group, self._no_completions_help(attempt.offer))
+            self._backfill.give_up(attempt.offer)
         else:
             attempt.group.preemption.conclude(NO_VICTIMS_HELP)
             self._cache.touch_group(attempt.group)
@@ -352,19 +282,7 @@ class Preemption:
             ends = attempt.offer.chosen(result.victims)
             if not ends or not self._suffices(nomination, ends, now):
                 return None
-            nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
-            known = nomination.starts_at < math.inf
-            most = nomination.starts_at - now.monotonic_seconds if known else self._rules.reservation_timeout_seconds
-            nomination.expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)
-            share, resource = nomination.share(self._cache.ledger)
-            if share > self._rules.max_reserved_share:
-                limit = f"{self._rules.max_reserved_share:.0%} of the cluster's {resource}, which may be reserved"
-                self._give_up_reservation(attempt.group, f"no capacity is reserved for it: it needs more than {limit}")
-                return []
-            if (held := self._starving.reservation) is not None:
-                self._plans.drop(held)
-            self._plans.nominate(nomination, now)
-            return capacity_reserved(nomination, now)
+            return self._backfill.reserve(nomination, ends, now)
         victims = attempt.offer.victims(result.victims) if result.victims else None
         if victims is None:
             if attempt.offer.beyond_budget:
@@ -435,14 +353,3 @@ def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[t
         sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
     )
     return capacity if fits and enough else Counter()
-
-
-def _why_expired(pods: Sequence[PodFacts], seconds: float, pause: float) -> str:
-    """Why a reservation ended, and when there may be another one."""
-    again = f"for {pause:.0f} s" if pause else "until other nodes are chosen"
-    if not pods:
-        return f"the capacity was reserved for {seconds:.0f} s in vain; none is reserved {again}"
-    first = min(pods, key=lambda pod: (pod.namespace, pod.name))
-    more = f" and {len(pods) - 1} more have" if len(pods) > 1 else " has"
-    who = f"pod {first.namespace}/{first.name} on node {first.node}{more}"
-    return f"{who} not ended in the {seconds:.0f} s for which capacity was reserved; none is reserved {again}"
