@@ -2,12 +2,14 @@
 
 python tests/mutation/detect.py [--first FILE] SEEDS TESTS...      exit code 1: a failure, which is printed
 
-The tests in FILE run before anything else.
+The tests in FILE run before anything else. A scenario or a test that takes longer than STUCK_SECONDS is a failure, too:
+the core is in an endless loop, which limits of the test world do not see (`builders.core.step_limit`).
 """
 
+import faulthandler
 import sys
 from argparse import ArgumentParser
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
@@ -19,6 +21,21 @@ from simulation.runner import generate
 
 FIRST_SEEDS = 60
 """These random scenarios detect most bugs; then the tests are quicker than more of them."""
+STUCK_SECONDS = 40
+"""Scenarios take 0.03 s, and no test more than 3 s."""
+
+
+class _Watch:
+    """Ends the process with exit code 1 if one test takes too long."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self) -> Iterator[None]:
+        _expect_progress()
+        return (yield)
+
+
+def _expect_progress() -> None:
+    faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
 
 
 def main(seeds: int, first: str, tests: Sequence[str]) -> int:
@@ -34,11 +51,12 @@ def main(seeds: int, first: str, tests: Sequence[str]) -> int:
 
 
 def _run_tests(*tests: str) -> int:
-    return int(pytest.main(["-q", "-x", "--tb=line", "-p", "no:cacheprovider", *tests]))
+    return int(pytest.main(["-q", "-x", "--tb=line", "-p", "no:cacheprovider", *tests], plugins=[_Watch()]))
 
 
 def _fails(seeds: range) -> bool:
     for seed in seeds:
+        _expect_progress()
         _, found = generate(seed)
         if found is not None:
             print(f"seed {seed}: {found.message}")

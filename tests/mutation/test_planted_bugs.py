@@ -13,12 +13,13 @@ import pytest
 from mutation.bug import Bug
 from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
+from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
-BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS)
+BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS)
 SEEDS = 300
 
 
@@ -56,10 +57,12 @@ Detections = dict[Bug | None, Future[subprocess.CompletedProcess[str] | str]]
 
 
 @pytest.fixture(scope="module")
-def detections(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detections]:
-    """One detection for every bug and one without a bug, as many at a time as there are cores."""
+def detections(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Detections]:
+    """One detection for every selected bug and one without a bug, as many at a time as there are cores."""
+    selected = {test.name for test in request.session.items}
+    bugs = [bug for bug in BUGS if f"{test_a_planted_bug_is_caught.__name__}[{bug.what}]" in selected]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield {bug: pool.submit(plant_and_detect, bug, tmp_path_factory.mktemp("root")) for bug in (None, *BUGS)}
+        yield {bug: pool.submit(plant_and_detect, bug, tmp_path_factory.mktemp("root")) for bug in (None, *bugs)}
         pool.shutdown(cancel_futures=True)
 
 

@@ -18,6 +18,7 @@ from msgspec.structs import replace as changed
 from builders.core.invariants import check_bind, check_evict, check_quiet
 from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
+from builders.core.step_limit import Spins, StepLimit, WakeLimit
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import (
     Bind,
@@ -79,6 +80,7 @@ class Scenario:
         self.unix_ahead = 1_700_000_000.0
         """Wall clock minus monotonic clock; set it to let the wall clock jump."""
         self.machine: Machine | None = None
+        self._limit: StepLimit | None = None
         self.under_way: list[Effect] = []
         self.reports: list[Report] = []
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
@@ -107,6 +109,7 @@ class Scenario:
     def start(self) -> None:
         """A coordinator becomes leader."""
         self.machine = Machine(self.rules)
+        self._limit = StepLimit(self.machine)
         self.under_way = []
         self.stream = []
         self.tell(Recovered(tuple(self.etcd.values())), Replicas(self.replicas), Snapshot(self.cluster.whole()))
@@ -139,9 +142,9 @@ class Scenario:
 
     def tell(self, *events: Event) -> None:
         """Gives events to the coordinator."""
-        if self.machine is None:
+        if self.machine is None or self._limit is None:
             return
-        for effect in self.machine.step(events, Now(self.now, self.unix)):
+        for effect in self._limit.step(events, Now(self.now, self.unix)):
             self.take(effect)
 
     def take(self, effect: Effect) -> None:
@@ -176,8 +179,9 @@ class Scenario:
     def pass_time(self, seconds: float) -> None:
         """Lets time pass, waking the coordinator when it asked for it."""
         self.run_effects()
-        end = self.now + seconds
+        end, limit = self.now + seconds, WakeLimit(seconds)
         while self.machine is not None and (wake := self.machine.next_wake()) is not None and wake <= end:
+            limit.wake(wake)
             self.now = max(self.now, wake)
             self.tell(Tick())
             self.run_effects()
@@ -191,11 +195,12 @@ class Scenario:
         if self.machine is not None:
             check_quiet(self.machine.cache)
 
-    def run_effects(self, most: int = 100_000) -> None:
+    def run_effects(self, most: int = 20_000) -> None:
         while self.under_way:
             self.do(0)
             most -= 1
-            assert most > 0, "the coordinator spins"
+            if most <= 0:
+                raise Spins("effects follow each other without end")
 
     def do(self, index: int) -> None:
         """Carries out one of the effects in flight."""

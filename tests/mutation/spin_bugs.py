@@ -1,0 +1,24 @@
+"""Planted bugs that make the core spin (I12): limits of the test world detect them, long before a time limit does."""
+
+from mutation.bug import Bug
+
+SPIN_BUGS = (
+    Bug(
+        "gangs stay touched, so that a step never ends",
+        "reconcile.py",
+        "            touched, cache.touched = cache.touched, {}\n",
+        "            touched = dict(cache.touched)\n",
+    ),
+    Bug(
+        "retries that were sent are due for ever",
+        "permits/binding.py",
+        "            del self._retries[uid]\n",
+        "",
+    ),
+    Bug(
+        "a void entry of starving groups is read for ever",
+        "backfill/reservation.py",
+        "            heappop(self._order)\n        if not self._order:",
+        "            pass\n        if not self._order:",
+    ),
+)
