@@ -100,7 +100,7 @@ class Severity(IntEnum):
     WARNING = 2
 
 
-class NodeRequirement(Struct, frozen=True):
+class NodeRequirement(Struct, frozen=True, gc=False):
     """Compares one label or field of a node."""
 
     key: str
@@ -108,21 +108,21 @@ class NodeRequirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
 
-class NodeSelectorTerm(Struct, frozen=True):
+class NodeSelectorTerm(Struct, frozen=True, gc=False):
     """Matches a node if all requirements do; a term without requirements matches no node."""
 
     labels: tuple[NodeRequirement, ...] = ()
     fields: tuple[NodeRequirement, ...] = ()
 
 
-class PreferredNodeTerm(Struct, frozen=True):
+class PreferredNodeTerm(Struct, frozen=True, gc=False):
     """A preferred node affinity term, weight 1 to 100."""
 
     weight: int
     term: NodeSelectorTerm
 
 
-class Toleration(Struct, frozen=True):
+class Toleration(Struct, frozen=True, gc=False):
     """A toleration; effect NONE covers all effects, an empty key with EXISTS every taint."""
 
     key: str = ""
@@ -131,7 +131,7 @@ class Toleration(Struct, frozen=True):
     effect: TaintEffect = TaintEffect.NONE
 
 
-class Taint(Struct, frozen=True):
+class Taint(Struct, frozen=True, gc=False):
     """A taint of a node."""
 
     key: str
@@ -139,21 +139,21 @@ class Taint(Struct, frozen=True):
     effect: TaintEffect
 
 
-class PodTerm(Struct, frozen=True):
+class PodTerm(Struct, frozen=True, gc=False):
     """Pods that a selector (by id) selects, in the domain of nodes with the same value of a label."""
 
     selector: str
     topology_key: str
 
 
-class PreferredPodTerm(Struct, frozen=True):
+class PreferredPodTerm(Struct, frozen=True, gc=False):
     """A preferred pod affinity term, weight 1 to 100, or anti-affinity term, weight -100 to -1."""
 
     weight: int
     term: PodTerm
 
 
-class SpreadConstraint(Struct, frozen=True):
+class SpreadConstraint(Struct, frozen=True, gc=False):
     """One of spec.topologySpreadConstraints; `hard` is DoNotSchedule."""
 
     max_skew: int
@@ -165,7 +165,7 @@ class SpreadConstraint(Struct, frozen=True):
     honors_taints: bool = False
 
 
-class HostPort(Struct, frozen=True):
+class HostPort(Struct, frozen=True, gc=False):
     """A port of the node; ip "0.0.0.0" conflicts with every other."""
 
     protocol: str
@@ -173,7 +173,7 @@ class HostPort(Struct, frozen=True):
     port: int
 
 
-class PodClass(Struct, frozen=True):
+class PodClass(Struct, frozen=True, gc=False):
     """Properties of a pod that matter to placement, except its labels. `id` is a hash of the others.
 
     `volumes`: node selector terms of each volume; every volume needs a matching term. `label_set` is never part of the
@@ -212,7 +212,7 @@ def split_kind(kind: str) -> tuple[str, str]:
     return class_id, label_set
 
 
-class NodeFacts(Struct, frozen=True):
+class NodeFacts(Struct, frozen=True, gc=False):
     """A node."""
 
     name: str
@@ -258,7 +258,7 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
         return bool(self.node) and not self.phase.ended
 
 
-class ObjectReference(Struct, frozen=True):
+class ObjectReference(Struct, frozen=True, gc=False):
     """Names a Kubernetes object."""
 
     api_version: str
@@ -268,7 +268,7 @@ class ObjectReference(Struct, frozen=True):
     uid: str = ""
 
 
-class Problem(Struct, frozen=True):
+class Problem(Struct, frozen=True, gc=False):
     """A mistake in a declaration, described for the user; values are quoted."""
 
     severity: Severity
@@ -279,7 +279,7 @@ OTHER_LEVELS: Final = "*"
 """In place of a level's name: every level of the tree without another constraint of the gang."""
 
 
-class LevelConstraint(Struct, frozen=True):
+class LevelConstraint(Struct, frozen=True, gc=False):
     """Distribution of a gang's members over the domains of a level.
 
     `count` belongs to partition and factor, `minimum` and `maximum` to range. An `optional` constraint is ignored if
@@ -295,7 +295,7 @@ class LevelConstraint(Struct, frozen=True):
     optional: bool = False
 
 
-class GangFacts(Struct, frozen=True):
+class GangFacts(Struct, frozen=True, gc=False):
     """A gang as users declared it, in the same form for all dialects.
 
     `terms`: the declaration in the user's own words. `counts_succeeded`: succeeded members count toward the minimum
@@ -341,21 +341,21 @@ class GangFacts(Struct, frozen=True):
         return self.mode is not GangMode.NON_STRICT or any(each.hard for each in self.constraints)
 
 
-class DisruptionBudget(Struct, frozen=True):
+class DisruptionBudget(Struct, frozen=True, gc=False):
     """A PodDisruptionBudget; `allowed` pods may be evicted now. `id` is "namespace/name"."""
 
     id: str
     allowed: int
 
 
-class TreeLevel(Struct, frozen=True):
+class TreeLevel(Struct, frozen=True, gc=False):
     """A level of a topology tree. With a label key, the domains are the values of that label."""
 
     name: str
     label_key: str = ""
 
 
-class TreeDomain(Struct, frozen=True):
+class TreeDomain(Struct, frozen=True, gc=False):
     """A listed domain: `level` is an index into the tree's levels, `parent` one into its domains, -1 at the top."""
 
     name: str
@@ -363,7 +363,7 @@ class TreeDomain(Struct, frozen=True):
     parent: int = -1
 
 
-class TopologyTree(Struct, frozen=True):
+class TopologyTree(Struct, frozen=True, gc=False):
     """A topology tree. `levels` are from the top to the nodes; the last is the level of the nodes themselves.
 
     `domains` and `leaves` (node name, index of its domain, -1 directly below the root) are set if domains are listed,
@@ -379,7 +379,7 @@ class TopologyTree(Struct, frozen=True):
     problems: tuple[Problem, ...] = ()
 
 
-class Batch(Struct, frozen=True):
+class Batch(Struct, frozen=True, gc=False):
     """A delta, a snapshot, or part of one: of every object only the newest state.
 
     `changed`: highest resourceVersion by kind among the changes, which other services can be asked to reach. `through`:

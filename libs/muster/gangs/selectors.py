@@ -18,7 +18,7 @@ class Operator(IntEnum):
     DOES_NOT_EXIST = 4
 
 
-class Requirement(Struct, frozen=True):
+class Requirement(Struct, frozen=True, gc=False):
     """A requirement on one label; values are sorted."""
 
     key: str
@@ -37,7 +37,7 @@ class Requirement(Struct, frozen=True):
                 return self.key not in labels
 
 
-class LabelSelector(Struct, frozen=True):
+class LabelSelector(Struct, frozen=True, gc=False):
     """Matches labels that meet all requirements; None: matches nothing.
 
     Requirements are sorted and unique, so that equivalent selectors in another order are equal.
@@ -66,7 +66,7 @@ def _rank(requirement: Requirement) -> tuple[str, int, tuple[str, ...]]:
     return requirement.key, requirement.operator.value, requirement.values
 
 
-class PodSelector(Struct, frozen=True):
+class PodSelector(Struct, frozen=True, gc=False):
     """Pods with labels that `labels` selects, in `namespaces` and in those whose labels `namespace_labels` selects.
 
     `id` is a hash of the other fields.
@@ -116,7 +116,7 @@ class LabelSet(Struct, frozen=True, gc=False):  # up to one per pod
         return dict(zip(self.keys, self.values, strict=True))
 
 
-class NamespaceFacts(Struct, frozen=True):
+class NamespaceFacts(Struct, frozen=True, gc=False):
     """Labels of a namespace; namespaces without labels are not listed."""
 
     name: str

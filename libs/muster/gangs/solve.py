@@ -13,14 +13,14 @@ from muster.gangs.facts import Amounts, LevelConstraint
 # -- requests
 
 
-class Role(Struct, frozen=True):
+class Role(Struct, frozen=True, gc=False):
     """A number of members of a gang with the same class, and labels that the same selectors select."""
 
     class_id: str
     wanted: int
 
 
-class PodsOnNode(Struct, frozen=True):
+class PodsOnNode(Struct, frozen=True, gc=False):
     """A number of pods of one class on one node."""
 
     node: str
@@ -28,7 +28,7 @@ class PodsOnNode(Struct, frozen=True):
     count: int
 
 
-class SolveGang(Struct, frozen=True):
+class SolveGang(Struct, frozen=True, gc=False):
     """A gang to place: at least `minimum` members in all, members of first roles preferred.
 
     `tree`: name of the topology tree, "" for the default one. `placed`: members that have a node already and count for
@@ -44,7 +44,7 @@ class SolveGang(Struct, frozen=True):
     avoided: tuple[str, ...] = ()
 
 
-class SolveGroup(Struct, frozen=True):
+class SolveGroup(Struct, frozen=True, gc=False):
     """Gangs that are placed together or not at all; with `partial`, as many of their members as fit otherwise."""
 
     id: str
@@ -52,7 +52,7 @@ class SolveGroup(Struct, frozen=True):
     partial: bool = False
 
 
-class Reservation(Struct, frozen=True):
+class Reservation(Struct, frozen=True, gc=False):
     """Pods of one class that hold capacity on one node."""
 
     node: str
@@ -60,14 +60,14 @@ class Reservation(Struct, frozen=True):
     pod_uids: tuple[str, ...]
 
 
-class NominatedCapacity(Struct, frozen=True):
+class NominatedCapacity(Struct, frozen=True, gc=False):
     """Capacity of a node that is withheld from the groups of a request."""
 
     node: str
     amounts: Amounts
 
 
-class PotentialVictim(Struct, frozen=True):
+class PotentialVictim(Struct, frozen=True, gc=False):
     """A gang whose pods may be removed: up to `spare` one by one, of the others all or none.
 
     Pods are removed in their order. `level` is the preemption level: no pod of a level is removed if lower levels
@@ -80,7 +80,7 @@ class PotentialVictim(Struct, frozen=True):
     pods: tuple[PodsOnNode, ...]
 
 
-class SolveRequest(Struct, frozen=True):
+class SolveRequest(Struct, frozen=True, gc=False):
     """Groups to place, in the order in which they may choose, and the capacity that is taken.
 
     `min_revision`: highest resourceVersion by kind that the response must be based on. `potential_victims`: for a
@@ -106,7 +106,7 @@ class SolveOutcome(IntEnum):
     PARTIAL = 4
 
 
-class VictimGang(Struct, frozen=True):
+class VictimGang(Struct, frozen=True, gc=False):
     """Pods of a gang that must be removed before a group can start; `whole`: all pods of the gang."""
 
     id: str
@@ -114,7 +114,7 @@ class VictimGang(Struct, frozen=True):
     pods: tuple[PodsOnNode, ...]
 
 
-class Assignment(Struct, frozen=True):
+class Assignment(Struct, frozen=True, gc=False):
     """`count` members of a role (index) of a gang on one node."""
 
     gang: str
@@ -123,7 +123,7 @@ class Assignment(Struct, frozen=True):
     count: int
 
 
-class Explanation(Struct, frozen=True):
+class Explanation(Struct, frozen=True, gc=False):
     """Why a group does not fit."""
 
     summary: str = ""
@@ -138,7 +138,7 @@ class Explanation(Struct, frozen=True):
     remedy: str = ""
 
 
-class SolveResult(Struct, frozen=True):
+class SolveResult(Struct, frozen=True, gc=False):
     """The result for one group."""
 
     id: str

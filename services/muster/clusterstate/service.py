@@ -23,7 +23,7 @@ from muster.rpc.server import RpcServer
 
 _log = structlog.get_logger(__name__)
 
-_SWEEP_SECONDS = 300.0
+_SWEEP_SECONDS = 30.0
 """A pod class that no pod has had for this long is dropped."""
 _BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *CONTROLLER_GANG_KINDS)
 """Kinds to list before pods, so that pods need not be computed twice."""
