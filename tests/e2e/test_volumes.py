@@ -89,3 +89,18 @@ async def test_pods_of_a_job_bring_their_own_claims(world: World) -> None:
     assert [claim["status"]["phase"] for claim in claims] == ["Bound"] * 4
     selected = [claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"] for claim in claims]
     assert selected == [pod["spec"]["nodeName"] for pod in pods]
+
+
+async def test_a_gang_is_divided_as_attach_limits_allow(world: World) -> None:
+    one, two = await world.nodes(4, 4)
+    await world.attach_limits(**{one: 1, two: 2})
+    a = gang("a").of(3).with_claims(await world.storage_class())
+    await world.create(a)
+    await world.bound(a)
+    assert sorted(world.bound_pods(a).values()) == sorted([one, two, two])
+    b = gang("b").of(1).with_claims(await world.storage_class())
+    await world.create(b)
+    await world.waits(b, "2 node(s) exceed max volume count of driver")
+    await world.attach_limits(**{one: 2})
+    await world.bound(b)
+    assert list(world.bound_pods(b).values()) == [one]

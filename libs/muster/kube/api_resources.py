@@ -9,6 +9,7 @@ from muster.dialects.definitions import DefinitionKind
 from muster.dialects.registry import DIALECTS
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
 from muster.kube.budget_facts import PodDisruptionBudget, decode_budget
+from muster.kube.csi_facts import CSINode, decode_csi_node
 from muster.kube.objects import (
     Encoded,
     Namespace,
@@ -80,6 +81,7 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "persistentvolumeclaims": "PersistentVolumeClaim",
     "persistentvolumes": "PersistentVolume",
     "storageclasses": "StorageClass",
+    "csinodes": "CSINode",
 }
 """Kinds by plural."""
 
@@ -126,6 +128,14 @@ STORAGE_CLASSES: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+CSI_NODES: Final = ApiResource(
+    "csinodes.storage.k8s.io",
+    "/apis/storage.k8s.io/v1/csinodes",
+    CSINode,
+    decode_csi_node,
+    optional=True,
+    dispensable=True,
+)
 TOPOLOGIES: Final = "configmaps"
 """Kind of ConfigMaps that define topology trees, as in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
@@ -169,6 +179,7 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     CLAIMS,
     VOLUMES,
     STORAGE_CLASSES,
+    CSI_NODES,
     *map(definitions, DEFINITIONS.values()),
     PODS,
 )

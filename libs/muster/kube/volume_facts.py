@@ -18,6 +18,14 @@ _BOUND: Final = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _BETA_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 _NO_PROVISIONER: Final = ("", "kubernetes.io/no-provisioner")
+_MIGRATED: Final = {
+    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
+    "kubernetes.io/azure-disk": "disk.csi.azure.com",
+    "kubernetes.io/cinder": "cinder.csi.openstack.org",
+    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
+    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
+}
+"""CSI drivers that Kubernetes uses in place of its former plugins, by provisioner."""
 _BETA_KEYS: Final = {
     "failure-domain.beta.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/region": "topology.kubernetes.io/region",
@@ -53,10 +61,39 @@ class PersistentVolumeClaim(Struct, rename="camel", frozen=True, gc=False):
     status: ClaimStatus = field(default_factory=ClaimStatus)
 
 
+class CSISource(Struct, rename="camel", frozen=True, gc=False):
+    """A volume of a CSI driver."""
+
+    driver: str = ""
+    volume_handle: str = ""
+
+
 class VolumeSpec(Struct, rename="camel", frozen=True, gc=False):
     """spec of a volume."""
 
     node_affinity: Raw = NOTHING
+    csi: CSISource | None = None
+    aws_elastic_block_store: Raw = NOTHING
+    azure_disk: Raw = NOTHING
+    cinder: Raw = NOTHING
+    gce_persistent_disk: Raw = NOTHING
+    vsphere_volume: Raw = NOTHING
+
+    @property
+    def driver(self) -> str:
+        """The CSI driver that attaches the volume, also of plugins that were migrated to one; empty: none."""
+        if self.csi is not None:
+            return self.csi.driver
+        for source, driver in (
+            (self.aws_elastic_block_store, "ebs.csi.aws.com"),
+            (self.azure_disk, "disk.csi.azure.com"),
+            (self.cinder, "cinder.csi.openstack.org"),
+            (self.gce_persistent_disk, "pd.csi.storage.gke.io"),
+            (self.vsphere_volume, "csi.vsphere.vmware.com"),
+        ):
+            if bytes(source) not in (b"", b"null"):
+                return driver
+        return ""
 
 
 class PersistentVolume(Struct, rename="camel", frozen=True, gc=False):
@@ -120,21 +157,26 @@ class ClaimFacts(Struct, frozen=True, gc=False):
 
 
 class VolumeFacts(Struct, frozen=True, gc=False):
-    """A volume: a node must match one term of each entry of `demands`."""
+    """A volume: a node must match one term of each entry of `demands`. `driver` attaches it by the name `handle`."""
 
     uid: str
     demands: tuple[NodeTerms, ...] = ()
     problem: str = ""
+    driver: str = ""
+    handle: str = ""
 
 
 class StorageFacts(Struct, frozen=True, gc=False):
-    """A storage class. `waits`: WaitForFirstConsumer; `topologies`: nodes of its volumes, None: any node."""
+    """A storage class. `waits`: WaitForFirstConsumer; `topologies`: nodes of its volumes, None: any node; `driver`: its
+    provisioner.
+    """
 
     uid: str
     waits: bool = False
     provisions: bool = False
     topologies: NodeTerms | None = None
     problem: str = ""
+    driver: str = ""
 
 
 class ClaimOfPod(Struct, frozen=True, gc=False):
@@ -171,7 +213,14 @@ def volume_facts(volume: PersistentVolume) -> VolumeFacts:
         if affinity is None
         else [affinity, *_topology_terms(volume.metadata.labels or {})]
     )
-    return VolumeFacts(volume.metadata.uid, tuple(demands), "; ".join(problems))
+    spec, name = volume.spec, volume.metadata.name
+    return VolumeFacts(
+        volume.metadata.uid,
+        tuple(demands),
+        "; ".join(problems),
+        driver=spec.driver,
+        handle=spec.csi.volume_handle if spec.csi is not None else name,
+    )
 
 
 def storage_facts(storage_class: StorageClass) -> StorageFacts:
@@ -183,6 +232,7 @@ def storage_facts(storage_class: StorageClass) -> StorageFacts:
         provisions=(storage_class.provisioner or "") not in _NO_PROVISIONER,
         topologies=_topologies(bytes(storage_class.allowed_topologies), problems),
         problem="; ".join(problems),
+        driver=_MIGRATED.get(storage_class.provisioner or "", storage_class.provisioner or ""),
     )
 
 

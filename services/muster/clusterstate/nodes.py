@@ -1,9 +1,11 @@
 """Facts of the nodes, and which changes of them are streamed."""
 
+from collections.abc import Callable
+
 import structlog
 from msgspec.structs import replace
 
-from muster.gangs.facts import NodeFacts
+from muster.gangs.facts import Amounts, NodeFacts
 from muster.kube.node_facts import node_facts, node_problems
 from muster.kube.objects import Node
 
@@ -13,8 +15,11 @@ _log = structlog.get_logger(__name__)
 class Nodes:
     """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed."""
 
-    def __init__(self) -> None:
+    def __init__(self, offered: Callable[[str], Amounts]) -> None:
+        """`offered`: what a node offers besides its status.allocatable, by its name."""
         self.facts: dict[str, NodeFacts] = {}
+        self._offered = offered
+        self._own: dict[str, Amounts] = {}  # status.allocatable
         self._names: dict[str, str] = {}  # uid -> name
         self._problems: dict[str, tuple[str, ...]] = {}
 
@@ -22,6 +27,8 @@ class Nodes:
         """Add or update a node; returns its facts if they differ."""
         facts = node_facts(node)
         self._report(facts.name, node_problems(node))
+        self._own[facts.name] = facts.allocatable
+        facts = self._completed(facts)
         before = self.facts.get(facts.name)
         self.facts[facts.name] = facts
         self._names[facts.uid] = facts.name
@@ -29,12 +36,26 @@ class Nodes:
             return None
         return facts
 
+    def refresh(self, name: str) -> NodeFacts | None:
+        """Compute again what a node offers; returns its facts if they differ."""
+        before = self.facts.get(name)
+        if before is None:
+            return None
+        facts = self.facts[name] = self._completed(before)
+        return None if facts == before else facts
+
+    def _completed(self, facts: NodeFacts) -> NodeFacts:
+        own, more = self._own[facts.name], self._offered(facts.name)
+        if not more:
+            return facts if facts.allocatable == own else replace(facts, allocatable=own)
+        return replace(facts, allocatable=tuple(sorted({**dict(own), **dict(more)}.items())))
+
     def remove(self, uid: str) -> str | None:
         """Remove a node; returns its name, or None if another node has that name by now."""
         name = self._names.pop(uid, None)
         if name is None or (facts := self.facts.get(name)) is None or facts.uid != uid:
             return None
-        del self.facts[name]
+        del self.facts[name], self._own[name]
         self._problems.pop(name, None)
         return name
 

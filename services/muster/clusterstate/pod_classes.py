@@ -6,8 +6,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.dialects.marks import Pairs
-from muster.gangs.facts import PodClass
+from muster.gangs.facts import Amounts, PodClass
 from muster.gangs.selectors import PodSelector
+from muster.gangs.volume_resources import is_volume_resource
 from muster.kube.pod_class import age_caches, identified
 from muster.kube.volume_facts import NodeTerms
 
@@ -35,7 +36,7 @@ class Classes:
         self._selectors: dict[str, PodSelector] = {}
         self._namers: Counter[str] = Counter()  # classes by the selectors that they name
         self._named_by: dict[str, NamedSelectors] = {}  # of classes that name any
-        self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs], PodClass] = {}
+        self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs, Amounts], PodClass] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -49,18 +50,27 @@ class Classes:
         return self._named_by.get(class_id, ())
 
     def completed(
-        self, pod_class: PodClass, volumes: tuple[NodeTerms, ...] = (), node_selector: Pairs | None = None
+        self,
+        pod_class: PodClass,
+        volumes: tuple[NodeTerms, ...] = (),
+        node_selector: Pairs | None = None,
+        requests: Amounts = (),
     ) -> PodClass:
-        """The class with the parts that do not follow from the pod alone. `node_selector` None: the pod's own."""
+        """The class with the parts that do not follow from the pod alone. `node_selector` None: the pod's own;
+        `requests`: resources that stand for volumes.
+        """
         selector = pod_class.node_selector if node_selector is None else node_selector
-        if (pod_class.volumes, pod_class.node_selector) == (volumes, selector):
+        before = volume_requests(pod_class)
+        if (pod_class.volumes, pod_class.node_selector, before) == (volumes, selector, requests):
             return pod_class
-        key = (pod_class.id, volumes, selector)
+        key = (pod_class.id, volumes, selector, requests)
         found = self._completed.get(key)
         if found is None:
             if len(self._completed) >= _COMPLETED_KEPT:
                 self._completed.clear()
-            found = identified(replace(pod_class, volumes=volumes, node_selector=selector))
+            own = pod_class.requests if not before else tuple(each for each in pod_class.requests if each not in before)
+            all_ = tuple(sorted((*own, *requests))) if requests else own
+            found = identified(replace(pod_class, requests=all_, volumes=volumes, node_selector=selector))
             self._completed[key] = found
         return found
 
@@ -111,3 +121,8 @@ class Classes:
         if not self._namers[selector]:
             del self._namers[selector], self._selectors[selector]
             self.changed_selectors[selector] = None
+
+
+def volume_requests(pod_class: PodClass) -> Amounts:
+    """What the class requests of resources that stand for volumes."""
+    return tuple([each for each in pod_class.requests if is_volume_resource(each[0])])

@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
-from muster.clusterstate.pod_classes import Classes, NamedSelectors
+from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
 from muster.clusterstate.volumes import Use, Volumes, no_right
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
@@ -130,7 +130,7 @@ class Pods:
         self._narrow(uid, own_selector, after, job)
         if uid in self._narrowed or uid in self._with_more:
             self._with_more[uid] = problem
-        pod_class = self.classes.completed(pod_class, pod_class.volumes, own_selector)
+        pod_class = self.classes.completed(pod_class, pod_class.volumes, own_selector, volume_requests(pod_class))
         facts = replace(facts, gang=after.gang_id, timed_out=after.timed_out, problem=problem)
         facts, pod_class = self._completed(facts, pod_class)
         return [facts] if self._keep(facts, pod_class, selectors) else []
@@ -158,18 +158,21 @@ class Pods:
             self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
         else:
             self._with_more.pop(uid, None)
-        use = Use(uid, facts.namespace, facts.name, claims, seated=bool(facts.node), since=facts.created_seconds)
+        use = Use(uid, facts.namespace, facts.name, claims, facts.node, facts.created_seconds)
         return self.volumes.use(use) if claims else self.volumes.release(uid)
 
     def _completed(self, facts: PodFacts, pod_class: PodClass) -> tuple[PodFacts, PodClass]:
         """Facts and class, completed by the parts that do not follow from the pod alone."""
-        own_problem = self._with_more.get(facts.uid) if facts.ours else None
+        own_problem = self._with_more.get(facts.uid)
         if own_problem is None:
             return facts, pod_class
+        if not facts.ours:
+            completed = self.classes.completed(pod_class, requests=self.volumes.requests(facts.uid))
+            return replace(facts, class_id=completed.id), completed
         demands = self.volumes.demands(facts.uid)
         narrowed = self._narrowed.get(facts.uid)
         selector = None if narrowed is None else narrowed.node_selector
-        completed = self.classes.completed(pod_class, demands.volumes, selector)
+        completed = self.classes.completed(pod_class, demands.volumes, selector, demands.requests)
         problems = [own_problem, "" if narrowed is None else narrowed.clash]
         if not facts.node:
             problems += [demands.problem, self._unread_namespaces(facts.uid)]

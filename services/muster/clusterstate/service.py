@@ -14,7 +14,16 @@ from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.dialects.registry import CONTROLLER_GANG_KINDS
-from muster.kube.api_resources import ALL, BUDGETS, CLAIMS, NAMESPACES, STORAGE_CLASSES, VOLUMES, topologies
+from muster.kube.api_resources import (
+    ALL,
+    BUDGETS,
+    CLAIMS,
+    CSI_NODES,
+    NAMESPACES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    topologies,
+)
 from muster.kube.informer import Informer, InformerOptions
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
@@ -25,7 +34,15 @@ _log = structlog.get_logger(__name__)
 
 _SWEEP_SECONDS = 30.0
 """A pod class that no pod has had for this long is dropped."""
-_BEFORE_PODS = (BUDGETS.kind, NAMESPACES.kind, CLAIMS.kind, VOLUMES.kind, STORAGE_CLASSES.kind, *CONTROLLER_GANG_KINDS)
+_BEFORE_PODS = (
+    BUDGETS.kind,
+    NAMESPACES.kind,
+    CLAIMS.kind,
+    VOLUMES.kind,
+    STORAGE_CLASSES.kind,
+    CSI_NODES.kind,
+    *CONTROLLER_GANG_KINDS,
+)
 """Kinds to list before pods, so that pods need not be computed twice."""
 _REVIEW_SECONDS = 1.0
 """Node changes within this time update the trees once, because a changed tree is sent whole."""

@@ -20,6 +20,7 @@ from muster.gangs.facts import Batch, GangFacts
 from muster.kube.api_resources import (
     BUDGETS,
     CLAIMS,
+    CSI_NODES,
     DEFINITIONS,
     NAMESPACES,
     NODES,
@@ -44,6 +45,7 @@ _CLASS_KINDS: Final = (
     CLAIMS.kind,
     VOLUMES.kind,
     STORAGE_CLASSES.kind,
+    CSI_NODES.kind,
     *registry.CONTROLLER_GANG_KINDS,
 )
 
@@ -59,9 +61,9 @@ class ClusterState:
         self, scheduler_names: Collection[str], trees: Trees | None = None, waiting_kinds: Collection[str] = ()
     ) -> None:
         """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their gang."""
-        self.nodes = Nodes()
-        self.trees = trees or Trees()
         self.pods = Pods(scheduler_names)
+        self.nodes = Nodes(self.pods.volumes.offered)
+        self.trees = trees or Trees()
         self.gangs = Gangs()
         self.owners = ControllerGangs(waiting_kinds)
         self.namespaces = Namespaces()
@@ -85,6 +87,7 @@ class ClusterState:
             CLAIMS.kind: lambda claim: self._recompute_pods(self.pods.volumes.put_claim(claim)),
             VOLUMES.kind: lambda volume: self._recompute_pods(self.pods.volumes.put_volume(volume)),
             STORAGE_CLASSES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_class(each)),
+            CSI_NODES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_csi_node(each)),
             TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
@@ -97,6 +100,7 @@ class ClusterState:
             CLAIMS.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_claim(gone.uid)),
             VOLUMES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_volume(gone.uid)),
             STORAGE_CLASSES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_class(gone.uid)),
+            CSI_NODES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_csi_node(gone.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
@@ -117,6 +121,8 @@ class ClusterState:
                 malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
                 malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
+            if self.pods.volumes.disturbs_nodes and self._refresh_nodes():
+                matters = True
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
@@ -192,7 +198,7 @@ class ClusterState:
             "pod_selectors": len(self.pods.classes.selectors),
             "label_sets": len(self.pods.label_sets),
             "namespaces": len(self.namespaces.facts),
-            "claims": len(self.pods.volumes),
+            **self.pods.volumes.sizes(),
             "gangs": len(self.gangs.facts),
             "owners": len(self.owners),
             "budgets": len(self.budgets.facts),
@@ -215,6 +221,16 @@ class ClusterState:
             self._pending.nodes[name] = None
             self.trees.node_changed(None, None)
         return name is not None
+
+    def _refresh_nodes(self) -> bool:
+        """Compute again what nodes offer for volumes."""
+        changed = False
+        for name in self.pods.volumes.take_disturbed(self.nodes.facts):
+            facts = self.nodes.refresh(name)
+            if facts is not None:
+                self._pending.nodes[name] = facts
+                changed = True
+        return changed
 
     def _put_pod(self, pod: Pod) -> bool:
         metadata = pod.metadata
@@ -355,6 +371,8 @@ class ClusterState:
     def _take_batch(self) -> Batch:
         gangs: list[GangFacts] = []
         gone: list[str] = []
+        if self.pods.volumes.disturbs_nodes:
+            self._refresh_nodes()
         if self._settled:
             gangs, gone, revisions = self.gangs.settle()
             if self._label_key_trees.take(gangs, gone):

@@ -1,5 +1,6 @@
 """Claims, volumes and storage classes, and the nodes that they allow for the pods that use them."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -7,8 +8,12 @@ import msgspec
 import structlog
 from msgspec import Struct
 
+from muster.clusterstate.attached_volumes import AttachedVolumes, AttachLimits, Attachment, Attachments
+from muster.gangs.facts import Amounts
 from muster.gangs.quoting import quoted
+from muster.gangs.volume_resources import attachments
 from muster.kube.api_resources import CLAIMS, STORAGE_CLASSES, VOLUMES
+from muster.kube.csi_facts import CSINode
 from muster.kube.volume_facts import (
     ClaimFacts,
     ClaimOfPod,
@@ -28,22 +33,27 @@ _log = structlog.get_logger(__name__)
 
 
 class Use(Struct, frozen=True, gc=False):
-    """A pod that uses claims. `since` orders the pods that compete for a ReadWriteOncePod claim."""
+    """A pod that uses claims. `node`: of a pod that is seated; `since` orders the pods that compete for a
+    ReadWriteOncePod claim.
+    """
 
     uid: str
     namespace: str
     name: str
     claims: tuple[ClaimOfPod, ...]
-    seated: bool
+    node: str
     since: int
 
 
 class Demands(Struct, frozen=True):
-    """Node selector terms of a pod's volumes, claims that are bound only after placement, and why the pod must wait."""
+    """Node selector terms of a pod's volumes, claims that are bound only after placement, why the pod must wait, and
+    the resources that stand for its volumes.
+    """
 
     volumes: tuple[NodeTerms, ...] = ()
     claims: tuple[str, ...] = ()
     problem: str = ""
+    requests: Amounts = ()
 
 
 NO_DEMANDS: Final = Demands()
@@ -63,10 +73,22 @@ class Volumes:
         self._uses: dict[str, Use] = {}
         self._users: dict[_ClaimId, set[str]] = {}
         self._unread: Collection[str] = ()
+        self._limits = AttachLimits()
+        self._attached = AttachedVolumes(self._limits)
+        self._disturbed: set[str] = set()  # nodes whose offers may have changed
+        self._all_disturbed = False
 
     def __len__(self) -> int:
         """Number of claims that exist or that pods use."""
         return len(self._claims.keys() | self._users.keys())
+
+    def sizes(self) -> dict[str, int]:
+        """Number of entries by kind."""
+        return {
+            "claims": len(self),
+            "attach_limits": len(self._limits),
+            "pods_with_attached_volumes": len(self._attached),
+        }
 
     # -- pods
 
@@ -80,7 +102,8 @@ class Volumes:
         for each in use.claims:
             id_ = (use.namespace, each.name)
             self._users.setdefault(id_, set()).add(use.uid)
-            changed |= self._rivals(id_)
+            changed |= self._rivals(id_) | self._sharers(id_, 1)
+        self._attach(use)
         return changed
 
     def release(self, uid: str) -> set[str]:
@@ -89,10 +112,11 @@ class Volumes:
         changed: set[str] = set()
         if use is None:
             return changed
+        self._disturbed |= self._attached.put(uid, "", ())
         for each in use.claims:
             id_ = (use.namespace, each.name)
             self._users[id_].discard(uid)
-            changed |= self._rivals(id_)
+            changed |= self._rivals(id_) | self._sharers(id_, 0)
             if not self._users[id_]:
                 del self._users[id_]
         return changed
@@ -118,7 +142,78 @@ class Volumes:
                     terms.add(topologies)
                 if claim.selected_node:
                     terms.add(on_node(claim.selected_node))
-        return Demands(tuple(sorted(terms, key=msgspec.json.encode)), tuple(waiting), "; ".join(problems))
+        volumes = tuple(sorted(terms, key=msgspec.json.encode))
+        return Demands(volumes, tuple(waiting), "; ".join(problems), self.requests(uid))
+
+    # -- attach limits
+
+    def requests(self, uid: str) -> Amounts:
+        """What a pod requests of the resources that stand for volumes."""
+        use = self._uses.get(uid)
+        if use is None:
+            return ()
+        counted = Counter(each.driver for each in self._attach(use) if each.counted)
+        return tuple(sorted((attachments(driver), count) for driver, count in counted.items()))
+
+    def offered(self, node: str) -> Amounts:
+        """What a node offers of the resources that stand for volumes."""
+        return self._attached.offered(node)
+
+    @property
+    def disturbs_nodes(self) -> bool:
+        """Some node may offer other amounts than at the last call of `take_disturbed`."""
+        return self._all_disturbed or bool(self._disturbed)
+
+    def take_disturbed(self, nodes: Iterable[str]) -> Iterable[str]:
+        """Which of all nodes may offer other amounts than at the last call."""
+        disturbed = list(nodes) if self._all_disturbed else self._disturbed
+        self._disturbed, self._all_disturbed = set(), False
+        return disturbed
+
+    def put_csi_node(self, csi_node: CSINode) -> set[str]:
+        changed, drivers = self._limits.put(csi_node)
+        return self._limits_changed(csi_node.metadata.name if changed else "", drivers)
+
+    def drop_csi_node(self, uid: str) -> set[str]:
+        return self._limits_changed(*self._limits.drop(uid))
+
+    def _limits_changed(self, node: str, drivers: set[str]) -> set[str]:
+        """`drivers`: with another smallest limit, or the first or no limit, which concerns all nodes."""
+        if node:
+            self._disturbed.add(node)
+        if not drivers:
+            return set()
+        self._all_disturbed = True
+        return self._users_of(
+            id_ for id_ in self._users if (at := self._attachment(id_)) is not None and at[0] in drivers
+        )
+
+    def _attach(self, use: Use) -> Attachments:
+        """The volumes of limited drivers that a pod needs attached; on its node, if it has one, they are.
+
+        A volume that more pods share than the smallest limit allows is not counted in their requests: they might never
+        fit on one node, though they need it once. Where they are, it is counted.
+        """
+        found: dict[tuple[str, str], Attachment] = {}
+        for each in use.claims if self._limits.drivers else ():
+            id_ = (use.namespace, each.name)
+            at = self._attachment(id_)
+            if at is not None and (smallest := self._limits.smallest(at[0])) is not None:
+                found[at] = Attachment(*at, counted=len(self._users[id_]) <= max(1, smallest))
+        needed = tuple(found.values())
+        self._disturbed |= self._attached.put(use.uid, use.node, needed)
+        return needed
+
+    def _attachment(self, id_: _ClaimId) -> tuple[str, str] | None:
+        """Driver and handle of a claim's volume; the claim in place of the handle while it has no volume."""
+        claim = self._claims.get(id_)
+        if claim is None:
+            return None
+        if claim.volume:
+            volume = self._volumes.get(claim.volume)
+            return (volume.driver, volume.handle) if volume is not None and volume.driver else None
+        storage_class = self._classes.get(claim.storage_class)
+        return (storage_class.driver, "/".join(id_)) if storage_class is not None and storage_class.provisions else None
 
     # -- objects
 
@@ -231,13 +326,21 @@ class Volumes:
 
     def _holder(self, id_: _ClaimId) -> Use:
         """The pod that holds a ReadWriteOncePod claim: a pod on a node, else the oldest one."""
-        return min((self._uses[uid] for uid in self._users[id_]), key=lambda use: (not use.seated, use.since, use.uid))
+        return min((self._uses[uid] for uid in self._users[id_]), key=lambda use: (not use.node, use.since, use.uid))
 
     # -- affected pods
 
     def _rivals(self, id_: _ClaimId) -> set[str]:
         claim = self._claims.get(id_)
         return set(self._users[id_]) if claim is not None and claim.one_pod_only else set()
+
+    def _sharers(self, id_: _ClaimId, added: int) -> set[str]:
+        """All users of a claim if one more or less changes whether its volume is counted."""
+        at = self._attachment(id_) if self._limits.drivers else None
+        smallest = self._limits.smallest(at[0]) if at is not None else None
+        if smallest is None or len(self._users[id_]) - added != max(1, smallest):
+            return set()
+        return set(self._users[id_])
 
     def _users_of(self, ids: Iterable[_ClaimId]) -> set[str]:
         return {uid for id_ in ids for uid in self._users.get(id_, ())}

@@ -13,6 +13,7 @@ from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import eventually
+from muster.localcluster.apiserver.provisioner import PROVISIONER
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
 from muster.rpc.channel import open_channel
@@ -36,6 +37,7 @@ class World(Observations):
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
         self._storage_classes: list[str] = []
+        self._csi_nodes: list[str] = []
         self.removed: set[str] = set()
         """Nodes that were deleted."""
 
@@ -71,12 +73,23 @@ class World(Observations):
         name = f"{self.name}-{len(self._storage_classes)}"
         self._storage_classes.append(name)
         body = {
-            "provisioner": "muster.dev/simulated",
+            "provisioner": PROVISIONER,
             "volumeBindingMode": "Immediate" if at_once else "WaitForFirstConsumer",
         }
         kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         await self.cluster.apply({**kind, **body, "parameters": parameters})
         return name
+
+    async def attach_limits(self, **limits: int) -> None:
+        """Limit the volumes of the local provisioner that may be attached to these nodes."""
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSINode"}
+        for node, count in limits.items():
+            spec = {"drivers": [{"name": PROVISIONER, "nodeID": node, "allocatable": {"count": count}}]}
+            if node in self._csi_nodes:
+                await self.cluster.merge(f"/apis/storage.k8s.io/v1/csinodes/{node}", {"spec": spec})
+            else:
+                self._csi_nodes.append(node)
+                await self.cluster.apply({**kind, "metadata": {"name": node}, "spec": spec})
 
     # -- when
 
@@ -278,6 +291,8 @@ class World(Observations):
         await remove_nodes(self.cluster.session, *self._nodes)
         for name in self._storage_classes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+        for name in self._csi_nodes:
+            await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")
 
     async def _undeclare(self, gang: DeclaredGang) -> None:
         self.cluster.invariants.forget(gang.id)

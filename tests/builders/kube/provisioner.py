@@ -19,7 +19,6 @@ from muster.localcluster.apiserver.provisioner import PROVISIONER, SELECTED_NODE
 JSON = dict[str, Any]
 _Method = Literal["GET", "POST", "PATCH", "DELETE"]
 
-_DRIVER: Final = "simulated.muster.dev"
 _PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
 _HOSTNAME: Final = "kubernetes.io/hostname"
 _CLAIMS: Final = "/api/v1/persistentvolumeclaims"
@@ -101,7 +100,7 @@ def _volume(claim: JSON, node: str, storage_class: JSON) -> JSON:
         "claimRef": _reference(claim),
         "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
         "storageClassName": storage_class["metadata"]["name"],
-        "csi": {"driver": _DRIVER, "volumeHandle": _volume_name(claim)},
+        "csi": {"driver": PROVISIONER, "volumeHandle": _volume_name(claim)},
     }
     if node:
         requirement = {"key": _HOSTNAME, "operator": "In", "values": [node]}

@@ -49,9 +49,27 @@ def claim_object(
     }
 
 
-def volume_object(name: str, *terms: Object, uid: str = "", labels: dict[str, str] | None = None) -> Object:
+def csi_node_object(name: str, uid: str = "", /, **limits: int | None) -> Object:
+    """A CSINode with limits by driver; None: a driver without a limit."""
+    drivers = [
+        {"name": driver, "nodeID": name, **({} if count is None else {"allocatable": {"count": count}})}
+        for driver, count in limits.items()
+    ]
+    return {"metadata": {"name": name, "uid": uid or f"uid-csi-{name}"}, "spec": {"drivers": drivers}}
+
+
+def volume_object(
+    name: str,
+    *terms: Object,
+    uid: str = "",
+    labels: dict[str, str] | None = None,
+    driver: str = "",
+    handle: str = "",
+) -> Object:
     """A volume, usable on nodes that match one of the terms, or on all nodes."""
     spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    if driver:
+        spec["csi"] = {"driver": driver, "volumeHandle": handle or name}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": list(terms)}}
     return {"metadata": {"name": name, "uid": uid or f"uid-volume-{name}", "labels": labels or {}}, "spec": spec}

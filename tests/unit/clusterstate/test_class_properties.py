@@ -8,13 +8,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.clusterstate.history import History, Object, pod_object
+from builders.clusterstate.history import History, Object, node_object, pod_object
 from builders.kube.inter_pod_rules import affinity, spread, term, wish
-from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
-from muster.gangs.facts import Batch, PodFacts
+from builders.kube.storage import (
+    claim_object,
+    class_object,
+    csi_node_object,
+    in_zones,
+    using,
+    volume_object,
+    zone_term,
+)
+from muster.gangs.facts import Amounts, Batch, PodFacts
 from muster.gangs.selection import PodSelection
 from muster.gangs.selectors import LabelSelector
-from muster.kube.api_resources import CLAIMS, NAMESPACES, PODS, STORAGE_CLASSES, VOLUMES, ApiResource
+from muster.kube.api_resources import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUMES, ApiResource
 from muster.kube.pod_class import read_class
 
 Event = tuple[ApiResource[Any], Object, bool]
@@ -70,7 +78,19 @@ claims = st.builds(
     namespace=st.sampled_from(["ml", "dev"]),
     deleting=st.booleans(),
 )
-volumes = st.builds(volume_object, st.sampled_from(["v", "w"]), st.sampled_from(["a", "b"]).map(zone_term))
+volumes = st.builds(
+    volume_object,
+    st.sampled_from(["v", "w"]),
+    st.sampled_from(["a", "b"]).map(zone_term),
+    driver=st.sampled_from(["", "disk.example.com"]),
+    handle=st.sampled_from(["", "same"]),
+)
+nodes = st.builds(node_object, st.sampled_from(["n", "m"]))
+csi_nodes = st.builds(
+    lambda name, limits: csi_node_object(name, **limits),
+    st.sampled_from(["n", "m"]),
+    st.dictionaries(st.sampled_from(["disk.example.com", "other"]), st.sampled_from([None, 0, 1, 2]), max_size=2),
+)
 classes = st.builds(
     class_object,
     st.sampled_from(["fast", "slow"]),
@@ -92,6 +112,8 @@ histories = st.lists(
         events_of(CLAIMS, claims),
         events_of(VOLUMES, volumes),
         events_of(STORAGE_CLASSES, classes),
+        events_of(NODES, nodes),
+        events_of(CSI_NODES, csi_nodes),
     ),
     max_size=24,
 )
@@ -121,6 +143,10 @@ def played(
 
 def content(history: History) -> dict[str, PodFacts]:
     return {uid: replace(facts, revision=0) for uid, facts in history.state.pods.facts.items()}
+
+
+def offers(history: History) -> dict[str, Amounts]:
+    return {name: node.allocatable for name, node in history.state.nodes.facts.items()}
 
 
 @settings(max_examples=250, deadline=None)
@@ -181,6 +207,7 @@ def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], c
         late.page(resource, copy.deepcopy(each))
     late.state.settle()
     assert content(early) == content(late)
+    assert offers(early) == offers(late)
 
 
 @settings(max_examples=250, deadline=None)
@@ -188,6 +215,7 @@ def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], c
 def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at: int) -> None:
     history = History()
     known: dict[str, PodFacts] = {}
+    nodes_told: dict[str, Amounts] = {}
     classes_told: set[str] = set()
     selection = PodSelection()
     told_of = history.state.apply
@@ -206,6 +234,9 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
         known.update((pod.uid, pod) for pod in batch.pods)
         for uid in batch.removed_pods:
             del known[uid]
+        nodes_told.update((node.name, node.allocatable) for node in batch.nodes)
+        for name in batch.removed_nodes:
+            del nodes_told[name]
         return batch
 
     history.state.apply = listen  # type: ignore[method-assign]
@@ -219,6 +250,7 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
     assert selection.namespaces == whole.namespaces
     assert {pod.class_id for pod in known.values()} <= classes_told
     assert {uid: replace(facts, revision=0) for uid, facts in known.items()} == content(history)
+    assert nodes_told == offers(history)
 
 
 @settings(max_examples=100, deadline=None)

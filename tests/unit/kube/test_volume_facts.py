@@ -137,7 +137,9 @@ class TestStorageClasses:
     def test_wait_for_first_consumer(self) -> None:
         known = storage(topologies=in_zones("b", "a"))
         term = NodeSelectorTerm((NodeRequirement(ZONE, NodeOperator.IN, ("a", "b")),))
-        assert known == StorageFacts("uid-class-fast", waits=True, provisions=True, topologies=(term,))
+        assert known == StorageFacts(
+            "uid-class-fast", waits=True, provisions=True, topologies=(term,), driver="disk.example.com"
+        )
 
     @pytest.mark.parametrize("mode", [None, "Immediate"])
     def test_other_binding_modes_do_not_wait(self, mode: str | None) -> None:

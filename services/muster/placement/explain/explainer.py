@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.gangs import volume_resources
 from muster.gangs.capacity import NOT_OFFERED, Int64
 from muster.gangs.facts import PODS, Amounts, split_kind
 from muster.gangs.solve import Explanation, SolveGroup
@@ -163,7 +164,7 @@ def _filtered_nodes(state: CapacityState, of_class: ClassCapacity, left: Int64) 
     for name, index in sorted(requested, key=_check_order):
         short = left[index, undecided] < of_class.amounts[index]
         if short.any():
-            counts["Too many pods" if name == PODS else f"Insufficient {name}"] = int(short.sum())
+            counts[_shortage(name)] = int(short.sum())
             undecided = undecided[~short]
     undecided = _count_filtered(
         counts, undecided, [(filters.reasons[code], filters.reason == code) for code in after_resources]
@@ -171,6 +172,15 @@ def _filtered_nodes(state: CapacityState, of_class: ClassCapacity, left: Int64) 
     if of_class.inter_pod is not None:
         _count_filtered(counts, undecided, of_class.inter_pod.filtered_after_resources())
     return tuple(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def _shortage(resource: str) -> str:
+    """Why a node is filtered out; `resource`: names of several if no node has them."""
+    if resource == PODS:
+        return "Too many pods"
+    if "," in resource:
+        return f"Insufficient {resource}"
+    return volume_resources.filter_reason(resource) or f"Insufficient {resource}"
 
 
 def _count_filtered(counts: dict[str, int], undecided: Int64, filtered: Filtered) -> Int64:
@@ -225,7 +235,7 @@ def in_words(resource: str, amount: int) -> str:
         return f"{amount} bytes of {resource}"
     if resource == PODS:
         return f"{amount} pod slot{'s' if amount != 1 else ''}"
-    return f"{amount} {resource}"
+    return volume_resources.in_words(resource, amount) or f"{amount} {resource}"
 
 
 def smallest_change(state: CapacityState, of_class: ClassCapacity, missing: int, *, is_all: bool) -> str:

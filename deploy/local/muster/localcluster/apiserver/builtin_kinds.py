@@ -250,6 +250,9 @@ def _others() -> list[Kind]:
         *pod_groups.kinds(),
         *access_kinds(),
         _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),
+        _kind("storage.k8s.io", "v1", "CSINode", "csinodes", _Stored(), namespaced=False),
+        _kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", _Stored(), namespaced=False),
+        _kind("storage.k8s.io", "v1", "CSIStorageCapacity", "csistoragecapacities", _Stored()),
         _kind(
             "apiextensions.k8s.io",
             "v1",

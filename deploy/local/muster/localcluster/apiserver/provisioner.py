@@ -119,6 +119,7 @@ class Provisioner:
             "persistentVolumeReclaimPolicy": storage_class["reclaimPolicy"],
             "storageClassName": _name(storage_class),
             "volumeMode": spec["volumeMode"],
+            "csi": {"driver": PROVISIONER, "volumeHandle": f"pvc-{claim.metadata['uid']}"},
         }
         if node:
             volume_spec["nodeAffinity"] = self._affinity(node, parameters.get("topologyKey", _HOSTNAME))
