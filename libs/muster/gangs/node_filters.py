@@ -3,9 +3,9 @@
 This module is the definition of the rules: cordons, taints, readiness, affinity, volumes. `filter_reason` checks one
 class on one node; first-fit uses it as it is, and the coordinator for the reasons of rejected placements. Two modules
 evaluate the same rules for many nodes at once, and tests compare them with this one: `muster.gangs.node_masks` for the
-coordinator, `muster.placement.state.filters` for placement. Rules that depend on other pods are not
-filters of this kind: free resources are in `muster.gangs.capacity`, host ports, affinity and spreading in
-`muster.placement.inter_pod`. CONTRIBUTING.md has the steps to add a filter.
+coordinator, `muster.placement.state.filters` for placement; both keep nodes as `muster.gangs.node_columns`. Rules that
+depend on other pods are not filters of this kind: free resources are in `muster.gangs.capacity`, host ports, affinity
+and spreading in `muster.placement.inter_pod`. CONTRIBUTING.md has the steps to add a filter.
 """
 
 import re

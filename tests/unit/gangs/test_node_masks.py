@@ -66,7 +66,9 @@ def test_an_update_that_filters_do_not_read_is_no_change() -> None:
 def _entries(masks: NodeMasks) -> int:
     """Of every map."""
     columns = sum(len(column.values) + len(column._numbers) for column in masks._columns.values())
-    return columns + sum(len(each) for each in (masks._columns, masks._keys, masks._kinds, masks._passes))
+    return columns + sum(
+        len(each) for each in (masks._columns, masks._label_counts, masks.kinds, masks._kind_index, masks._passes)
+    )
 
 
 def test_labels_and_taints_of_the_past_are_forgotten() -> None:

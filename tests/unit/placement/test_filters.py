@@ -2,9 +2,9 @@
 
 from hypothesis import given, settings
 
-from builders.placement.clusters import GPU, node
+from builders.placement.clusters import GPU, node, pod_class
 from builders.placement.random_nodes import changes, classes
-from muster.gangs.facts import NodeFacts, PodClass
+from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
 from muster.gangs.node_filters import filter_reason, prefer_no_schedule_count, preferred_affinity_score
 from muster.placement.state.filters import ABSENT, USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
@@ -51,3 +51,29 @@ def test_order_and_rank_are_by_name() -> None:
     assert [int(table.rank[row]) for row in (5, 2, 0)] == [0, 1, 2]
     table.drop(["b"])
     assert table.order.tolist() == [5, 0]
+
+
+def test_nodes_taints_and_labels_of_the_past_are_forgotten() -> None:
+    table, sizes = NodeTable(), []
+    filters = NodeFilters(pod_class("x", selector={"build": "1"}), table)
+    for number in range(4000):
+        taint = Taint("build", str(number), TaintEffect.NO_SCHEDULE)
+        labels = {"build": str(number), f"build-{number}": ""}
+        table.put([(0, node(f"n{number}", labels=labels, taints=[taint]))], rows=1)
+        filters.refresh()
+        table.domains(f"build-{number}")
+        table.domains("build")
+        table.drop([f"n{number}"])
+        columns = sum(len(column.values) for column in table._columns.values())
+        sizes.append(columns + sum(map(len, (table._domains, table.kinds, filters._by_kind, filters.reasons))))
+    assert max(sizes) < 4000
+
+
+def test_a_node_that_is_like_one_of_the_past_is_filtered_by_its_own_taints() -> None:
+    table = NodeTable()
+    picky = NodeFilters(pod_class("x"), table)
+    for number in range(3000):
+        effect = TaintEffect.NO_SCHEDULE if number % 3 else TaintEffect.PREFER_NO_SCHEDULE
+        table.put([(0, node("a", taints=[Taint("build", str(number), effect)]))], rows=1)
+        picky.refresh()
+        assert bool(picky.reason[0] == USABLE) is (number % 3 == 0)

@@ -7,9 +7,10 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import Batch, NodeFacts, PodClass
+from muster.gangs.node_columns import same_but_revision
 from muster.gangs.selection import UNKNOWN_ROW, PodSelection
 from muster.placement.state.capacity import CapacityState
-from muster.placement.state.nodes import NodeTable, same_for_placement
+from muster.placement.state.nodes import NodeTable
 
 _EAGER_PODS: Final = 64
 """Pods. Larger batches are taken over on arrival and not by the next solve, which a caller waits for."""
@@ -136,7 +137,7 @@ class Cluster:
         changed = []
         for node in nodes:
             before = self.nodes.get(node.name)
-            if before is None or not same_for_placement(before, node):
+            if before is None or not same_but_revision(before, node):
                 changed.append((self.capacity.put_node(node), node))
         if changed:
             self.nodes.put(changed, rows=len(self.capacity.used))

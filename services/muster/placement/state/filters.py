@@ -1,7 +1,7 @@
 """Node filters and preferences of pod classes, evaluated for all nodes at once and incrementally for changed nodes.
 
 The rules are defined in `muster.gangs.node_filters`, for one node. Here they are evaluated over arrays: once per
-distinct kind of node or label value, not once per node (`NodeFilters._evaluate`), in the same order, since a node
+distinct kind of node or label value (`muster.gangs.node_columns`), not once per node, in the same order, since a node
 counts under the first filter that rejects it. CONTRIBUTING.md has the steps to add a filter. Free resources are in
 `muster.placement.state.capacity`, rules between pods in `muster.placement.inter_pod`.
 """
@@ -12,17 +12,16 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass
+from muster.gangs.node_columns import NodeKind
 from muster.gangs.node_filters import (
     AFFINITY,
     VOLUMES,
-    field_holds,
     prefer_no_schedule_count,
-    requirement_holds,
     status_filter_reason,
     term_valid,
     untolerated_taint,
 )
-from muster.placement.state.nodes import Bool, Int32, LabelColumn, NodeKind, NodeTable
+from muster.placement.state.nodes import Bool, Int32, NodeTable
 
 USABLE: Final = 0
 ABSENT: Final = -1
@@ -50,6 +49,7 @@ class NodeFilters:
         self._seen = -1
         self._codes: dict[str, int] = {}
         self._by_kind: list[tuple[int, int]] = []
+        self._kinds_reset = 0
         self._needs = frozenset(name for name, amount in pod_class.requests if amount > 0)
         required = pod_class.required_node_affinity
         self._required = None if required is None else _valid_terms(required)
@@ -64,7 +64,9 @@ class NodeFilters:
         if self._seen == nodes.version and len(self.reason) == nodes.rows:
             return np.zeros(0, np.int64)
         rows = None
-        if self._seen < 0 or len(self.reason) != nodes.rows:
+        if self._seen < 0 or len(self.reason) != nodes.rows or self._kinds_reset != nodes.kinds_reset:
+            self._kinds_reset = nodes.kinds_reset
+            self._by_kind, self._codes, self.reasons = [], {}, [""]
             self.reason = np.zeros(nodes.rows, np.int32)
             self.penalty = np.zeros(nodes.rows, np.int64)
             self._evaluate(slice(None))
@@ -110,9 +112,9 @@ class NodeFilters:
         if admitted is not None:
             reason[(reason == USABLE) & ~admitted] = self._code(AFFINITY)
         for terms in self._volumes:
-            reason[(reason == USABLE) & ~self._any_matches(terms, rows)] = self._code(VOLUMES)
+            reason[(reason == USABLE) & ~self._nodes.any_matches(terms, rows)] = self._code(VOLUMES)
         for preference in self._preferences:
-            penalty -= WEIGHT_COST * preference.weight * self._matches(preference.term, rows)
+            penalty -= WEIGHT_COST * preference.weight * nodes.matches(preference.term, rows)
         self.reason[rows] = reason
         self.penalty[rows] = penalty
 
@@ -129,34 +131,12 @@ class NodeFilters:
         """Rows admitted by node selector and required affinity, bool[rows]; None: all."""
         admitted: Bool | None = None
         for key, value in self.pod_class.node_selector:
-            column = self._nodes.labels(key)
-            holds: Bool = column.codes[rows] == column.values.get(value, -1)
+            holds = self._nodes.holds(NodeRequirement(key, NodeOperator.IN, (value,)), rows)
             admitted = holds if admitted is None else admitted & holds
         if self._required is not None:
-            one = self._any_matches(self._required, rows)
+            one = self._nodes.any_matches(self._required, rows)
             admitted = one if admitted is None else admitted & one
         return admitted
-
-    def _any_matches(self, terms: list[NodeSelectorTerm], rows: slice | Int64) -> Bool:
-        one: Bool = np.zeros(len(self._nodes.kind[rows]), np.bool_)
-        for term in terms:
-            one |= self._matches(term, rows)
-        return one
-
-    def _matches(self, term: NodeSelectorTerm, rows: slice | Int64) -> Bool:
-        nodes = self._nodes
-        matches: Bool = np.ones(len(nodes.kind[rows]), np.bool_)
-        for each in term.labels:
-            column = nodes.labels(each.key)
-            matches &= _holds_by_code(each, column)[column.codes[rows]]
-        for each in term.fields:
-            if each.key == "metadata.name":
-                column = nodes.names()
-                same: Bool = column.codes[rows] == column.values.get(each.values[0], -1)
-                matches &= same if each.operator is NodeOperator.IN else ~same
-            elif not field_holds(each, ""):
-                matches &= False
-        return matches
 
     def _code(self, reason: str) -> int:
         code = self._codes.get(reason)
@@ -176,23 +156,3 @@ def _distinct(values: Int64) -> list[int]:
 
 def _valid_terms(terms: tuple[NodeSelectorTerm, ...]) -> list[NodeSelectorTerm]:
     return [term for term in terms if term_valid(term)]
-
-
-def _holds_by_code(requirement: NodeRequirement, column: LabelColumn) -> Bool:
-    """Whether the requirement holds for each value of the column, bool[codes]; code 0 stands for a missing label."""
-    table: Bool = np.empty(len(column.values) + 1, np.bool_)
-    if requirement.operator in (NodeOperator.IN, NodeOperator.NOT_IN):
-        listed = requirement.operator is NodeOperator.IN
-        table[:] = not listed
-        for value in requirement.values:
-            code = column.values.get(value)
-            if code is not None:
-                table[code] = listed
-    elif requirement.operator in (NodeOperator.EXISTS, NodeOperator.DOES_NOT_EXIST):
-        table[:] = requirement.operator is NodeOperator.EXISTS
-        table[0] = requirement.operator is NodeOperator.DOES_NOT_EXIST
-    else:
-        table[0] = requirement_holds(requirement, None)
-        for value, code in column.values.items():
-            table[code] = requirement_holds(requirement, value)
-    return table

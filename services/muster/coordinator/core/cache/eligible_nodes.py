@@ -8,7 +8,8 @@ import numpy as np
 
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass
-from muster.gangs.node_masks import Bool, NodeMasks, Rows
+from muster.gangs.node_columns import Bool, Rows
+from muster.gangs.node_masks import NodeMasks
 
 MAX_CELLS: Final = 32_000_000
 """Rows times classes that are remembered, at one byte each."""

@@ -21,7 +21,7 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.wake import EventLog
 from muster.coordinator.core.solve.request import kinds_to_place
 from muster.gangs.facts import PodClass, split_kind
-from muster.gangs.node_masks import Bool
+from muster.gangs.node_columns import Bool
 from muster.gangs.solve import SolveGroup, SolveResult
 
 FIRST_PAUSE_SECONDS = 10.0
