@@ -13,13 +13,14 @@ import pytest
 from mutation.bug import Bug
 from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
+from mutation.growth_bugs import GROWTH_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
-BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS)
+BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS, *GROWTH_BUGS)
 SEEDS = 300
 
 

@@ -11,6 +11,7 @@ from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.solve.request import to_place
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
+from simulation.growth_checks import check_nothing_grows
 from simulation.world import FOREIGN_NODE, World
 
 REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)
@@ -32,6 +33,8 @@ def finish(world: World) -> None:
     _delete_all(world)
     check_nothing_left(world)
     check_capacity_is_free(world)
+    _delete_all(world)
+    check_nothing_grows(world)
 
 
 def check_at_rest(world: World) -> None:

@@ -14,6 +14,7 @@ def add_node(world: World, which: int, cpu: int) -> None:
     name = f"n{which}"
     facts = world.scenario.cluster.nodes.get(name)
     if facts is None or dict(facts.allocatable)["cpu"] < (cpu + 1) * 1000:
+        world.nodes_seen.add(name)
         world.scenario.change(nodes=[node_of(name, cpu + 1)])
 
 

@@ -6,6 +6,20 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "the number of representatives of a class ends with its gangs": """
+        create slot=5
+        create_odd_member slot=5
+        create missing=4
+        cordon
+        settle
+        create slot=1 cpu=1
+        settle
+        toggle_ready which=1
+        move_pod which=1
+        end_pod which=1
+        volumes
+        toggle_ready which=1
+    """,
     "a group with nominated capacity has no representative": """
         create slot=5 priority=2 group=5
         toggle_ready which=1

@@ -18,7 +18,7 @@ SEEDS = 2000
 
 
 @pytest.mark.timeout(600)
-def test_i1_to_i10_hold_in_two_thousand_scenarios() -> None:
+def test_i1_to_i13_hold_in_two_thousand_scenarios() -> None:
     run = subprocess.run([sys.executable, RUN, f"--seeds={SEEDS}"], capture_output=True, text=True, check=False)
     assert run.returncode == 0, run.stdout + run.stderr
 

@@ -94,6 +94,8 @@ class World:
         """Present and past declarations by slot."""
         self.old: list[Effect] = []
         """Calls to binding of former leaders, still in flight."""
+        self.nodes_seen = set(self.scenario.cluster.nodes)
+        """Nodes that were added at any time."""
         self._count = 0
 
     # -- users

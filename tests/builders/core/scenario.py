@@ -317,6 +317,7 @@ class Scenario:
         remove_pods: list[str] | None = None,
         remove_gangs: list[str] | None = None,
         remove_trees: list[str] | None = None,
+        remove_classes: list[str] | None = None,
     ) -> None:
         """Changes the cluster and tells the coordinator."""
         self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
@@ -333,6 +334,8 @@ class Scenario:
             self.cluster.drop_pod(uid)
         for gang_id in remove_gangs or []:
             self.cluster.gangs.pop(gang_id, None)
+        for class_id in remove_classes or []:
+            self.cluster.classes.pop(class_id, None)
         self.cluster.revision += 1
         batch = Batch(
             changed={"pods": self.cluster.revision},
@@ -345,6 +348,7 @@ class Scenario:
             removed_nodes=tuple(remove_nodes or ()),
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
+            removed_pod_classes=tuple(remove_classes or ()),
         )
         if self.lagging:
             self.stream.append(Delta(batch))

@@ -34,6 +34,8 @@ INITIAL_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 10.0
 AWAY_SECONDS = 0.5
 """Backoff when placement cannot be reached, which is not the gang's fault."""
+_SPARE: Final = 64
+"""Void entries that the heap of active groups may have, in addition to as many as it has groups."""
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,8 @@ class Queue:
         self._represents: dict[str, EquivalenceKey] = {}  # classes of groups in active and backoff, by group id
         self._active_representatives: Counter[EquivalenceKey] = Counter()
         self._class_due: dict[EquivalenceKey, float] = {}  # when the next representatives become active
+        self._emptied: set[EquivalenceKey] = set()
+        """Classes whose last represented member left; they are forgotten at the next flush if none was added."""
         self._log = EventLog()
         self._recorders: list[EventLog] = []
         self.events = 0
@@ -93,6 +97,9 @@ class Queue:
         self._active_keys[group.id] = position
         self.activations += 1
         heapq.heappush(self._active, (position, group.id))
+        if len(self._active) > 2 * len(self._active_keys) + _SPARE:
+            self._active = [(position, group_id) for group_id, position in self._active_keys.items()]
+            heapq.heapify(self._active)
 
     def back_off(
         self, group: Group, now: float, failure: str = "", *, away: bool = False, at_least: float = 0.0
@@ -201,6 +208,7 @@ class Queue:
         """Returns the class that the group would have represented."""
         if (emptied := self._classes.discard(group_id)) is not None:
             self._waiting.discard(emptied)
+            self._emptied.add(emptied)
         if self._unschedulable.pop(group_id, None) is not None:
             self._waiting.discard(group_id)
         self._backoff_until.pop(group_id, None)
@@ -251,6 +259,10 @@ class Queue:
                 self.activate(self._groups[group_id])
         if self._log and ((self._active and not only_due) or now >= self._next_retry):
             self._flush_events(now)
+        emptied, self._emptied = self._emptied, set()
+        for key in emptied:
+            if self._classes.first(key) is None and not self._active_representatives[key]:
+                self._classes.settle(key, fits=False)
         for key in [key for key, at in self._class_due.items() if at <= now]:
             del self._class_due[key]
             count = self._classes.representatives(key) - self._active_representatives[key]

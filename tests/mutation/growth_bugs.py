@@ -1,0 +1,56 @@
+"""Planted bugs that leave entries of what is gone in maps of the core (I11)."""
+
+from mutation.bug import Bug
+
+GROWTH_BUGS = (
+    Bug(
+        "the number of representatives of a class outlives its gangs",
+        "queue/queue.py",
+        "            if self._classes.first(key) is None and not self._active_representatives[key]:\n",
+        "            if False:\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "the heap of active groups keeps void entries",
+        "queue/queue.py",
+        "        if len(self._active) > 2 * len(self._active_keys) + _SPARE:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_nothing_grows.py",
+    ),
+    Bug(
+        "the reported reasons of deleted gangs are kept",
+        "reconcile.py",
+        "            self._reports.forget(gang)\n",
+        "",
+    ),
+    Bug(
+        "deleted gangs are looked at for ever when capacity becomes free",
+        "reconcile.py",
+        "            self._wants_free.pop(gang, None)\n            self._short.pop(gang, None)\n            self._pre",
+        "            self._short.pop(gang, None)\n            self._pre",
+    ),
+    Bug(
+        "deleted gangs remain potential victims",
+        "reconcile.py",
+        "            self._preemption.running.forget(gang)\n",
+        "",
+    ),
+    Bug(
+        "stages of deleted gangs are kept",
+        "reconcile.py",
+        "            if self._stages.pop(gang, None) is not None:",
+        "            if gang in self._stages:",
+    ),
+    Bug(
+        "disbanded groups keep their place among those that preempt or starve",
+        "reconcile.py",
+        "            self._preemption.forget(group)\n",
+        "",
+    ),
+    Bug(
+        "declarations of deleted gangs are kept for their partners",
+        "cache/cache.py",
+        "        if gang.facts is not None:\n            self._leave_partners(gang.facts)\n",
+        "        if False:\n            self._leave_partners(gang.facts)\n",
+    ),
+)

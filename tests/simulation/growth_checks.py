@@ -1,0 +1,51 @@
+"""I11 at the end of a scenario: the core keeps no more entries than that of a new leader with the same cluster."""
+
+from typing import Final
+
+from builders.core.entries import entries
+from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
+from simulation.world import World
+
+PROBE_SECONDS = 60.0
+PER_NODE: Final = 64
+"""Entries of arrays that are kept for each node that the cluster ever had at once; rows are used again."""
+ARRAYS_OF_NODES: Final = ("capacity.", "eligible._masks.", "eligible._known[]")
+"""Arrays with a row per node, and what is known of nodes: as large as the cluster was, whatever pods came and went."""
+TREES_OF_NODES: Final = "trees._whereabouts"
+"""Paths of nodes in topology trees, computed when a gang with constraints asks."""
+AS_MANY_AS_NAMES: Final = ("rejections.counts", "ledger._free_in_all")
+"""Metrics, with as many entries as they have labels; an amount for each resource of the nodes."""
+
+
+def check_nothing_grows(world: World) -> None:
+    """I11: after the same last gang has come and gone, every map and list of the core has no more entries than that of
+    a coordinator that has seen nothing else.
+    """
+    scenario, new = world.scenario, Scenario(rules=world.scenario.rules, start=False)
+    new.cluster.nodes.update(scenario.cluster.nodes)
+    new.cluster.trees.update(scenario.cluster.trees)
+    new.cluster.budgets.update(scenario.cluster.budgets)
+    new.now, new.unix_ahead, new.replicas = scenario.now, scenario.unix_ahead, scenario.replicas
+    new.start()
+    for each in (scenario, new):
+        _come_and_go(each)
+    before, rows = entries(new.leader), PER_NODE * (len(world.nodes_seen) + len(scenario.cluster.nodes))
+    for path, count in entries(scenario.leader).items():
+        most = before[path]
+        if path.endswith(AS_MANY_AS_NAMES):
+            continue
+        if any(part in path for part in ARRAYS_OF_NODES) or TREES_OF_NODES in path:
+            most += rows
+        assert count <= most, f"I11: {path} has {count} entries after all is gone, {most} would do"
+
+
+def _come_and_go(scenario: Scenario) -> None:
+    last = gang("last").of(2)
+    scenario.add(last)
+    scenario.pass_time(PROBE_SECONDS)
+    scenario.delete(last)
+    scenario.change(remove_classes=list(scenario.cluster.classes))
+    scenario.pass_time(PROBE_SECONDS)
+    scenario.change()  # a second batch: removed classes are forgotten with it
+    scenario.pass_time(PROBE_SECONDS)
