@@ -110,12 +110,12 @@ class Drive:
         self._monotonic = 0.0
         self.tell(events.Recovered(()), events.Replicas(replicas))
 
-    def tell(self, *told: events.Event) -> None:
+    def tell(self, *events_: events.Event) -> None:
         """One step."""
         now = events.Now(self._monotonic, 1e9 + self._monotonic)
         began = time.thread_time()
-        done = self.machine.step(told, now)
-        self.steps[" ".join(sorted({type(each).__name__ for each in told}))].append(time.thread_time() - began)
+        done = self.machine.step(events_, now)
+        self.steps[" ".join(sorted({type(each).__name__ for each in events_}))].append(time.thread_time() - began)
         self._under_way += done
 
     def settle(self, most_steps: int = 3000) -> int:

@@ -439,7 +439,7 @@ CAPACITY_BUGS = (
     Bug(
         "gangs that end before the reservation are queued behind long ones",
         "solve/request.py",
-        "longest_run(group), asked.partial",
+        "longest_run(group), request.partial",
         "asked.partial",
         first="unit/coordinator/test_equivalence_classes.py",
     ),

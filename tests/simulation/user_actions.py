@@ -104,11 +104,14 @@ def edit_constraints(world: World, slot: int, divided: int) -> None:
         world.declare(slot, built.with_topology(CONSTRAINTS.get(divided, "")))
 
 
-@action(1.5, slot=6, succeeded=2, uniform=3, free=6, meek=3, rest=4)
-def edit_demands(world: World, slot: int, succeeded: int, uniform: int, free: int, meek: int, rest: int) -> None:
+@action(1.5, slot=6, succeeded=2, uniform=3, free=6, never_preempts=3, rest=4)
+def edit_demands(
+    world: World, slot: int, succeeded: int, uniform: int, free: int, never_preempts: int, rest: int
+) -> None:
     """Edits requirements of the gang as a whole."""
     if built := world.gangs.get(slot):
-        edited = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1, declared_preempts=meek != 1)
+        edited = changed(built, counts_succeeded=bool(succeeded), homogeneous=uniform == 1)
+        edited = changed(edited, declared_preempts=never_preempts != 1)
         edited = changed(edited, minimum_free_cpu=2 * max(0, free - 2))
         world.declare(slot, changed(edited, constraints=REST_PACKED if rest == 1 else built.constraints))
 

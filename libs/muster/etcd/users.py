@@ -62,26 +62,24 @@ class EtcdUsers:
     def close(self) -> None:
         self._channel.close()
 
-    def set_up(self, wanted: UserSetup) -> None:
+    def set_up(self, setup: UserSetup) -> None:
         """Create what is missing. Raises CannotSetUpUsers, and RpcError if etcd does not answer."""
-        enabled = self._authenticate_as_root(wanted)
+        enabled = self._authenticate_as_root(setup)
         if not enabled:
-            self._set_user(ROOT, wanted.root_password)
+            self._set_user(ROOT, setup.root_password)
             self._ask("UserGrantRole", user=ROOT, role=ROOT)
-        self._set_role(wanted)
-        if not enabled or self._token(wanted.user, wanted.password) is None:
-            self._set_user(wanted.user, wanted.password)
-        self._ask("UserGrantRole", user=wanted.user, role=wanted.user)
+        self._set_role(setup)
+        if not enabled or self._token(setup.user, setup.password) is None:
+            self._set_user(setup.user, setup.password)
+        self._ask("UserGrantRole", user=setup.user, role=setup.user)
         if not enabled:
             self._ask("AuthEnable")
-        _log.info(
-            "etcd_users_set_up", user=wanted.user, prefix=wanted.prefix, authentication="on" if enabled else "new"
-        )
+        _log.info("etcd_users_set_up", user=setup.user, prefix=setup.prefix, authentication="on" if enabled else "new")
 
-    def _authenticate_as_root(self, wanted: UserSetup) -> bool:
+    def _authenticate_as_root(self, setup: UserSetup) -> bool:
         """Whether authentication is enabled; if so, authenticate as root."""
         try:
-            token = self._token(ROOT, wanted.root_password)
+            token = self._token(ROOT, setup.root_password)
         except grpc.RpcError as error:
             if _NOT_ENABLED in _details(error):
                 return False
@@ -107,20 +105,20 @@ class EtcdUsers:
         if not self._ask("UserAdd", name=name, password=password):
             self._ask("UserChangePassword", name=name, password=password)
 
-    def _set_role(self, wanted: UserSetup) -> None:
+    def _set_role(self, setup: UserSetup) -> None:
         """Create a role with the user's name that may read and write below the prefix only."""
-        self._ask("RoleAdd", name=wanted.user)
-        key, end = _range_below(wanted.prefix)
+        self._ask("RoleAdd", name=setup.user)
+        key, end = _range_below(setup.prefix)
         found = self._calls.RoleGet(
-            etcdrpc.AuthRoleGetRequest(role=wanted.user), timeout=_CALL_SECONDS, metadata=self._metadata
+            etcdrpc.AuthRoleGetRequest(role=setup.user), timeout=_CALL_SECONDS, metadata=self._metadata
         )
         for each in found.perm:
             if (each.key, each.range_end) != (key, end):
                 revoked = {"key": each.key, "range_end": each.range_end}
-                request = etcdrpc.AuthRoleRevokePermissionRequest(role=wanted.user, **revoked)
+                request = etcdrpc.AuthRoleRevokePermissionRequest(role=setup.user, **revoked)
                 self._calls.RoleRevokePermission(request, timeout=_CALL_SECONDS, metadata=self._metadata)
         permission = {"permType": _READ_AND_WRITE, "key": key, "range_end": end}
-        self._ask("RoleGrantPermission", name=wanted.user, perm=permission)
+        self._ask("RoleGrantPermission", name=setup.user, perm=permission)
 
     def _ask(self, method: str, **fields: Any) -> bool:
         """Call a method; False: the object exists already."""
@@ -137,7 +135,7 @@ class EtcdUsers:
 def set_up_users(
     endpoints: str,
     tls: TlsSettings,
-    wanted: UserSetup,
+    setup: UserSetup,
     *,
     timeout_seconds: float,
 ) -> None:
@@ -150,7 +148,7 @@ def set_up_users(
         for address in addresses:
             users = EtcdUsers(address, tls)
             try:
-                users.set_up(wanted)
+                users.set_up(setup)
             except grpc.RpcError as error:
                 code = error.code() if isinstance(error, grpc.Call) else grpc.StatusCode.UNKNOWN
                 if code in _REFUSALS:

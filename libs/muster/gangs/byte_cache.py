@@ -68,14 +68,14 @@ _ENTRY_BYTES: Final = 64
 
 def size_of(value: Any) -> int:
     """The approximate size of a string, bytes, or a Struct or tuple of such."""
-    size, rest = 0, [value]
-    while rest:
-        each = rest.pop()
+    size, unvisited = 0, [value]
+    while unvisited:
+        each = unvisited.pop()
         size += _ENTRY_BYTES
         if isinstance(each, str | bytes):
             size += len(each)
         elif isinstance(each, tuple):
-            rest.extend(each)
+            unvisited.extend(each)
         elif hasattr(each, "__struct_fields__"):
-            rest.extend(getattr(each, name) for name in each.__struct_fields__)
+            unvisited.extend(getattr(each, name) for name in each.__struct_fields__)
     return size

@@ -20,7 +20,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 class _Stop:
     def __init__(self) -> None:
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.waiting = 0
 
 
@@ -36,14 +36,14 @@ async def until_stopped() -> None:
     stop = _stops.setdefault(loop, _Stop())
     if stop.waiting == 0:
         for number in _SIGNALS:
-            loop.add_signal_handler(number, stop.asked.set)
+            loop.add_signal_handler(number, stop.requested.set)
     stop.waiting += 1
     try:
-        await stop.asked.wait()
+        await stop.requested.wait()
     finally:
         stop.waiting -= 1
         # After the first signal, further ones are ignored: draining has its own time limits.
-        if stop.waiting == 0 and not stop.asked.is_set():
+        if stop.waiting == 0 and not stop.requested.is_set():
             for number in _SIGNALS:
                 loop.remove_signal_handler(number)
 

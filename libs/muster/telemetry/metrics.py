@@ -44,16 +44,16 @@ GCCollector(registry=REGISTRY)
 
 def counter(name: str, help_text: str, labels: Sequence[str] = (), known: Iterable[tuple[str, ...]] = ()) -> Counter:
     """Declare a counter; its name ends in _total. Series with `known` label values are exposed as 0 from the start."""
-    made = Counter(name, help_text, labels, known)
-    REGISTRY.register(made)
-    return made
+    metric = Counter(name, help_text, labels, known)
+    REGISTRY.register(metric)
+    return metric
 
 
 def histogram(name: str, help_text: str, buckets: Sequence[float], labels: Sequence[str] = ()) -> Histogram:
     """Declare a histogram."""
-    made = Histogram(name, help_text, buckets, labels)
-    REGISTRY.register(made)
-    return made
+    metric = Histogram(name, help_text, buckets, labels)
+    REGISTRY.register(metric)
+    return metric
 
 
 Source = Callable[[], Mapping[tuple[str, ...], float]]
@@ -88,9 +88,9 @@ class Sampled(Collector):
 
 def sampled(name: str, help_text: str, labels: Sequence[str] = (), *, monotonic: bool = False) -> Sampled:
     """Declare a gauge that is read at scrape time; `monotonic`: a counter."""
-    made = Sampled(name, help_text, labels, monotonic=monotonic)
-    REGISTRY.register(made)
-    return made
+    metric = Sampled(name, help_text, labels, monotonic=monotonic)
+    REGISTRY.register(metric)
+    return metric
 
 
 _BUILD: Final = sampled("muster_build_info", "Service and version of this process; always 1.", ("service", "version"))

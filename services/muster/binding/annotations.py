@@ -18,19 +18,19 @@ _log = structlog.get_logger()
 class WriteAnnotations(WriteJob):
     """Sets and removes annotations and labels of one pod."""
 
-    __slots__ = ("_wanted",)
+    __slots__ = ("_change",)
 
-    def __init__(self, call: WriteCall, wanted: pb.PodAnnotations, session: KubeSession) -> None:
+    def __init__(self, call: WriteCall, change: pb.PodAnnotations, session: KubeSession) -> None:
         super().__init__(call, session)
-        self._wanted = wanted
+        self._change = change
 
     async def attempt(self, timeout_seconds: float) -> WriteOutcome:
-        wanted, pod = self._wanted, self._wanted.pod
+        change, pod = self._change, self._change.pod
         path = pod_path(pod.namespace, pod.name)
         body = metadata_patch(
             pod.uid,
-            labels={**wanted.set_labels, **dict.fromkeys(wanted.remove_labels)},
-            annotations={**wanted.set, **dict.fromkeys(wanted.remove)},
+            labels={**change.set_labels, **dict.fromkeys(change.remove_labels)},
+            annotations={**change.set, **dict.fromkeys(change.remove)},
         )
         try:
             response = await self._session.request(
@@ -47,7 +47,7 @@ class WriteAnnotations(WriteJob):
         return retryable(response) or self._refused(status_text(response))
 
     def give_up(self, reason: str) -> None:
-        pod, kind = self._wanted.pod, metadata_kind(self._wanted)
+        pod, kind = self._change.pod, metadata_kind(self._change)
         name = f"{pod.namespace}/{pod.name}"
         _log.warning("pod_metadata_write_failed", metadata=kind, pod=name, uid=pod.uid, message=reason)
         self._call.failure(f"{kind} of pod {name}: {reason}")
@@ -65,6 +65,6 @@ class WriteAnnotations(WriteJob):
             found = decode_pod(response.body)
         except BadObject as error:
             return self._refused(f"{status_text(refusal)}; {error}")
-        if found.metadata.uid != self._wanted.pod.uid:
+        if found.metadata.uid != self._change.pod.uid:
             return self._gone()
         return Retry(status_text(refusal)) if refusal.status == 409 else self._refused(status_text(refusal))

@@ -97,23 +97,23 @@ class WriteCondition(WriteJob):
 
     def _change(self, pod: Pod) -> dict[str, Any] | None:
         """The condition to merge into the pod's status; None if the pod has it already."""
-        wanted = self._condition
-        message = wanted.message[:_MAX_MESSAGE_CHARACTERS]
-        before = _found(pod, wanted.type)
+        condition = self._condition
+        message = condition.message[:_MAX_MESSAGE_CHARACTERS]
+        before = _found(pod, condition.type)
         if before is not None and (before.status, before.reason or "", before.message or "") == (
-            wanted.status,
-            wanted.reason,
+            condition.status,
+            condition.reason,
             message,
         ):
             return None
         change = {
-            "type": wanted.type,
-            "status": wanted.status,
-            "reason": wanted.reason,
+            "type": condition.type,
+            "status": condition.status,
+            "reason": condition.reason,
             "message": message,
             "lastProbeTime": None,  # unset, as kube-scheduler leaves it
         }
-        if before is None or before.status != wanted.status:
+        if before is None or before.status != condition.status:
             change["lastTransitionTime"] = timestamp(time.time())
         return change
 

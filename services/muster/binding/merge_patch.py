@@ -43,7 +43,7 @@ def apply_merge_patch(target: Any, patch: Any) -> Any:
     return result
 
 
-def updated_conditions(before: Any, wanted: Iterable[pb.ObjectCondition], now: str) -> list[Any] | None:
+def updated_conditions(before: Any, desired: Iterable[pb.ObjectCondition], now: str) -> list[Any] | None:
     """The object's conditions after replacing those of the wanted types; None if nothing changes.
 
     `now` is the time of transitions. Raises BadPatch.
@@ -51,7 +51,7 @@ def updated_conditions(before: Any, wanted: Iterable[pb.ObjectCondition], now: s
     if not isinstance(before, list) or len(before) > _MAX_CONDITIONS:
         raise BadPatch(f"its status.conditions is not a list of at most {_MAX_CONDITIONS} conditions")
     after = list(before)
-    for each in wanted:
+    for each in desired:
         index = next((at for at, present in enumerate(after) if _type_of(present) == each.type), None)
         present = after[index] if index is not None else None
         if not _is_written(each, present):
@@ -68,8 +68,8 @@ def _type_of(condition: Any) -> object:
     return condition.get("type") if isinstance(condition, dict) else None
 
 
-def _is_written(wanted: pb.ObjectCondition, present: Mapping[str, Any] | None) -> bool:
-    match wanted.write_rule:
+def _is_written(desired: pb.ObjectCondition, present: Mapping[str, Any] | None) -> bool:
+    match desired.write_rule:
         case pb.ObjectCondition.WRITE_RULE_UNLESS_TRUE:
             return present is None or present.get("status") != "True"
         case pb.ObjectCondition.WRITE_RULE_IF_PRESENT:
@@ -78,18 +78,18 @@ def _is_written(wanted: pb.ObjectCondition, present: Mapping[str, Any] | None) -
             return True
 
 
-def _condition(wanted: pb.ObjectCondition, present: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
+def _condition(desired: pb.ObjectCondition, present: Mapping[str, Any] | None, now: str) -> dict[str, Any]:
     condition: dict[str, Any] = {
-        "type": wanted.type,
-        "status": wanted.status,
-        "reason": wanted.reason,
-        "message": wanted.message[:_MAX_MESSAGE_CHARACTERS],
+        "type": desired.type,
+        "status": desired.status,
+        "reason": desired.reason,
+        "message": desired.message[:_MAX_MESSAGE_CHARACTERS],
         "lastTransitionTime": now,
     }
-    if wanted.observed_generation:
-        condition["observedGeneration"] = wanted.observed_generation
+    if desired.observed_generation:
+        condition["observedGeneration"] = desired.observed_generation
     if present is None:
         return condition
-    if present.get("status") == wanted.status and isinstance(present.get("lastTransitionTime"), str):
+    if present.get("status") == desired.status and isinstance(present.get("lastTransitionTime"), str):
         condition["lastTransitionTime"] = present["lastTransitionTime"]
     return {**present, **condition}

@@ -67,7 +67,7 @@ class WriteObject(WriteJob):
     async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
         about, patch = self._patch.object, self._patch
         path = object_path(about.api_version, patch.plural, about.namespace, about.name)
-        wanted = self._wanted()
+        desired = self._desired()
         response = await self._session.request("GET", path, timeout_seconds=timeout_seconds)
         if response.status == 404:
             return self._gone()
@@ -80,7 +80,7 @@ class WriteObject(WriteJob):
             return self._refused(f"the API server's answer cannot be read: {error}")
         if head.uid != about.uid:
             return self._gone()
-        change = self._change(found, wanted)
+        change = self._change(found, desired)
         if not change:
             return self._written()
         meta = {**change.get("metadata", {}), "uid": head.uid, "resourceVersion": head.resource_version}
@@ -111,20 +111,20 @@ class WriteObject(WriteJob):
             return self._refused(f"{reason} ({status_text(response)})")
         return Retry(status_text(response))
 
-    def _wanted(self) -> dict[str, Any]:
+    def _desired(self) -> dict[str, Any]:
         """The decoded merge patch, without conditions. Raises BadPatch."""
         if not self._patch.merge_patch:
             return {}
         try:
-            wanted = _object.decode(self._patch.merge_patch)
+            desired = _object.decode(self._patch.merge_patch)
         except _UNREADABLE as error:
             raise BadPatch(f"its merge patch is not a JSON object: {error}") from error
-        check_patch(wanted, self._patch.subresource, has_conditions=bool(self._patch.conditions))
-        return wanted
+        check_patch(desired, self._patch.subresource, has_conditions=bool(self._patch.conditions))
+        return desired
 
-    def _change(self, found: Mapping[str, Any], wanted: Mapping[str, Any]) -> dict[str, Any]:
+    def _change(self, found: Mapping[str, Any], desired: Mapping[str, Any]) -> dict[str, Any]:
         """The patch to send for the object's current state; empty if nothing changes. Raises BadPatch."""
-        change = dict(wanted) if apply_merge_patch(found, wanted) != found else {}
+        change = dict(desired) if apply_merge_patch(found, desired) != found else {}
         if not self._patch.conditions:
             return change
         status = found.get("status")

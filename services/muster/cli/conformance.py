@@ -45,20 +45,20 @@ def print_cases(only: Sequence[str], *, as_json: bool) -> None:
     show(table)
 
 
-def run_suite(wanted: ConformanceRun, as_json: bool) -> None:
+def run_suite(request: ConformanceRun, as_json: bool) -> None:
     """Run the suite; exits with 1 if a required case failed. Raises CliError."""
-    _matching_cases(wanted.only)
+    _matching_cases(request.only)
     options = Options(
-        target=wanted.target,
-        listen=wanted.listen,
-        wait_seconds=wanted.wait_seconds,
-        call_seconds=wanted.call_seconds,
-        only=tuple(wanted.only),
-        required=_groups(wanted.require),
+        target=request.target,
+        listen=request.listen,
+        wait_seconds=request.wait_seconds,
+        call_seconds=request.call_seconds,
+        only=tuple(request.only),
+        required=_groups(request.require),
     )
     configure_logs("conformance", "warning", "console")
     if not as_json:
-        typer.echo(f"waiting for an implementation that watches the cluster-state on {wanted.listen}", err=True)
+        typer.echo(f"waiting for an implementation that watches the cluster-state on {request.listen}", err=True)
     try:
         report = asyncio.run(run(options, (lambda _: None) if as_json else _print_outcome))
     except (NotTested, CannotStart) as error:

@@ -105,8 +105,8 @@ async def explain_gang(stub: "Stub", address: str, name: str) -> coordinator_pb2
 def unknown_gang(name: str, ids: list[str]) -> CliError:
     """The error for a gang that does not exist; suggests similar names."""
     short = {gang_id: gang_id.rpartition("/")[2] for gang_id in ids}
-    wanted = name.rpartition("/")[2]
-    close = difflib.get_close_matches(wanted, set(short.values()), n=_MAX_SUGGESTIONS, cutoff=0.5)
+    gang_name = name.rpartition("/")[2]
+    close = difflib.get_close_matches(gang_name, set(short.values()), n=_MAX_SUGGESTIONS, cutoff=0.5)
     similar = [gang_id for match in close for gang_id in ids if short[gang_id] == match][:_MAX_SUGGESTIONS]
     if similar:
         hint = "did you mean " + ", ".join(similar) + "?"

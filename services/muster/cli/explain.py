@@ -40,8 +40,8 @@ def explain(address: str, name: str, *, as_json: bool) -> None:
 
 def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
     """For --output json: the fields of the response, with the gang as `muster gangs` prints it."""
-    rest = MessageToDict(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
-    return {**rest, "gang": gang_as_json(answer.gang)}
+    fields = MessageToDict(answer, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    return {**fields, "gang": gang_as_json(answer.gang)}
 
 
 def explanation_lines(answer: ExplainResponse) -> Iterator[str]:

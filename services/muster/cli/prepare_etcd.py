@@ -33,9 +33,9 @@ def prepare_etcd(
 ) -> None:
     """Raises CliError."""
     configure_logs("prepare-etcd", "info", "json")
-    wanted = UserSetup(user, _password(password_file), _password(root_password_file), prefix.rstrip("/"))
+    setup = UserSetup(user, _password(password_file), _password(root_password_file), prefix.rstrip("/"))
     try:
-        set_up_users(etcd.endpoints, etcd.tls(), wanted, timeout_seconds=wait)
+        set_up_users(etcd.endpoints, etcd.tls(), setup, timeout_seconds=wait)
     except CannotStart as error:
         raise CliError(str(error)) from error
 

@@ -85,10 +85,10 @@ def cluster(
     pods: Iterable[Iterable[PodFacts]] = (),
     trees: Iterable[TopologyTree] = (),
 ) -> Cluster:
-    made = Cluster()
+    cluster_ = Cluster()
     listed = tuple(pod for some in pods for pod in some)
-    made.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=listed, trees=tuple(trees)))
-    return made
+    cluster_.apply(Batch(pod_classes=tuple(classes), nodes=tuple(nodes), pods=listed, trees=tuple(trees)))
+    return cluster_
 
 
 # -- trees
@@ -112,8 +112,8 @@ def tree(levels: str, domains: Domains, *, name: str = "cluster", default: bool 
                 leaves.append((key, parent))
 
     add(domains, 0, -1)
-    made = (*(TreeLevel(each) for each in names), TreeLevel("node"))
-    return TopologyTree(name, made, tuple(listed), tuple(leaves), default)
+    tree_levels = (*(TreeLevel(each) for each in names), TreeLevel("node"))
+    return TopologyTree(name, tree_levels, tuple(listed), tuple(leaves), default)
 
 
 def nodes_of(domains: Domains) -> list[NodeFacts]:

@@ -77,15 +77,15 @@ class CaseRun:
         self, request: pb.SolveRequest, *codes: grpc.StatusCode, seconds: float | None = None
     ) -> str:
         """Send a request that must be rejected with one of these codes; returns the message. Raises Failed."""
-        wanted = " or ".join(code.name for code in codes)
+        expected = " or ".join(code.name for code in codes)
         try:
             response: pb.SolveResponse = await self._stub.Solve(request, timeout=seconds or self._call_seconds)
         except aio.AioRpcError as error:
             if error.code() in codes:
                 return error.details() or ""
-            raise Failed(f"Solve failed with {error.code().name} ({error.details()}) instead of {wanted}") from None
+            raise Failed(f"Solve failed with {error.code().name} ({error.details()}) instead of {expected}") from None
         outcomes = [pb.GroupResult.Outcome.Name(result.outcome) for result in response.results]
-        raise Failed(f"Solve answered {outcomes} instead of failing with {wanted}")
+        raise Failed(f"Solve answered {outcomes} instead of failing with {expected}")
 
     async def expect_timely_rejection(self, request: pb.SolveRequest, *codes: grpc.StatusCode) -> None:
         """Send a request that must be rejected with one of these codes before a short deadline.

@@ -133,17 +133,17 @@ class Election:
         return pause
 
     async def _acquire_or_wait(self, beat: float) -> float:
-        asked = _now()
+        now = _now()
         found = self._held or await self._read()  # the holder need not read it: a conflict shows another's change
         if found is not None and found.spec.holder_identity != self._identity:
             self._leadership.lose(f"{found.spec.holder_identity!r} leads")
-            left = self._observer.seconds_left(found, asked)
+            left = self._observer.seconds_left(found, now)
             if left > 0:
                 return min(left, beat)
         self._held = await self._put(found)
         if self._held is None:  # another candidate acquired it first
             return beat / 2
-        self._leadership.extend(asked + self._seconds * _SAFE_FRACTION)
+        self._leadership.extend(now + self._seconds * _SAFE_FRACTION)
         return beat
 
     async def _read(self) -> ObservedLease | None:

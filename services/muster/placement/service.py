@@ -115,13 +115,13 @@ class PlacementServicer(pb_grpc.PlacementServiceServicer):
         decode = partial(decode_solve_request, request)
         is_large = request.ByteSize() > _LARGE_REQUEST_BYTES
         decoded = await self._mirror.worker.run(decode) if is_large else decode()
-        wanted = decoded.min_revision
+        min_revision = decoded.min_revision
         while True:
             with tracer().start_as_current_span("wait for revision"):
-                await self._wait_for_revision(wanted, context)
+                await self._wait_for_revision(min_revision, context)
             async with self._mirror.lock:
                 cluster = self._mirror.cluster
-                if cluster is None or not self._mirror.current or not cluster.reached(wanted):
+                if cluster is None or not self._mirror.current or not cluster.reached(min_revision):
                     continue  # lost or replaced while other solves ran
                 left = _time_left(context)
                 limit = TimeLimit(left - min(_ANSWER_SECONDS, left / 5), self._seconds_per_group, self._clock)
@@ -250,18 +250,18 @@ def _check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
             known = _known(trees.names)
             raise invalid_argument(f"gang {gang.id!r}: tree {gang.tree!r} is unknown at this revision; {known}")
         placed = sum(pods.count for pods in gang.placed)
-        wanted = sum(role.wanted for role in gang.roles) + placed
-        problem = _first_contradiction(gang.constraints, tree.level_names, gang.minimum + placed, wanted)
+        pods = sum(role.wanted for role in gang.roles) + placed
+        problem = _first_contradiction(gang.constraints, tree.level_names, gang.minimum + placed, pods)
         if problem:
             raise invalid_argument(f"gang {gang.id!r}: {problem}")
 
 
 @lru_cache(maxsize=4096)
 def _first_contradiction(
-    constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int
+    constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, pods: int
 ) -> str:
     """Cached, because a queue often holds many gangs with the same constraints."""
-    return next(iter(contradictions(constraints, levels, minimum, wanted)), "")
+    return next(iter(contradictions(constraints, levels, minimum, pods)), "")
 
 
 def _known(names: Sequence[str]) -> str:

@@ -32,7 +32,7 @@ def selected(history: History) -> set[str]:
     return {pod.name for pod in snapshot.pods if selection.representative(pod.label_set)}
 
 
-def told(batch: Batch) -> dict[str, PodFacts]:
+def pods_of(batch: Batch) -> dict[str, PodFacts]:
     return {pod.name: pod for pod in batch.pods}
 
 
@@ -40,7 +40,7 @@ def test_a_selector_is_one_object_however_many_pods_it_selects() -> None:
     history = History()
     history.pods(*(pod_object(f"db-{index}", labels=DB) for index in range(20)), pod_object("web", labels=WEB))
     batch = history.pods(pod_object("a", **near("db")))
-    assert set(told(batch)) == {"a"}
+    assert set(pods_of(batch)) == {"a"}
     assert [each.id for each in batch.selectors] == [
         each.selector for each in batch.pod_classes[0].required_pod_affinity
     ]
@@ -164,7 +164,7 @@ def test_what_was_removed_is_sent_again_when_it_comes_back() -> None:
 def test_edited_labels() -> None:
     history = History()
     history.pods(pod_object("a", **near("db")), pod_object("x", labels=WEB))
-    assert set(told(history.pods(pod_object("x", labels=DB)))) == {"x"}
+    assert set(pods_of(history.pods(pod_object("x", labels=DB)))) == {"x"}
     assert selected(history) == {"x"}
     history.pods(pod_object("x", labels=WEB))
     assert selected(history) == set()
@@ -254,4 +254,4 @@ class TestNamespaces:
         assert "namespaceSelector: cluster-state has no right to list and watch namespaces" in problems["a"]
         assert problems["b"] == problems["c"] == ""
         batch = history.put(NAMESPACES, namespace_object("prod"))
-        assert told(batch)["a"].problem == ""
+        assert pods_of(batch)["a"].problem == ""

@@ -20,8 +20,8 @@ def strangers() -> list[CoreGang]:
 def reconciled(scenario: Scenario, batch: Batch | None = None) -> list[str]:
     """Ids of the gangs that one step reconciles."""
     leader = scenario.leader
-    told = Delta(batch) if batch is not None else Tick()
-    effects = leader.step([told], Now(scenario.now, scenario.unix))
+    event = Delta(batch) if batch is not None else Tick()
+    effects = leader.step([event], Now(scenario.now, scenario.unix))
     scenario.under_way += [effect for effect in effects if not isinstance(effect, GangChanged)]
     return [effect.gang for effect in effects if isinstance(effect, GangChanged)]
 

@@ -36,9 +36,9 @@ def steps_until_reserved(scenario: Scenario, seconds: float) -> list[int]:
     leader, ledger = scenario.leader, scenario.leader.cache.ledger
     step, compared = leader.step, list[int]()
 
-    def counted(told: Sequence[Event], now: Now) -> list[Effect]:
+    def counted(events: Sequence[Event], now: Now) -> list[Effect]:
         before = ledger.sums
-        done = step(told, now)
+        done = step(events, now)
         compared.append(ledger.sums - before)
         return done
 

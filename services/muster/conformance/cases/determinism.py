@@ -74,8 +74,8 @@ async def by_deltas(run: CaseRun) -> None:
         run.change(Batch(nodes=(machine,)))
     for pod in whole.pods.values():
         run.change(Batch(pods=(pod,)))
-    gone = tuple(pod.uid for pod in bound(_X, "zz", 5))
-    run.change(Batch(removed_nodes=("zz",), removed_pods=gone))
+    removed = tuple(pod.uid for pod in bound(_X, "zz", 5))
+    run.change(Batch(removed_nodes=("zz",), removed_pods=removed))
     expect(await _all(run) == at_once, "an answer differs from the one for a snapshot of the same state")
 
 

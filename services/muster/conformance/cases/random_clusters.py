@@ -41,9 +41,9 @@ TOPOLOGY: Final = Cases()
 async def inter_pod_rules(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
-        made = random_cluster(random, nodes=random.randint(2, 8), classes=4)
-        await run.start(made)
-        listed = list(made.classes.values())
+        cluster = random_cluster(random, nodes=random.randint(2, 8), classes=4)
+        await run.start(cluster)
+        listed = list(cluster.classes.values())
         for _ in range(2):
             groups = [random_group(random, listed, f"g{index}") for index in range(random.randint(1, 3))]
             await run.solve(*groups)
@@ -54,13 +54,13 @@ async def constraints_at_random(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
         x, y = pod_class(1), pod_class(random.choice((1, 2)), memory=5)
-        made = random_tree(random, [x, y], most=6)
-        await run.start(made)
+        cluster = random_tree(random, [x, y], most=6)
+        await run.start(cluster)
         for _ in range(3):
             constraints = random_constraints(random, hard=0.5)
             roles = [(x, random.randint(1, 9)), (y, random.randint(1, 4))][: random.randint(1, 2)]
-            wanted = sum(count for _, count in roles)
-            minimum = random.choice((wanted, random.randint(1, wanted)))
+            members = sum(count for _, count in roles)
+            minimum = random.choice((members, random.randint(1, members)))
             try:
                 await run.solve_one(single_gang(*roles, minimum=minimum, constraints=constraints))
             except Unsafe:
@@ -74,18 +74,18 @@ async def everything_at_once(run: CaseRun) -> None:
     for seed in range(60):
         random = Random(seed)  # noqa: S311 (the same in every run)
         classes = list({each.id: each for each in (random_class(random) for _ in range(3))}.values())
-        made = random_tree(random, classes, most=5)
-        for name, machine in made.nodes.items():
+        cluster = random_tree(random, classes, most=5)
+        for name, machine in cluster.nodes.items():
             zone = {ZONE: random.choice("xy")} if random.random() < 0.9 else {}
-            made.nodes[name] = replace(machine, labels={**machine.labels, **zone})
-        for name in list(made.nodes):
+            cluster.nodes[name] = replace(machine, labels={**machine.labels, **zone})
+        for name in list(cluster.nodes):
             if random.random() < 0.3:
-                made.apply(Batch(pods=tuple(bound(random.choice(classes), name, random.randint(1, 2)))))
-        await run.start(made)
+                cluster.apply(Batch(pods=tuple(bound(random.choice(classes), name, random.randint(1, 2)))))
+        await run.start(cluster)
         for _ in range(2):
-            groups = [random_gangs(random, made, f"g{index}") for index in range(random.choice((1, 1, 2, 3)))]
+            groups = [random_gangs(random, cluster, f"g{index}") for index in range(random.choice((1, 1, 2, 3)))]
             try:
-                await run.solve(*groups, **random_request_fields(random, made, single_group=len(groups) == 1))
+                await run.solve(*groups, **random_request_fields(random, cluster, single_group=len(groups) == 1))
             except Unsafe:
                 raise
             except Failed:  # contradictory constraints are rejected, which is safe
@@ -101,13 +101,13 @@ async def everything_at_once(run: CaseRun) -> None:
 async def small_with_rules(run: CaseRun) -> None:
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
-        made = random_cluster(random, nodes=random.randint(2, 4), classes=2)
-        one = random.choice(list(made.classes.values()))
-        await run.start(made)
+        cluster = random_cluster(random, nodes=random.randint(2, 4), classes=2)
+        one = random.choice(list(cluster.classes.values()))
+        await run.start(cluster)
         count = random.randint(2, 5)
         result = await run.solve_one(single_gang((one, count)))
-        machines = sorted(made.nodes)
-        _check(result, count, any(_possible(made, one, each) for each in _divisions(count, machines)), seed)
+        machines = sorted(cluster.nodes)
+        _check(result, count, any(_possible(cluster, one, each) for each in _divisions(count, machines)), seed)
 
 
 @TOPOLOGY.case(
@@ -120,11 +120,11 @@ async def small_with_constraints(run: CaseRun) -> None:
     x = pod_class(1)
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
-        made = random_tree(random, [x], most=3)
+        cluster = random_tree(random, [x], most=3)
         constraints, count = random_constraints(random, hard=0.8), random.randint(2, 6)
-        await run.start(made)
-        divisions = [each for each in _divisions(count, sorted(made.nodes)) if _possible(made, x, each)]
-        feasible = any(not violated_constraints(made, "", constraints, each) for each in divisions)
+        await run.start(cluster)
+        divisions = [each for each in _divisions(count, sorted(cluster.nodes)) if _possible(cluster, x, each)]
+        feasible = any(not violated_constraints(cluster, "", constraints, each) for each in divisions)
         group = single_gang((x, count), constraints=constraints)
         try:
             result = await run.solve_one(group)
@@ -147,35 +147,35 @@ async def small_with_both(run: CaseRun) -> None:
     for seed in range(80):
         random = Random(seed)  # noqa: S311 (the same in every run)
         classes = list({each.id: each for each in (random_class(random), random_class(random))}.values())
-        made = random_tree(random, classes, most=3)
-        if len(made.nodes) > 4:
+        cluster = random_tree(random, classes, most=3)
+        if len(cluster.nodes) > 4:
             continue
-        for name, machine in made.nodes.items():
-            made.nodes[name] = replace(machine, labels={**machine.labels, ZONE: random.choice("xy")})
+        for name, machine in cluster.nodes.items():
+            cluster.nodes[name] = replace(machine, labels={**machine.labels, ZONE: random.choice("xy")})
         roles = [(each, random.randint(1, 2)) for each in classes]
         group = single_gang(*roles, constraints=random_constraints(random, hard=0.8))
-        await run.start(made)
+        await run.start(cluster)
         try:
             result = await run.solve_one(group)
         except Unsafe:
             raise
         except Failed as error:
-            expect(not _fits(made, group), f"seed {seed}: the group fits; {error}")
+            expect(not _fits(cluster, group), f"seed {seed}: the group fits; {error}")
             continue
-        _check(result, sum(count for _, count in roles), _fits(made, group), seed)
+        _check(result, sum(count for _, count in roles), _fits(cluster, group), seed)
 
 
-def _fits(made: Cluster, group: pb.GangGroup) -> bool:
+def _fits(cluster: Cluster, group: pb.GangGroup) -> bool:
     """Some division of all members of its gang over nodes is correct (exhaustive)."""
     [gang] = group.gangs
     request = pb.SolveRequest(groups=[group])
-    names = sorted(made.nodes)
+    names = sorted(cluster.nodes)
     for divisions in product(*(list(_divisions(role.wanted, names)) for role in gang.roles)):
         result = pb.GroupResult(id=group.id, outcome=PLACED)
         for index, division in enumerate(divisions):
             for name, count in division.items():
                 result.assignments.add(gang=gang.id, role=index, node=name, count=count)
-        if not violations(made, request, pb.SolveResponse(results=[result])):
+        if not violations(cluster, request, pb.SolveResponse(results=[result])):
             return True
     return False
 
@@ -202,11 +202,11 @@ def _divisions(count: int, machines: Sequence[str]) -> Iterator[Counter[str]]:
             yield rest + Counter({machines[0]: here})
 
 
-def _possible(made: Cluster, one: PodClass, division: Counter[str]) -> bool:
+def _possible(cluster: Cluster, one: PodClass, division: Counter[str]) -> bool:
     """Capacity, filters and inter-pod rules allow the division."""
-    usage = NodeUsage(made, pb.SolveRequest())
+    usage = NodeUsage(cluster, pb.SolveRequest())
     added = Counter({(one.id, name): count for name, count in division.items()})
-    if any(filter_reason(one, made.nodes[name]) for name in division) or inter_pod_violation(usage, added):
+    if any(filter_reason(one, cluster.nodes[name]) for name in division) or inter_pod_violation(usage, added):
         return False
     usage.pods += added
     return not usage.oversubscribed(added)

@@ -97,14 +97,16 @@ def _victims(usage: NodeUsage, request: pb.SolveRequest, result: pb.GroupResult)
         if removed.id not in offered or removed.id in seen:
             return [f"{removed.id!r} is not a potential victim, or is listed twice"]
         seen.add(removed.id)
-        there, gone = _pods(offered[removed.id].pods), _pods(removed.pods)
-        if gone - there:
-            return [f"victims of {removed.id!r} are not potential victims: {dict(gone - there)}"]
-        if removed.whole and gone != there:
-            return [f"{removed.id!r} is evicted whole, but these pods are not: {dict(there - gone)}"]
-        if not removed.whole and gone.total() > offered[removed.id].spare:
-            return [f"{gone.total()} pods of {removed.id!r} are evicted, but it can spare {offered[removed.id].spare}"]
-        usage.pods -= gone
+        there, evicted = _pods(offered[removed.id].pods), _pods(removed.pods)
+        if evicted - there:
+            return [f"victims of {removed.id!r} are not potential victims: {dict(evicted - there)}"]
+        if removed.whole and evicted != there:
+            return [f"{removed.id!r} is evicted whole, but these pods are not: {dict(there - evicted)}"]
+        if not removed.whole and evicted.total() > offered[removed.id].spare:
+            return [
+                f"{evicted.total()} pods of {removed.id!r} are evicted, but it can spare {offered[removed.id].spare}"
+            ]
+        usage.pods -= evicted
     return []
 
 

@@ -131,8 +131,8 @@ class QueueJobCache:
         """Applies a change of a SchedulingSpec."""
         if isinstance(change, Removed):
             key = self._spec_names.pop(change.uid, None)
-            gone = self._specs.get(key) if key is not None else None
-            if key is None or gone is None or gone.uid != change.uid:
+            spec = self._specs.get(key) if key is not None else None
+            if key is None or spec is None or spec.uid != change.uid:
                 return []
             del self._specs[key]
             return self._jobs_named(key)

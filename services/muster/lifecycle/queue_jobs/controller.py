@@ -124,12 +124,12 @@ class QueueJobController:
 
     async def _ensure_scheduling_spec(self, job: Job) -> Obstacle | None:
         """Creates or updates the job's SchedulingSpec; returns the obstacle if another object has its name."""
-        wanted, known = scheduling_spec_manifest(job), self._cache.spec(job)
+        manifest, known = scheduling_spec_manifest(job), self._cache.spec(job)
         definition = kube_arbitrator.DEFINITION
         path = object_path(definition.api_version, definition.plural, job.namespace)
         answer: Object | None = None
         if known is None:
-            answer = await self._client.create(path, wanted) or await self._client.get(f"{path}/{job.name}")
+            answer = await self._client.create(path, manifest) or await self._client.get(f"{path}/{job.name}")
         elif known.job == job.uid and (changed := merge_patch(known.content, job.scheduling)):
             answer = await self._client.patch(f"{path}/{job.name}", {"metadata": {"uid": known.uid}, "spec": changed})
         if answer is not None:

@@ -112,10 +112,10 @@ def read_job(given: QueueJob, priorities: Priorities) -> Job:
     except BadValue as error:
         problems.append(f"spec.schedulingSpec.nodeSelector is {error}")
     minimum = _whole(scheduling.get("minAvailable"), "spec.schedulingSpec.minAvailable", problems)
-    wanted = sum(task.replicas for task in tasks)
-    if minimum > wanted and not problems:
+    pods = sum(task.replicas for task in tasks)
+    if minimum > pods and not problems:
         problems.append(
-            f"spec.schedulingSpec.minAvailable is {minimum}, but spec.taskSpecs has only {wanted} pods, so the "
+            f"spec.schedulingSpec.minAvailable is {minimum}, but spec.taskSpecs has only {pods} pods, so the "
             "job can never run: lower it, or add replicas"
         )
     return Job(
@@ -150,9 +150,9 @@ def _tasks(spec: Object, priorities: Priorities, class_name: object, problems: l
     tasks = tuple(
         replace(task, priority=_pod_priority(task.template["spec"], class_name, priorities)) for task in tasks
     )
-    wanted = sum(task.replicas for task in tasks)
-    if wanted > MAX_PODS:
-        problems.append(f"spec.taskSpecs asks for {wanted} pods, but a QueueJob may have at most {MAX_PODS}")
+    pods = sum(task.replicas for task in tasks)
+    if pods > MAX_PODS:
+        problems.append(f"spec.taskSpecs asks for {pods} pods, but a QueueJob may have at most {MAX_PODS}")
     return tasks
 
 

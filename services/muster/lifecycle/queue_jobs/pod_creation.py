@@ -75,8 +75,8 @@ class PodCreator:
         whole quota does not block other jobs. Raises KubeUnreachable, and ApiStatusError for errors that are not about
         the pod.
         """
-        wanted = list(demands)
-        for batch in _batches(creation_order(wanted)):
+        demands_ = list(demands)
+        for batch in _batches(creation_order(demands_)):
             job = batch[0][0]
             if job.uid in self.obstacles:
                 continue
@@ -85,7 +85,7 @@ class PodCreator:
                 continue
             self.obstacles[job.uid] = found
             if found.reason == QUOTA_EXCEEDED and not _exceeds_whole_quota(found.message):
-                self._block_later_jobs(job, wanted)
+                self._block_later_jobs(job, demands_)
                 return
 
     async def _create_batch(self, batch: list[tuple[Job, Slot]]) -> Obstacle | None:
@@ -95,9 +95,9 @@ class PodCreator:
                 raise outcome
         return next((each for each in outcomes if isinstance(each, Obstacle)), None)
 
-    def _block_later_jobs(self, first: Job, wanted: list[Demand]) -> None:
+    def _block_later_jobs(self, first: Job, demands_: list[Demand]) -> None:
         message = f"the namespace's quota is used up, and QueueJob {quoted(first.name)} is before this one"
-        for demand in wanted:
+        for demand in demands_:
             self.obstacles.setdefault(demand.job.uid, Obstacle(QUOTA_EXCEEDED, message))
 
     async def _create_pod(self, job: Job, slot: Slot) -> Obstacle | None:
@@ -131,9 +131,9 @@ class PodCreator:
         return Obstacle(CONFLICT, f"pod {quoted(name)} exists and is not this job's: delete it, or rename the job")
 
 
-def _batches(wanted: Iterator[tuple[Job, Slot]]) -> Iterator[list[tuple[Job, Slot]]]:
+def _batches(demands_: Iterator[tuple[Job, Slot]]) -> Iterator[list[tuple[Job, Slot]]]:
     """Splits the order into batches of consecutive pods of the same job."""
-    for _, of_job in groupby(wanted, key=lambda each: each[0].uid):
+    for _, of_job in groupby(demands_, key=lambda each: each[0].uid):
         while batch := list(islice(of_job, _CONCURRENT_CALLS)):
             yield batch
 

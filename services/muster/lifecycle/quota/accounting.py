@@ -120,12 +120,12 @@ class QuotaAccount:
         if present is not None and present.uid == group.uid:
             if present.finished or present.total == group.total:
                 return None
-            wanted = replace(present, total=group.total)
+            reservation = replace(present, total=group.total)
         else:
-            wanted = group.reservation
-        shortage = self._shortage(group.id, wanted, None)
+            reservation = group.reservation
+        shortage = self._shortage(group.id, reservation, None)
         if shortage is None:
-            self._put_reservation(group.id, wanted)
+            self._put_reservation(group.id, reservation)
         return shortage
 
     # -- usage
@@ -162,10 +162,10 @@ class QuotaAccount:
             in_use = self.in_use(limit)
             exceeded = [name for name, nanos in requested.items() if in_use[name] + nanos > limit.hard[name]]
             if exceeded:
-                wanted, used, limited = (
+                requested, used, limited = (
                     {name: of[name] for name in exceeded} for of in (requested, in_use, limit.hard)
                 )
-                return Shortage(limit.name, wanted, used, limited, self._unused(limit, exceeded, group_id))
+                return Shortage(limit.name, requested, used, limited, self._unused(limit, exceeded, group_id))
         return None
 
     def _exceeds_reported(self, usage: PodUsage) -> Shortage | None:
@@ -180,10 +180,10 @@ class QuotaAccount:
                 reported, limited = limit.reported_used, {name: limit.hard.get(name, 0) for name in requested}
                 exceeded = [name for name, nanos in requested.items() if reported[name] + nanos > limited[name]]
                 if exceeded:
-                    wanted, used, hard = (
+                    requested, used, hard = (
                         {name: of[name] for name in exceeded} for of in (requested, reported, limited)
                     )
-                    return Shortage(limit.name, wanted, used, hard)
+                    return Shortage(limit.name, requested, used, hard)
         return None
 
     def _unused(self, limit: QuotaLimit, names: Iterable[str], except_group: str) -> tuple[tuple[str, Nanos], ...]:

@@ -144,9 +144,9 @@ class _Greedy:
         self._last: dict[int, Int64] = {}
 
     def search(self, accept: Accept) -> Int64 | None:
-        wanted = [need.needed for need in self._needs]
+        targets = [need.needed for need in self._needs]
         while True:
-            missing = self._missing(wanted)
+            missing = self._missing(targets)
             if max(missing) > 0 and not self._evicted.all():
                 self._evict(self._most_helpful(missing))
                 continue
@@ -155,12 +155,12 @@ class _Greedy:
             if victims is not None or self._evicted.all():
                 return victims
             # each class has its seats by itself, but not yet all classes together
-            wanted = [count + max(1, count // 8) for count in wanted]
+            targets = [count + max(1, count // 8) for count in targets]
 
-    def _missing(self, wanted: Sequence[int]) -> list[int]:
+    def _missing(self, targets: Sequence[int]) -> list[int]:
         return [
             count - need.elsewhere - int(now.sum())
-            for count, need, now in zip(wanted, self._needs, self._now, strict=True)
+            for count, need, now in zip(targets, self._needs, self._now, strict=True)
         ]
 
     def _most_helpful(self, missing: Sequence[int]) -> list[int]:

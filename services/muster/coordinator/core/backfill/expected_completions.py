@@ -92,14 +92,14 @@ class ExpectedCompletions:
         """Uids of the chosen pods and when they are expected to end, on the monotonic clock; None if the answer chooses
         pods that were not offered.
         """
-        going: dict[str, float] = {}
+        ends: dict[str, float] = {}
         for each in removed:
             pods = self._offers.get(each.id)
             uids = pods.taken(each) if pods is not None else None
             if uids is None:
                 return None
-            going.update((uid, self._ends[uid]) for uid in uids)
-        return going
+            ends.update((uid, self._ends[uid]) for uid in uids)
+        return ends
 
 
 def expected_end(gang: Gang, pod: PodFacts, now: Now) -> float:
@@ -116,14 +116,14 @@ def expected_end(gang: Gang, pod: PodFacts, now: Now) -> float:
 
 def note_overruns(gangs: Iterable[Gang], now: Now) -> bool:
     """Do not believe gangs again of which a pod runs for longer than it declared. True: there are some."""
-    liars = [
+    overrunning = [
         gang
         for gang in gangs
         if any(pod.seated and not pod.deleting and _overrun(pod, now) > 0 for pod in gang.pods.values())
     ]
-    for gang in liars:
+    for gang in overrunning:
         gang.run_time.overrun()
-    return bool(liars)
+    return bool(overrunning)
 
 
 def _overrun(pod: PodFacts, now: Now) -> float:

@@ -192,10 +192,10 @@ class StarvingGroups:
     def give_up(self, group: Group) -> list[Group]:
         """No reservation would help the group, nor groups equal to it, until they are tried again. Returns them."""
         known: tuple[Mapping[Group, object], ...] = self._since, self._starving
-        helpless = [other for groups in known for other in groups if other is group or equal(group, other)]
-        for other in helpless:
+        given_up = [other for groups in known for other in groups if other is group or equal(group, other)]
+        for other in given_up:
             self.discard(other)
-        return helpless
+        return given_up
 
     @property
     def reservation(self) -> Nomination | None:

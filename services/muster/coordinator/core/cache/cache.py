@@ -75,7 +75,7 @@ class Cache:
         budgets = {budget.id for budget in batch.budgets}
         trees = {tree.name for tree in batch.trees}
         selection = self.ledger.selection
-        gone = Batch(
+        removals = Batch(
             removed_trees=tuple(tree.name for tree in self.trees.all() if tree.name not in trees),
             removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
             removed_nodes=tuple(name for name in self.ledger.nodes if name not in nodes),
@@ -86,7 +86,7 @@ class Cache:
             removed_label_sets=_without(selection.rows, (each.id for each in batch.label_sets)),
             removed_namespaces=_without(selection.namespaces, (each.name for each in batch.namespaces)),
         )
-        self.apply(gone)
+        self.apply(removals)
         self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
         self.apply(batch)
 
@@ -160,8 +160,8 @@ class Cache:
 
     def topology_of(self, group: Group) -> tuple[object, ...]:
         """Identifies the trees and topology constraints that the group's placement depends on; empty if on none."""
-        asked = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
-        return (self._tree_changes, *asked) if any(constraints for _, _, constraints in asked) else ()
+        declared = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
+        return (self._tree_changes, *declared) if any(constraints for _, _, constraints in declared) else ()
 
     # -- pods
 
@@ -351,15 +351,15 @@ class Cache:
         the gang is misplaced, and not tried, until that has ended.
         """
         self._displaced.pop(gang, None)
-        wanted = self._group_id(gang)
-        if gang.group.id == wanted:
+        group_id = self._group_id(gang)
+        if gang.group.id == group_id:
             return
-        group = self.groups.get(wanted)
+        group = self.groups.get(group_id)
         if gang.group.busy or (group is not None and group.busy):
             self._displaced[gang] = None
             return
         self._leave_group(gang)
-        group = self.groups.setdefault(wanted, Group(wanted))
+        group = self.groups.setdefault(group_id, Group(group_id))
         group.gangs.append(gang)
         gang.group = group
         for member in group.gangs:

@@ -89,10 +89,10 @@ class EligibleNodes:
         self.evaluations += 1
         pod_class, capacity = self._classes[class_id], self._capacity
         eligible = self._masks.passes(pod_class, rows)
-        asked = capacity.vectors[capacity.classes[class_id]]
+        requested = capacity.vectors[capacity.classes[class_id]]
         allocatable = capacity.allocatable[: self._masks.rows]
-        for column in np.flatnonzero(asked).tolist():
-            eligible &= _padded(allocatable[:, column], self._masks.rows)[rows] >= asked[column]
+        for column in np.flatnonzero(requested).tolist():
+            eligible &= _padded(allocatable[:, column], self._masks.rows)[rows] >= requested[column]
         return eligible
 
 

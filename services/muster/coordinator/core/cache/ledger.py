@@ -143,14 +143,14 @@ class Ledger:
     # -- checks
 
     def refusal(
-        self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64] | None = None
+        self, demand: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64] | None = None
     ) -> Rejection | None:
         """Why this many pods by (node, class) may not be reserved; None: they may.
 
         Checks that nodes exist and pass the filters, and that the sum fits in the capacity that is free and not
         nominated. Nominated amounts may be below zero: capacity that becomes free before the pods are bound.
         """
-        for node, class_id in wanted:
+        for node, class_id in demand:
             if node not in self.nodes:
                 return Rejection(RejectionReason.UNKNOWN, f"node {node[:253]} does not exist", node)
             if class_id not in self.classes:
@@ -161,7 +161,7 @@ class Ledger:
                 )
             if (reason := self.why_unfit(node, class_id)) is not None:
                 return Rejection(RejectionReason.FILTERED, f"node {node}: {reason}", node)
-        return self._overfull(wanted, nominated or {})
+        return self._overfull(demand, nominated or {})
 
     def overcommitted(self, node: str, class_id: str) -> bool:
         """The node is gone, or more of a resource that the class requests is used there than it has.
@@ -170,8 +170,8 @@ class Ledger:
         """
         if node not in self.nodes:
             return True
-        row, asked = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
-        return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (asked > 0)))
+        row, requested = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
+        return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (requested > 0)))
 
     def untenable(self, seat: Seat) -> bool:
         """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more."""
@@ -196,11 +196,11 @@ class Ledger:
         self.sums += 1
         capacity = self.capacity
         vector = capacity.vectors[capacity.classes[class_id]]
-        asked = np.flatnonzero(vector)
-        if not len(asked):
+        requested = np.flatnonzero(vector)
+        if not len(requested):
             return MAX_AMOUNT
         allocatable = capacity.allocatable[np.flatnonzero(self.eligible.of(class_id))]
-        fits = (allocatable[:, asked] // vector[asked]).min(axis=1)
+        fits = (allocatable[:, requested] // vector[requested]).min(axis=1)
         return int(np.minimum(fits, MAX_PODS_PER_NODE).sum())
 
     def free_in_all(self, resource: str) -> int:
@@ -214,25 +214,25 @@ class Ledger:
             self._free_in_all = {name: int(free[column]) for name, column in capacity.resources.items()}
         return self._free_in_all.get(resource, 0)
 
-    def _overfull(self, wanted: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64]) -> Rejection | None:
-        if not wanted:
+    def _overfull(self, demand: Mapping[tuple[str, str], int], nominated: Mapping[str, Int64]) -> Rejection | None:
+        if not demand:
             return None
         capacity = self.capacity
-        rows, where = np.unique([capacity.rows[node] for node, _ in wanted], return_inverse=True)
-        classes = [capacity.classes[class_id] for _, class_id in wanted]
-        asked = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
-        np.add.at(asked, where, capacity.vectors[classes] * np.fromiter(wanted.values(), np.int64)[:, None])
+        rows, where = np.unique([capacity.rows[node] for node, _ in demand], return_inverse=True)
+        classes = [capacity.classes[class_id] for _, class_id in demand]
+        needed = np.zeros((len(rows), capacity.vectors.shape[1]), np.int64)
+        np.add.at(needed, where, capacity.vectors[classes] * np.fromiter(demand.values(), np.int64)[:, None])
         free = capacity.allocatable[rows] - capacity.used[rows]
         for index, row in enumerate(rows.tolist() if nominated else ()):
             if (vector := nominated.get(capacity.names[row])) is not None:
                 free[index, : len(vector)] -= vector
-        over = (asked > free) & (asked > 0)
+        over = (needed > free) & (needed > 0)
         if not over.any():
             return None
         row, column = np.argwhere(over)[0]
         resource = next(name for name, index in capacity.resources.items() if index == column)
         node = capacity.names[rows[row]]
-        has, needs = max(0, free[row, column]), asked[row, column]
+        has, needs = max(0, free[row, column]), needed[row, column]
         return Rejection(
             RejectionReason.INSUFFICIENT_CAPACITY, f"node {node} has {has} {resource} free, {needs} would be used", node
         )

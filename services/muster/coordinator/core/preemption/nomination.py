@@ -104,8 +104,8 @@ class Nomination:
         capacity = ledger.capacity
         needed: dict[str, Int64] = {}
         for (node, class_id), count in self.capacity.items():
-            asked = capacity.vectors[capacity.classes[class_id]] * count
-            needed[node] = needed[node] + asked if node in needed else asked
+            amounts = capacity.vectors[capacity.classes[class_id]] * count
+            needed[node] = needed[node] + amounts if node in needed else amounts
         return needed
 
     def all_left(self, ledger: Ledger) -> bool:
@@ -121,8 +121,8 @@ class Nomination:
         nodes = {node for node, _ in self.capacity}
         for pod in pods:
             if pod.node in nodes and len(self.takers) < MAX_TAKERS:
-                whose = "" if pod.ours else " of another scheduler"
-                self.takers.append(f"pod {pod.namespace}/{pod.name}{whose} on node {pod.node}")
+                scheduler = "" if pod.ours else " of another scheduler"
+                self.takers.append(f"pod {pod.namespace}/{pod.name}{scheduler} on node {pod.node}")
 
     def share(self, ledger: Ledger) -> tuple[float, str]:
         """The largest share of a resource of the cluster that it withholds, and which resource that is."""
@@ -242,9 +242,9 @@ def preempts(plan: Plan) -> list[Effect]:
     if plan.nomination is None:
         return []
     pods = sum(len(uids) for uids in plan.victims.bound.values())
-    whom = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
+    gangs = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
     what = "1 pod" if pods == 1 else f"{pods} pods"
-    return _on_all(plan.nomination.group, "Preempting", f"preempts {what} of lower priority, of {whom}")
+    return _on_all(plan.nomination.group, "Preempting", f"preempts {what} of lower priority, of {gangs}")
 
 
 def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:

@@ -92,10 +92,10 @@ class Plans:
     def durable(self, plan: Plan, now: Now) -> list[Effect]:
         """The plan is durable: evict, unless the capacity is not needed any more (I9)."""
         nomination, cache = plan.nomination, self._cache
-        wanted = nomination is None or (
+        needed = nomination is None or (
             cache.nominations.get(nomination.group) is nomination and self._needed(nomination)
         )
-        if not (wanted and self._valid(plan)):
+        if not (needed and self._valid(plan)):
             self.cancel(plan)
             return []
         if nomination is not None:
@@ -230,17 +230,17 @@ class Plans:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
         whole = record.state is RecordState.UNPERMITTED
         preemptor = self._cache.gangs.get(record.evicted_for)
-        wanted = not record.evicted_for or (preemptor is not None and bool(preemptor.nominated))
-        if not wanted and not whole:
+        needed = not record.evicted_for or (preemptor is not None and bool(preemptor.nominated))
+        if not needed and not whole:
             return []
-        if not wanted and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
+        if not needed and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
             self._permits.adopt(gang)  # no eviction has begun
             return []
-        preemptor_id = record.evicted_for if there and wanted else ""
+        preemptor_id = record.evicted_for if there and needed else ""
         gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
         self._cache.touch(gang, edited=True)
         if (
-            wanted
+            needed
             and preemptor is not None
             and (nomination := self._cache.nominations.get(preemptor.group)) is not None
         ):
@@ -355,10 +355,10 @@ class Plans:
             return False
         if nomination.topology != self._cache.topology_of(group):
             return False
-        wanted, come = demand(group), nomination.arrived
-        wanted.update(seat.class_id for seat in come)
-        enough = sum(gang.minimum for gang in group.gangs_to_place) <= nomination.capacity.total() - len(come)
-        return enough and all(wanted[class_id] >= count for class_id, count in nomination.members.items())
+        members, arrived = demand(group), nomination.arrived
+        members.update(seat.class_id for seat in arrived)
+        enough = sum(gang.minimum for gang in group.gangs_to_place) <= nomination.capacity.total() - len(arrived)
+        return enough and all(members[class_id] >= count for class_id, count in nomination.members.items())
 
     def drop(self, nomination: Nomination) -> None:
         """The capacity is used, or not needed any more."""

@@ -51,7 +51,7 @@ class _Attempt:
 
     solve_id: int
     group: Group
-    asked: SolveGroup
+    request: SolveGroup
     demand: Counter[str]
     topology: tuple[object, ...]
     offer: PotentialVictims | ExpectedCompletions
@@ -213,15 +213,15 @@ class Preemption:
         if isinstance(offer, PotentialVictims):
             for other in [other for other in self._due_at if equal(group, other)]:
                 del self._due_at[other]  # it would get the same answer
-        asked = to_place(group, cache.ledger)
+        request = to_place(group, cache.ledger)
         topology = cache.topology_of(group)
-        self._attempt = _Attempt(next(self._solve_ids), group, asked, demand(group), topology, offer, time)
+        self._attempt = _Attempt(next(self._solve_ids), group, request, demand(group), topology, offer, time)
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, time)
         return Solve(
             self._attempt.solve_id,
             dict(cache.revision),
             cache.ledger.reservations(),
-            (asked,),
+            (request,),
             as_amounts(nominated, cache.ledger),
             tuple(offer.potential_victims),
         )
@@ -328,18 +328,18 @@ class Preemption:
         """According to the ledger, free capacity and that of the leaving pods suffice (I9)."""
         ledger, others = self._cache.ledger, self._cache.nominations.values()
         nominated = nominated_for_others(nomination.group, others, ledger, now.monotonic_seconds)
-        wanted = nomination.capacity
-        return bool(wanted) and ledger.refusal(wanted, after_departure(nominated, leaving, ledger)) is None
+        capacity = nomination.capacity
+        return bool(capacity) and ledger.refusal(capacity, after_departure(nominated, leaving, ledger)) is None
 
 
 def _nomination(attempt: _Attempt, result: SolveResult) -> Nomination:
     """The capacity that the answer assigns to the group."""
-    return Nomination(attempt.group, attempt.asked.gangs[0].id, _capacity(attempt.asked, result.assignments))
+    return Nomination(attempt.group, attempt.request.gangs[0].id, _capacity(attempt.request, result.assignments))
 
 
-def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
+def _capacity(request: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
     """Members by node and class; empty if the answer does not match the request."""
-    roles = {(gang.id, index): role for gang in asked.gangs for index, role in enumerate(gang.roles)}
+    roles = {(gang.id, index): role for gang in request.gangs for index, role in enumerate(gang.roles)}
     capacity: Counter[tuple[str, str]] = Counter()
     placed: Counter[tuple[str, int]] = Counter()
     for assignment in assignments:
@@ -350,6 +350,6 @@ def _capacity(asked: SolveGroup, assignments: Sequence[Assignment]) -> Counter[t
         capacity[assignment.node, split_kind(role.class_id)[0]] += assignment.count
     fits = all(placed[key] <= role.wanted for key, role in roles.items())
     enough = all(
-        sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in asked.gangs
+        sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in request.gangs
     )
     return capacity if fits and enough else Counter()

@@ -14,14 +14,14 @@ def to_place(group: Group, ledger: Ledger) -> SolveGroup:
     return SolveGroup(group.id, gangs, partial=group.accumulates)
 
 
-def equivalence_key(group: Group, asked: SolveGroup) -> EquivalenceKey:
+def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     """The request without names, whether pods may be evicted for the group, and how long it runs, on which depends
     which nominated capacity it may use (backfill). A right to preempt that is not the priority is part of it: in a
     class, who is ahead in the queue may evict at least as much.
     """
-    gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in asked.gangs)
+    gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in request.gangs)
     right = group.right if group.right != group.priority else None
-    return (may_preempt(group), right, longest_run(group), asked.partial, *gangs)
+    return (may_preempt(group), right, longest_run(group), request.partial, *gangs)
 
 
 def demand(group: Group) -> Counter[str]:

@@ -43,7 +43,7 @@ def validate_and_reserve(
     ledger: Ledger,
     trees: TopologyTrees,
     group: Group,
-    asked: SolveGroup,
+    request: SolveGroup,
     assignments: Sequence[Assignment],
     nominated: Mapping[str, Int64],
 ) -> Rejection | dict[Gang, int]:
@@ -54,11 +54,11 @@ def validate_and_reserve(
     group accumulates.
     """
     gangs = {gang.id: gang for gang in group.gangs}
-    wanted = _wanted_by_role(asked)
-    malformed = _malformed(gangs, wanted, assignments)
+    requested = _requested_by_role(request)
+    malformed = _malformed(gangs, requested, assignments)
     if malformed is not None:
         return Rejection(RejectionReason.MALFORMED, malformed)
-    seats = _seats(gangs, wanted, _by_neighbourhood(gangs, trees, ledger, assignments), ledger)
+    seats = _seats(gangs, requested, _by_neighbourhood(gangs, trees, ledger, assignments), ledger)
     for gang in group.gangs_to_place if not group.accumulates else ():
         if len(seats[gang.id]) < gang.minimum:
             message = f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
@@ -91,32 +91,34 @@ def violated_constraint(
     return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
 
 
-def _wanted_by_role(asked: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
+def _requested_by_role(request: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
     return {
-        (gang.id, index): (role.class_id, role.wanted) for gang in asked.gangs for index, role in enumerate(gang.roles)
+        (gang.id, index): (role.class_id, role.wanted)
+        for gang in request.gangs
+        for index, role in enumerate(gang.roles)
     }
 
 
 def _malformed(
-    gangs: dict[str, Gang], wanted: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
+    gangs: dict[str, Gang], requested: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
 ) -> str | None:
     placed: Counter[tuple[str, int]] = Counter()
     for assignment in assignments:
         key = (assignment.gang, assignment.role)
-        if key not in wanted:
+        if key not in requested:
             return f'it seats role {assignment.role} of gang "{assignment.gang[:64]}", for which it was not asked'
         if assignment.count < 1:
             return f'it seats {assignment.count} pods on node "{assignment.node[:64]}"'
         placed[key] += assignment.count
     for (gang_id, role), count in placed.items():
-        if gang_id in gangs and count > wanted[gang_id, role][1]:
-            return f"it seats {count} pods of gang {gangs[gang_id].label}, {wanted[gang_id, role][1]} were asked"
+        if gang_id in gangs and count > requested[gang_id, role][1]:
+            return f"it seats {count} pods of gang {gangs[gang_id].label}, {requested[gang_id, role][1]} were asked"
     return None
 
 
 def _seats(
     gangs: dict[str, Gang],
-    wanted: dict[tuple[str, int], tuple[str, int]],
+    requested: dict[tuple[str, int], tuple[str, int]],
     assignments: Sequence[Assignment],
     ledger: Ledger,
 ) -> dict[str, list[Seat]]:
@@ -127,9 +129,9 @@ def _seats(
         if assignment.gang not in gangs:
             continue
         if assignment.gang not in members:
-            kinds = {kind for (gang_id, _), (kind, _) in wanted.items() if gang_id == assignment.gang}
+            kinds = {kind for (gang_id, _), (kind, _) in requested.items() if gang_id == assignment.gang}
             members[assignment.gang] = _members_by_kind(gangs[assignment.gang], kinds, ledger)
-        pods = members[assignment.gang].get(wanted[assignment.gang, assignment.role][0], [])
+        pods = members[assignment.gang].get(requested[assignment.gang, assignment.role][0], [])
         for _ in range(min(assignment.count, len(pods))):
             pod = pods.pop()
             seat = Seat(pod.uid, pod.namespace, pod.name, pod.class_id, assignment.node, pod.label_set)
