@@ -41,16 +41,17 @@ async def test_g20_coordinator_killed_after_the_permit_and_before_any_bind_i1_i2
     assert world.bound_pods(a) == decided(permit)
 
 
-async def test_coordinator_killed_in_the_middle_of_the_binds_i1_i4_i6(world: World) -> None:
+@pytest.mark.parametrize("service", ["coordinator", "binding"])
+async def test_a_service_is_killed_in_the_middle_of_the_binds_i1_i4_i6(world: World, service: str) -> None:
     await world.nodes(4, 4, 4)
     a = gang("a").of(10)
     with world.cluster.faults.hold(BINDS, let_pass=4) as held:
         [placed] = await world.create(a)
         await world.bound(a, count=4)
         await held.until(1)
-        await world.cluster.stack.kill("coordinator")
+        await world.cluster.stack.kill(service)
         held.drop()
-        await world.cluster.stack.start(["coordinator"])
+        await world.cluster.stack.start([service])
     await world.bound(a)
     assert world.bound_pods(a) == decided(await permitted(world, placed.id))
 
@@ -127,20 +128,6 @@ async def test_coordinator_killed_between_a_solve_and_its_permit_decides_anew(wo
     await world.cluster.stack.kill("coordinator")
     await world.cluster.stack.start()
     await world.bound(a)
-
-
-async def test_binding_killed_in_the_middle_of_a_gang_i1_i4_i6(world: World) -> None:
-    await world.nodes(4, 4, 4)
-    a = gang("a").of(10)
-    with world.cluster.faults.hold(BINDS, let_pass=3) as held:
-        [placed] = await world.create(a)
-        await world.bound(a, count=3)
-        await held.until(1)
-        await world.cluster.stack.kill("binding")
-        held.drop()
-        await world.cluster.stack.start(["binding"])
-    await world.bound(a)
-    assert world.bound_pods(a) == decided(await permitted(world, placed.id))
 
 
 async def test_binds_with_lost_responses_are_repeated_idempotently_i4(world: World) -> None:

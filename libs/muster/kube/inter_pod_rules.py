@@ -5,7 +5,7 @@ doing it again changes nothing.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -14,7 +14,7 @@ from muster.gangs.byte_cache import cached_by_bytes
 from muster.gangs.facts import PodTerm, PreferredPodTerm, SpreadConstraint
 from muster.gangs.quoting import quoted
 from muster.gangs.selectors import Operator, PodSelector, Requirement, pod_selector
-from muster.kube.objects import NOTHING, UNREADABLE, Int32
+from muster.kube.objects import NOTHING, Int32, decode_field
 from muster.kube.selectors import BadSelector, label_selector
 
 _CACHE_BYTES: Final = 4 * 1024 * 1024
@@ -213,21 +213,13 @@ def _spread_problem(spread: _Spread) -> str:
 
 
 def _read_affinity(raw: bytes, problems: list[str]) -> _Affinity:
-    return (_decoded(raw, _Affinity, "affinity", problems) or _Affinity()) if may_have_pod_terms(raw) else _Affinity()
+    return (
+        (decode_field(raw, _Affinity, "affinity", problems) or _Affinity()) if may_have_pod_terms(raw) else _Affinity()
+    )
 
 
 def _read_spreads(raw: bytes, problems: list[str]) -> list[_Spread]:
-    return _decoded(raw, list[_Spread], "topologySpreadConstraints", problems) or []
-
-
-def _decoded(raw: bytes, kind: Any, name: str, problems: list[str]) -> Any:
-    if raw in (b"", b"null"):
-        return None
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except UNREADABLE as error:
-        problems.append(f"{name} is {quoted(raw[:256].decode(errors='replace'))}: {error}")
-        return None
+    return decode_field(raw, list[_Spread], "topologySpreadConstraints", problems) or []
 
 
 def _ordered(values: Iterable[S]) -> tuple[S, ...]:

@@ -16,7 +16,7 @@ from muster.gangs.facts import (
     TolerationOperator,
 )
 from muster.gangs.quoting import quoted
-from muster.kube.objects import UNREADABLE
+from muster.kube.objects import decode_field
 
 EFFECTS: Final = {
     "": TaintEffect.NONE,
@@ -101,8 +101,8 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
     The result does not depend on order or repetition where these have no meaning. Malformed parts are added to
     `problems` and skipped.
     """
-    labels = _decoded(node_selector, dict[str, str], "nodeSelector", problems) or {}
-    both = _decoded(affinity, _Affinity, "affinity", problems) or _Affinity()
+    labels = decode_field(node_selector, dict[str, str], "nodeSelector", problems) or {}
+    both = decode_field(affinity, _Affinity, "affinity", problems) or _Affinity()
     node_affinity = both.node_affinity or _NodeAffinity()
     required = node_affinity.required
     return NodeSelection(
@@ -117,20 +117,10 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
 
 def volume_affinity(raw: bytes, problems: list[str]) -> tuple[NodeSelectorTerm, ...] | None:
     """Decode a PersistentVolume's nodeAffinity: terms of which one must match a node; None: any node."""
-    affinity = _decoded(raw, _VolumeAffinity, "nodeAffinity", problems)
+    affinity = decode_field(raw, _VolumeAffinity, "nodeAffinity", problems)
     if affinity is None or affinity.required is None:
         return None
     return _ordered(_term(each, problems) for each in affinity.required.node_selector_terms or ())
-
-
-def _decoded(raw: bytes, kind: type[T], field: str, problems: list[str]) -> T | None:
-    if raw in (b"", b"null"):
-        return None
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except UNREADABLE as error:
-        problems.append(f"{field} is {quoted(raw[:256].decode(errors='replace'))}: {error}")
-        return None
 
 
 def _term(term: _Term, problems: list[str]) -> NodeSelectorTerm:
@@ -183,7 +173,7 @@ def _listed(values: tuple[str, ...]) -> str:
 
 def _tolerations(raw: bytes, problems: list[str]) -> tuple[Toleration, ...]:
     read = []
-    for each in _decoded(raw, list[_Toleration], "tolerations", problems) or ():
+    for each in decode_field(raw, list[_Toleration], "tolerations", problems) or ():
         operator, effect = _TOLERATION_OPERATORS.get(each.operator), EFFECTS.get(each.effect or "")
         if operator is None:
             problems.append(f"a toleration has operator {quoted(each.operator or '')}: only Equal and Exists are known")

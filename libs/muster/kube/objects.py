@@ -5,7 +5,7 @@ once per template (see pod_class). A pod or node with fields of wrong types is d
 kept, and `problem` describes the others.
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
@@ -19,6 +19,8 @@ NOTHING: Final = Raw(b"")
 UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 """Errors of decoding untrusted JSON. Raw fields are validated only when they are decoded themselves."""
 
+
+T = TypeVar("T")
 
 _MAX_REVISION_DIGITS: Final = 18  # below 2^63, the range of revisions in etcd and in protobuf
 
@@ -329,3 +331,14 @@ def _readable(kind: type[Struct], fields: dict[str, Raw], path: str, problems: l
             shown = quoted(bytes(raw)[:256].decode(errors="replace"))
             problems.append(f"{where} is {shown}: {error}")
     return known
+
+
+def decode_field(raw: bytes, kind: type[T], name: str, problems: list[str]) -> T | None:
+    """Decode a raw field; None if it is absent or null, or unreadable, which is added to the problems."""
+    if raw in (b"", b"null"):
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind)
+    except UNREADABLE as error:
+        problems.append(f"{name} is {quoted(raw[:256].decode(errors='replace'))}: {error}")
+        return None

@@ -3,13 +3,13 @@
 import structlog
 
 from muster.binding.request_bodies import MERGE_PATCH, metadata_patch
-from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.validation import metadata_kind
 from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.paths import pod_path
-from muster.kube.responses import KubeUnreachable, Response
+from muster.kube.responses import Response
 from muster.kube.session import KubeSession
 
 _log = structlog.get_logger()
@@ -24,7 +24,7 @@ class WriteAnnotations(WriteJob):
         super().__init__(call, session)
         self._change = change
 
-    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
+    async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
         change, pod = self._change, self._change.pod
         path = pod_path(pod.namespace, pod.name)
         body = metadata_patch(
@@ -32,14 +32,11 @@ class WriteAnnotations(WriteJob):
             labels={**change.set_labels, **dict.fromkeys(change.remove_labels)},
             annotations={**change.set, **dict.fromkeys(change.remove)},
         )
-        try:
-            response = await self._session.request(
-                "PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds
-            )
-            if response.status in (409, 422):
-                return await self._resolve(response, path, timeout_seconds)
-        except KubeUnreachable as error:
-            return unreachable_outcome(error)
+        response = await self._session.request(
+            "PATCH", path, body=body, content_type=MERGE_PATCH, timeout_seconds=timeout_seconds
+        )
+        if response.status in (409, 422):
+            return await self._resolve(response, path, timeout_seconds)
         if response.status < 300:
             return self._written()
         if response.status == 404:

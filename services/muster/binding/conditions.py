@@ -12,12 +12,11 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.request_bodies import STRATEGIC_MERGE_PATCH, condition_patch
-from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.objects import BadObject, Pod, decode_pod
 from muster.kube.paths import pod_path
-from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
 from muster.kube.timestamps import timestamp
 
@@ -44,12 +43,6 @@ class WriteCondition(WriteJob):
     def __init__(self, call: WriteCall, condition: pb.PodCondition, session: KubeSession) -> None:
         super().__init__(call, session)
         self._condition = condition
-
-    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
-        try:
-            return await self._attempt(timeout_seconds)
-        except KubeUnreachable as error:
-            return unreachable_outcome(error)
 
     def give_up(self, reason: str) -> None:
         about = self._condition

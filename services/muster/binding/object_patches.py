@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from muster.binding.merge_patch import BadPatch, apply_merge_patch, check_patch, updated_conditions
 from muster.binding.request_bodies import MERGE_PATCH, encode
-from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.validation import object_text, quoted
 from muster.binding.write_call import WriteCall, WriteJob
 from muster.kube.json_repair import repaired
 from muster.kube.paths import object_path
-from muster.kube.responses import KubeUnreachable, Response
+from muster.kube.responses import Response
 from muster.kube.session import KubeSession
 from muster.kube.timestamps import timestamp
 
@@ -53,9 +53,7 @@ class WriteObject(WriteJob):
 
     async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
-            return await self._attempt(timeout_seconds)
-        except KubeUnreachable as error:
-            return unreachable_outcome(error)
+            return await super().attempt(timeout_seconds)
         except BadPatch as error:
             return self._refused(str(error))
 

@@ -1,11 +1,13 @@
 """A Write call: counts the outcomes of its conditions, annotations, objects and events."""
 
 import asyncio
+from abc import abstractmethod
 from typing import Final
 
 from muster.binding.pipeline import Job
-from muster.binding.retry_policy import DONE, WriteOutcome
+from muster.binding.retry_policy import DONE, WriteOutcome, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
+from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
 
 _MAX_FAILURE_MESSAGES: Final = 10
@@ -73,6 +75,16 @@ class WriteJob(Job):
     def __init__(self, call: WriteCall, session: KubeSession) -> None:
         super().__init__()
         self._call, self._session = call, session
+
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
+        try:
+            return await self._attempt(timeout_seconds)
+        except KubeUnreachable as error:
+            return unreachable_outcome(error)
+
+    @abstractmethod
+    async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
+        """Write once. Raises KubeUnreachable."""
 
     def _written(self) -> WriteOutcome:
         self._call.written()

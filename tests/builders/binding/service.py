@@ -249,6 +249,11 @@ def event(pod: Object, note: str = "0/20 nodes are free", **more: str) -> pb.Eve
     return pb.Event(regarding=regarding, note=note, **fields)
 
 
+def names(count: int, prefix: str = "trainer") -> list[str]:
+    """Names of pods: trainer-0, trainer-1 ..."""
+    return [f"{prefix}-{number}" for number in range(count)]
+
+
 @asynccontextmanager
 async def rig(directory: Path, **settings: Any) -> AsyncIterator[Rig]:
     """A ready rig with the namespace "ml"."""

@@ -1,24 +1,16 @@
 """Write sets and removes annotations of pods, only on the pod with the given uid."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pytest
 
-from builders.binding.service import Rig, annotated, event, rig, waiting
+from builders.binding.service import Rig, annotated, event, waiting
 from builders.e2e.faults import Requests
 
 TIMEOUT = "gang.scheduling.koordinator.sh/timeout"
 PATCHES = Requests("PATCH", "/pods/[^/]+")
 READS_OF_PODS = Requests("GET", "/pods/[^/]+")
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
 
 
 async def annotations_of(muster: Rig, pod: str) -> dict[str, str]:

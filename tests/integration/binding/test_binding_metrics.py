@@ -1,19 +1,8 @@
 """Metrics of binding: pods by outcome, requests and retries."""
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
-import pytest
-
-from builders.binding.service import Rig, rig
+from builders.binding.service import Rig
 from builders.e2e.faults import BINDS
 from builders.telemetry.metrics import Figures
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
 
 
 async def test_every_pod_counts_once_by_outcome(muster: Rig) -> None:

@@ -1,14 +1,12 @@
 """Bind over real gRPC against an API server: each pod gets exactly one correct result, whatever fails."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pytest
 from structlog.testing import capture_logs
 
-from builders.binding.service import Rig, in_order, results_of, rig
+from builders.binding.service import Rig, in_order, names, results_of
 from builders.e2e.faults import BINDS, Requests
 from builders.wait import eventually, yield_to_loop
 from muster.binding.v1 import binding_pb2 as pb
@@ -16,16 +14,6 @@ from muster.binding.v1 import binding_pb2 as pb
 BOUND, CONFLICT = pb.BindResult.OUTCOME_BOUND, pb.BindResult.OUTCOME_CONFLICT
 GONE, FAILED = pb.BindResult.OUTCOME_GONE, pb.BindResult.OUTCOME_FAILED
 READS_OF_PODS = Requests("GET", "/pods/[^/]+")
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
-
-
-def names(count: int, prefix: str = "trainer") -> list[str]:
-    return [f"{prefix}-{number}" for number in range(count)]
 
 
 # -- results by state of the pod

@@ -1,8 +1,6 @@
 """Evict over real gRPC against an API server: each pod gets one correct result, and disruption budgets hold."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -10,7 +8,7 @@ import pytest
 from opentelemetry import trace
 from structlog.testing import capture_logs
 
-from builders.binding.service import Rig, in_order, results_of, rig, waiting
+from builders.binding.service import Rig, in_order, names, results_of, waiting
 from builders.e2e.faults import WRITES_OF_STATUS, Requests
 from builders.telemetry.collector import collecting
 from builders.wait import eventually
@@ -20,16 +18,6 @@ from muster.telemetry import tracing
 EVICTED, GONE, FAILED = pb.EvictResult.OUTCOME_EVICTED, pb.EvictResult.OUTCOME_GONE, pb.EvictResult.OUTCOME_FAILED
 EVICTIONS = Requests("POST", "/eviction")
 READS_OF_PODS = Requests("GET", "/pods/[^/]+")
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
-
-
-def names(count: int, prefix: str = "trainer") -> list[str]:
-    return [f"{prefix}-{number}" for number in range(count)]
 
 
 # -- results by state of the pod

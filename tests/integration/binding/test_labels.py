@@ -1,13 +1,11 @@
 """Labels written before a pod is bound, so that its containers can read them at their start."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pytest
 
-from builders.binding.service import Rig, name_of, results_of, rig
+from builders.binding.service import Rig, name_of, results_of
 from builders.e2e.faults import BINDS, Requests
 from muster.binding.v1 import binding_pb2 as pb
 
@@ -20,12 +18,6 @@ BOUND, CONFLICT, GONE, FAILED = (
     pb.BindResult.OUTCOME_GONE,
     pb.BindResult.OUTCOME_FAILED,
 )
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
 
 
 async def labels_of(muster: Rig, pod: str) -> dict[str, str]:

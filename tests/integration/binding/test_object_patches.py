@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from builders.binding.service import Object, Rig, rig
+from builders.binding.service import Object, Rig
 from builders.e2e.faults import Requests
 from muster.binding.v1 import binding_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
@@ -17,12 +16,6 @@ from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 CRD = Path(__file__).parents[3] / "deploy/crds/scheduling.x-k8s.io_podgroups.yaml"
 READS = Requests("GET", "/configmaps/[^/]+")
 PATCHES = Requests("PATCH", "/configmaps/[^/]+")
-
-
-@pytest.fixture
-async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
-    async with rig(tmp_path, requests_in_flight=8) as found:
-        yield found
 
 
 async def config_map(muster: Rig, name: str = "group-a", **data: str) -> Object:
