@@ -346,12 +346,14 @@ def _fingerprint(gang: Gang) -> frozenset[object]:
 
 def check_members(gang: Gang) -> None:
     """Checks that every member is in one state only."""
-    places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), gang.bound]
+    places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), set(gang.bound)]
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: a pod of {gang.id} counts twice"
     assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that do not exist"
-    assert not (gang.hold.marking & everywhere), f"members: a pod of {gang.id} timed out and still counts as a member"
-    assert gang.lost <= gang.pending.keys(), f"members: {gang.id} repairs pods that are not pending"
+    assert not (gang.hold.marking.keys() & everywhere), (
+        f"members: a pod of {gang.id} timed out and still counts as a member"
+    )
+    assert gang.lost.keys() <= gang.pending.keys(), f"members: {gang.id} repairs pods that are not pending"
     waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
 

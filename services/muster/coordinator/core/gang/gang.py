@@ -3,6 +3,8 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
@@ -215,8 +217,7 @@ EquivalenceKey = Hashable
 """Solve request of a group without its names: groups with equal keys fit where the others do."""
 
 
-@dataclass(slots=True)
-class SolveState:
+class SolveState(Struct, gc=False):
     """The solve request under way for a group, and what placement said last."""
 
     solve_id: int | None = None
@@ -248,8 +249,7 @@ class SolveState:
         self.explanation = self.solver_explanation = None
 
 
-@dataclass(slots=True)
-class QueueState:
+class QueueState(Struct, gc=False):
     """How a group waits in the queue."""
 
     equivalence_key: EquivalenceKey | None = None

@@ -1,13 +1,12 @@
 """The pods of a gang, each in exactly one state on its way to a node or off it."""
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
 from muster.coordinator.core.events import PodName, Seat
-from muster.coordinator.core.gang.state import ActionState, Eviction, HeldSeat, Hold, put
+from muster.coordinator.core.gang.state import ActionState, Eviction, HeldSeat, Hold, Uids, put
 from muster.gangs.facts import PodFacts, PodPhase
 
 
@@ -24,15 +23,15 @@ class Members:
     pending: dict[str, PodFacts] = field(default_factory=dict)
     seats: dict[str, HeldSeat] = field(default_factory=dict)
     acknowledged: dict[str, Seat] = field(default_factory=dict)
-    bound: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
+    bound: Uids = field(default_factory=dict)
+    lost: Uids = field(default_factory=dict)
     """Permitted pods that lost their seat and need another: they keep the gang Repairing (I6)."""
-    succeeded: set[str] = field(default_factory=set)
-    invalid: set[str] = field(default_factory=set)
+    succeeded: Uids = field(default_factory=dict)
+    invalid: Uids = field(default_factory=dict)
     """Pods that would be pending if their own specification had no problem."""
-    priorities: Counter[int] = field(default_factory=Counter)
+    priorities: dict[int, int] = field(default_factory=dict)
     """Number of pods by priority."""
-    live_priorities: Counter[int] = field(default_factory=Counter)
+    live_priorities: dict[int, int] = field(default_factory=dict)
     """Number of pods by priority that have not ended and are not being deleted."""
     eviction: Eviction = field(default_factory=Eviction)
     hold: Hold = field(default_factory=Hold)
@@ -54,7 +53,7 @@ class Members:
         held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.marking
         if pod.node or not may_run or (held_back and not bind_sent):
             self.pending.pop(pod.uid, None)
-            self.lost.discard(pod.uid)
+            self.lost.pop(pod.uid, None)
             seat = self._leave_seat(pod.uid)
             stays = pod.seated and not pod.deleting
             if not stays:
@@ -69,11 +68,11 @@ class Members:
         """Forget a pod. Returns the seat that it held, if any."""
         self._count_priority(self.pods.pop(uid), -1)
         self.pending.pop(uid, None)
-        self.bound.discard(uid)
+        self.bound.pop(uid, None)
         self.eviction.remove(uid)
         self.hold.forget_pod(uid)
         for uids in (self.lost, self.succeeded, self.invalid):
-            uids.discard(uid)
+            uids.pop(uid, None)
         return self._leave_seat(uid)
 
     def _count_priority(self, pod: PodFacts, change: int) -> None:
@@ -81,7 +80,7 @@ class Members:
         if not (pod.phase.ended or pod.deleting):
             counts.append(self.live_priorities)
         for priorities in counts:
-            priorities[pod.priority] += change
+            priorities[pod.priority] = priorities.get(pod.priority, 0) + change
             if not priorities[pod.priority]:
                 del priorities[pod.priority]
 
@@ -98,7 +97,7 @@ class Members:
         """A pending member gets a seat."""
         del self.pending[seat.uid]
         self.seats[seat.uid] = HeldSeat(seat, seat.uid in self.lost, state=state)
-        self.lost.discard(seat.uid)
+        self.lost.pop(seat.uid, None)
 
     def resize_seat(self, pod: PodFacts) -> Seat | None:
         """The pod's class or labels changed: returns its seat with the new ones, None if it has none."""
@@ -122,7 +121,7 @@ class Members:
         held = self._pop_held(uid)
         assert held is not None
         self.pending[uid] = self.pods[uid]
-        self.lost.add(uid)
+        self.lost[uid] = None
         return held.seat
 
     def return_seat(self, uid: str) -> None:
@@ -130,11 +129,11 @@ class Members:
         repairs = self.seats[uid].repairs
         self.lose_seat(uid)
         if not repairs:
-            self.lost.discard(uid)
+            self.lost.pop(uid, None)
 
     def lose_recorded_seat(self, uid: str) -> None:
         """A pending member's seat that an earlier leader recorded cannot be taken up again."""
-        self.lost.add(uid)
+        self.lost[uid] = None
 
     def drop_seats(self) -> None:
         """The gang is gone."""
@@ -161,32 +160,33 @@ class Members:
     def begin_eviction(self, uids: Iterable[str], preemptor: str, *, whole: bool) -> None:
         """Bound members are to be evicted as soon as that is durable."""
         uids = list(uids)
-        self.bound.difference_update(uids)
+        for uid in uids:
+            self.bound.pop(uid, None)
         self.eviction.begin((self.pod_name(uid) for uid in uids), preemptor, whole=whole)
 
     def cancel_eviction(self, uids: Iterable[str]) -> None:
         """Members are not evicted after all."""
         for uid in list(uids):
             self.eviction.remove(uid)
-            self.bound.add(uid)
+            self.bound[uid] = None
 
     # -- timeouts
 
     def time_out(self, declaration: str, *, uids: Iterable[str] | None = None) -> None:
         """Pods that are not running are to be marked as timed out; `uids`: of these, those that are pending."""
         if uids is None:
-            marking = {
+            marking = [
                 pod.uid
                 for pod in self.pods.values()
                 if not (pod.node or pod.phase.ended or pod.deleting or pod.timed_out)
-            }
+            ]
         else:
-            marking = {uid for uid in uids if uid in self.pending}
+            marking = [uid for uid in uids if uid in self.pending]
         self.hold.time_out(declaration, marking)
         for uid in marking:
             self.pending.pop(uid, None)
 
-    def cancel_timeout(self) -> set[str]:
+    def cancel_timeout(self) -> Uids:
         """Pods that were to be marked are members again. Returns them."""
         uids = self.hold.cancel_marking()
         for uid in uids:

@@ -16,7 +16,7 @@ A timeout is written to etcd before its pods are marked; if it can never be writ
    the recorded pods (`recall`).
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -159,7 +159,7 @@ class HoldAndWait:
         late = gang.cancel_timeout()
         if late:
             self._cache.touch(gang, edited=True)
-        marks = (late | gang.hold.marked) - gang.hold.unmarking
+        marks = (late | gang.hold.marked).keys() - gang.hold.unmarking.keys()
         gang.hold.unmark(marks)
         return [_mark(gang, marks, False)] if marks else []
 
@@ -209,7 +209,7 @@ def _deadline(gang: Gang) -> float:
     return gang.hold.since + (gang.facts.waiting_time_seconds if gang.facts is not None else 0.0)
 
 
-def _mark(gang: Gang, uids: set[str], timed_out: bool) -> MarkTimedOut:
+def _mark(gang: Gang, uids: Iterable[str], timed_out: bool) -> MarkTimedOut:
     return MarkTimedOut(gang.id, tuple(gang.pod_name(uid) for uid in sorted(uids)), timed_out)
 
 

@@ -240,7 +240,7 @@ class PotentialVictims:
             bound[gang] = uids
             if len(uids) > _spare(gang):
                 whole.add(gang)
-            if not gang.bound.issuperset(uids) or (gang in whole and len(uids) < len(gang.bound)):
+            if not gang.bound.keys() >= set(uids) or (gang in whole and len(uids) < len(gang.bound)):
                 return None
         self.beyond_budget = self._beyond_budget(bound)
         return None if self.beyond_budget else Victims(reserved, bound, frozenset(whole))

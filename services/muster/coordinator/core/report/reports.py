@@ -70,7 +70,7 @@ class _Message(NamedTuple):
 class _Reported:
     theme: Theme = NOTHING
     pods: dict[str, _Message] = field(default_factory=dict)
-    warnings: set[str] = field(default_factory=set)
+    warnings: tuple[str, ...] = ()
     not_before: float = 0.0
 
 
@@ -189,12 +189,13 @@ class Reports:
     @staticmethod
     def _warn(gang: Gang, reported: _Reported) -> Report | None:
         notes = warnings(gang)
-        reported.warnings.intersection_update(notes)  # a corrected problem is reported again when it returns
+        # a corrected problem is reported again when it returns
+        reported.warnings = tuple(note for note in reported.warnings if note in notes)
         new = [note for note in notes if note not in reported.warnings]
         regarding = gang.reference if new else None
         if regarding is None:
             return None
-        reported.warnings.update(new)
+        reported.warnings += tuple(new)
         return Report(
             gang.id,
             events=tuple(KubeEvent(regarding, EventType.WARNING, "GangDeclaration", note) for note in new),
