@@ -70,7 +70,8 @@ class Queue:
         self._active_representatives: Counter[EquivalenceKey] = Counter()
         self._class_due: dict[EquivalenceKey, float] = {}  # when the next representatives become active
         self._emptied: set[EquivalenceKey] = set()
-        """Classes whose last represented member left; they are forgotten at the next flush if none was added."""
+        """Classes whose last represented member or last active representative left; those without either are forgotten at
+        the next flush."""
         self._log = EventLog()
         self._recorders: list[EventLog] = []
         self.events = 0
@@ -217,6 +218,7 @@ class Queue:
             self._active_representatives[represented] -= 1
             if not self._active_representatives[represented]:
                 del self._active_representatives[represented]
+                self._emptied.add(represented)
         return represented
 
     def _next_representative(self, key: EquivalenceKey, at: float = 0.0) -> None:
