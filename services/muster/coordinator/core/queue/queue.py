@@ -70,8 +70,8 @@ class Queue:
         self._active_representatives: Counter[EquivalenceKey] = Counter()
         self._class_due: dict[EquivalenceKey, float] = {}  # when the next representatives become active
         self._emptied: set[EquivalenceKey] = set()
-        """Classes whose last represented member or last active representative left; those without either are forgotten at
-        the next flush."""
+        """Classes whose last represented member or last active representative left; at the next flush, those without
+        either are forgotten."""
         self._log = EventLog()
         self._recorders: list[EventLog] = []
         self.events = 0
