@@ -1,8 +1,12 @@
-"""The ledger of free capacity: allocatable minus bound pods minus reservations. Every answer is checked against it
-(I3).
+"""The ledger: which capacity of which node is in use, by bound pods and by reservations (kube-scheduler's cache).
 
-Pods that placement need not tell apart are of one kind: their class, and one of their label sets (`kind`). The ledger
-itself counts by class.
+Free is what is allocatable, minus pods that cluster-state reports as bound, minus reservations: the seats of members
+that were decided here and are not observed as bound yet (kube-scheduler's assumed pods). A pod counts once: its
+reservation ends when it is observed (`observe`) or released. No answer of placement is acted on before `refusal` has
+accepted it (I3); nominated capacity of other groups counts as used there.
+
+Amounts are arrays, int64[nodes, resources], in `capacity`. Members that placement need not tell apart are of one
+kind: their class, and one of their label sets (`kind`). The ledger itself counts by class.
 """
 
 from collections import defaultdict

@@ -1,5 +1,13 @@
-"""Nominated capacity: withheld from other groups while victims are evicted, or running pods end, for one group; and
-plans, which name the victims. Each with the events that report it.
+"""Nominations: capacity of nodes that is withheld from other groups until one group can use it.
+
+As nodes with `nominatedNodeName` in kube-scheduler, the nodes are chosen before their capacity is free: a preemptor
+waits until its victims have left (`preemption/plan`), a starving group until running pods have ended
+(`backfill/reservation`, with `Nomination.backfill`). Unlike there, a nomination is for all members of a group, by node
+and class, and it is binding: solve requests of other groups carry it as capacity that they may not use, except those
+that may go first or end in time (`open_to`). The group itself is solved again when the capacity is free; it may then
+start anywhere. A preemptor's nomination is recorded in etcd with its plan.
+
+`Plan` and `Victims` name the pods that a preemption evicts. The events that report all this are at the end.
 """
 
 import math

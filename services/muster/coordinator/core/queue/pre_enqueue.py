@@ -1,4 +1,19 @@
-"""Pre-enqueue checks: whether a gang group is complete and valid enough to be tried, and if not, why, in words."""
+"""Pre-enqueue checks: whether a group may enter the queue, as PreEnqueue plugins of kube-scheduler decide for a pod.
+
+`why_not_yet` is run for every group that an event touched (`Cache.check_readiness`). Its checks, in their order, of
+each gang of the group:
+
+- none of its pods is being evicted because the whole gang is;
+- its definition exists, and nothing in the declaration is invalid;
+- all gangs of its gang group exist, are valid, and declare the same group;
+- its constraints can be satisfied on the levels of its topology tree;
+- as many members exist as must start together, and have not timed out;
+- its members are equal, if it declares that they are;
+- its `minResources` are free in the whole cluster, at most for `starvation-after`.
+
+A check returns the reason in words, which users see as the reason of phase Gathering, or None if the gang passes.
+Members that are placed singly (repair, match policy once-satisfied) only need constraints that can be satisfied.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
