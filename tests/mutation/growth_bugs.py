@@ -12,8 +12,8 @@ GROWTH_BUGS = (
     ),
     Bug(
         "the heap of active groups keeps void entries",
-        "queue/queue.py",
-        "        if len(self._active) > 2 * len(self._active_keys) + _SPARE:\n",
+        "queue/active.py",
+        "        if len(heap) > 2 * self._counts[namespace] + _SPARE:\n",
         "        if False:\n",
         first="unit/coordinator/test_nothing_grows.py",
     ),

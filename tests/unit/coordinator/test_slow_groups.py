@@ -159,10 +159,25 @@ def test_a_slow_gang_says_why_it_is_not_running() -> None:
 
 def test_turns_skip_groups_that_no_longer_wait() -> None:
     groups = SlowGroups()
-    one, two = (gang(name).of(1) for name in "ab")
+    scenario = with_gangs("a", "b").scenario
+    one, two = (scenario.gang(name).group for name in "ab")
     for each in (one, two):
-        groups.wait(each, 1.0)  # type: ignore[arg-type]
+        groups.wait(each, 1.0)
     assert groups.next_time() == 1.0
     assert groups.next_turn(0.5, lambda _: True) is None
     assert groups.next_turn(1.0, lambda id_: id_ == two.id) == two.id
     assert groups.next_time() is None
+
+
+def test_namespaces_take_turns_with_their_slow_gangs() -> None:
+    placement = with_gangs(*(f"slow{number}" for number in range(40)))
+    placement.run(100)
+    placement.scenario.add(gang("slow-single", "elsewhere").of(2).created(99))
+    placement.run(5 * SECONDS)
+    before = placement.scenario.now
+    tried = len(placement.tries("slow-single"))
+    assert tried >= 1
+    placement.run(500)
+    own = len(placement.tries("slow-single")) - tried
+    others = sum(at > before for at, names in placement.solves if "slow" in names[0]) - own
+    assert own >= others - 2

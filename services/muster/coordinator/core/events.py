@@ -276,3 +276,7 @@ class Rules:
     """Pods that are evicted for preemptors per hour, about; 0: no limit."""
     trust_declared_priority: bool = False
     """The priority of a group-level object is a right to preempt, as if admission had checked it."""
+    groups_per_solve: int = 100
+    """Most groups of one solve request: few enough that the first permits of a long queue are written while the rest is
+    still being placed.
+    """

@@ -77,7 +77,7 @@ class Machine:
         self._repairs = Repairs(plans, rules)
         self._backfill = backfill = BackfillReservations(cache, queue, plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
-        self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules.max_held_share)
+        self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules)
         self._reconciler = Reconciler(
             cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, rules
         )

@@ -225,6 +225,8 @@ class SolveState(Struct, gc=False):
     """Placement refused a request with several groups: this group is sent alone until it has an answer."""
     slow: bool = False
     """Placement ran out of time for the group: it is sent alone and in its turn until placement has a result."""
+    yields: int = 0
+    """Places in a row that were left to earlier groups of other namespaces."""
     explanation: Explanation | None = None
     """Why the group has no place, with the pods named."""
     solver_explanation: Explanation | None = None
@@ -240,7 +242,11 @@ class SolveState(Struct, gc=False):
         self.alone = True
 
     def answered(self, *, out_of_time: bool) -> None:
-        self.alone, self.slow = False, out_of_time
+        self.alone, self.slow, self.yields = False, out_of_time, 0
+
+    def leave_place(self) -> None:
+        """An earlier group of another namespace that was not in the request may have the place."""
+        self.yields += 1
 
     def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
         self.solver_explanation, self.explanation = solver_explanation, explanation

@@ -14,10 +14,12 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Final, Literal
 
 from muster.coordinator.core.events import ClusterEvent
 from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
+from muster.coordinator.core.queue.active import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
 from muster.retry.backoff import backoff_seconds
@@ -28,14 +30,10 @@ tried anyway they are tried too, since they may precede those in the queue.
 """
 MAX_RETRY_WAIT_SECONDS = 1.0
 """Longest wait for that share: one slow solve must not keep other groups from starting."""
-MAX_PASSED_OVER = 200
-"""Groups that are passed over for one solve; groups behind them are not considered."""
 INITIAL_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 10.0
 AWAY_SECONDS = 0.5
 """Backoff when placement cannot be reached, which is not the gang's fault."""
-_SPARE: Final = 64
-"""Void entries that the heap of active groups may have, in addition to as many as it has groups."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ class Queue:
 
     def __init__(self, unschedulable: WakeIndex) -> None:
         self._groups: dict[str, Group] = {}
-        self._active: list[tuple[QueueKey, str]] = []
-        self._active_keys: dict[str, QueueKey] = {}
+        self._active = ActiveGroups()
         self._backoff: list[tuple[float, str]] = []
         self._backoff_until: dict[str, float] = {}
         self._unschedulable: dict[str, Group] = {}
@@ -94,13 +91,8 @@ class Queue:
         self._move(group, represents=key)
         if key is not None:
             self._active_representatives[key] += 1
-        position = group.key
-        self._active_keys[group.id] = position
         self.activations += 1
-        heapq.heappush(self._active, (position, group.id))
-        if len(self._active) > 2 * len(self._active_keys) + _SPARE:
-            self._active = [(position, group_id) for group_id, position in self._active_keys.items()]
-            heapq.heapify(self._active)
+        self._active.put(group.id, group.key)
 
     def back_off(
         self, group: Group, now: float, failure: str = "", *, away: bool = False, at_least: float = 0.0
@@ -166,7 +158,7 @@ class Queue:
     def leave_class(self, group: Group) -> None:
         """The group is neither represented nor a representative any more; otherwise it waits as before."""
         group.queueing.classify(None)
-        if group.id in self._active_keys:
+        if group.id in self._active:
             self.activate(group)
         elif group.id in self._groups and group.id not in self._backoff_until:
             self.set_unschedulable(group)
@@ -180,7 +172,7 @@ class Queue:
         if fits:
             self._next_representative(key)
         elif fits is None:
-            later = 0.0 if representative.id in self._active_keys else now + AWAY_SECONDS
+            later = 0.0 if representative.id in self._active else now + AWAY_SECONDS
             self._next_representative(key, at=self._backoff_until.get(representative.id, later))
 
     def first_represented(self, key: EquivalenceKey) -> QueueKey | None:
@@ -214,7 +206,7 @@ class Queue:
             self._waiting.discard(group_id)
         self._backoff_until.pop(group_id, None)
         represented = self._represents.pop(group_id, None)
-        if self._active_keys.pop(group_id, None) is not None and represented is not None:
+        if self._active.discard(group_id) and represented is not None:
             self._active_representatives[represented] -= 1
             if not self._active_representatives[represented]:
                 del self._active_representatives[represented]
@@ -289,52 +281,40 @@ class Queue:
         kind: Callable[[Group], Hashable] = lambda _group: None,
         concurrency: Concurrency | None = None,
     ) -> list[Group]:
-        """Remove and return the head of the queue, as far as it is of one kind. Groups that must not be solved beside
-        the solves under way are passed over, and stay; with `concurrency` the caller has called `flush`.
+        """Remove and return groups for one solve, in queue order: the head of the queue, as far as it is of one kind,
+        and groups of namespaces whose turn it is. Groups that must not be solved beside the solves under way are passed
+        over, and stay; with `concurrency` the caller has called `flush`.
         """
         if concurrency is None:
             self.flush(now)
-        passed_over: list[tuple[QueueKey, str]] = []
-        popped = self._pop(max_groups, max_pods, kind, concurrency or NO_SOLVES, passed_over)
-        for entry in passed_over:
-            heapq.heappush(self._active, entry)
-        return popped
-
-    def _pop(
-        self,
-        max_groups: int,
-        max_pods: int,
-        kind: Callable[[Group], Hashable],
-        concurrency: Concurrency,
-        passed_over: list[tuple[QueueKey, str]],
-    ) -> list[Group]:
-        popped: list[Group] = []
+        concurrency = concurrency or NO_SOLVES
+        popped: list[tuple[Entry, Group]] = []
         represented = Counter(concurrency.represented)
         pods = 0
-        while self._active and len(popped) < max_groups and len(passed_over) < MAX_PASSED_OVER:
-            position, group_id = self._active[0]
-            if self._active_keys.get(group_id) != position:
-                heapq.heappop(self._active)
-                continue
+
+        def offer(entry: Entry, max_pods: int) -> Answer:
+            nonlocal pods
+            group_id = entry[1]
             group = self._groups[group_id]
             size = sum(len(gang.pending) for gang in group.gangs)
-            if popped and (pods + size > max_pods or kind(group) != kind(popped[0])):
-                break
-            heapq.heappop(self._active)
+            if popped and (pods + size > max_pods or kind(group) != kind(popped[0][1])):
+                return Answer.FULL
             if not concurrency.admits(group):
-                passed_over.append((position, group_id))
-                continue
+                return Answer.PASSED_OVER
             if (key := group.queueing.equivalence_key) is not None:
                 if represented[key] >= self._classes.representatives(key):
                     self._leave(group_id)
                     self._add_to_class(group, key)
-                    continue
+                    return Answer.LEFT
                 represented[key] += 1
             self._leave(group_id)
             del self._groups[group_id]
-            popped.append(group)
+            popped.append((entry, group))
             pods += size
-        return popped
+            return Answer.TAKEN
+
+        self._active.take(max_groups, max_pods, offer)
+        return [group for _, group in sorted(popped, key=itemgetter(0))]
 
     def next_time(self) -> float | None:
         """When `pop` may have something that it has not now; None: only an event can change that."""
@@ -358,7 +338,7 @@ class Queue:
     def standings(self) -> Iterator[tuple[Standing, Group]]:
         """All groups with the part of the queue that they are in."""
         for id_, group in self._groups.items():
-            if id_ in self._active_keys:
+            if id_ in self._active:
                 yield "active", group
             else:
                 yield "backoff" if id_ in self._backoff_until else "unschedulable", group

@@ -8,11 +8,12 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
-from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Solved, SolveFailed
+from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Rules, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
 from muster.coordinator.core.hold.hold_and_wait import within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.queue.active import namespace_of
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
 from muster.coordinator.core.queue.queue import (
     MAX_BACKOFF_SECONDS,
@@ -35,9 +36,11 @@ from muster.coordinator.core.solve.slow import SlowGroups
 from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
 
-MAX_GROUPS_PER_SOLVE = 100
-"""Small enough that the first permits of a long queue are written while the rest is still being placed."""
-MAX_PODS_PER_SOLVE = 2000
+MAX_PODS_PER_SOLVE: Final = 2000
+MAX_YIELDS: Final = 2
+"""Places in a row that a group leaves to groups of other namespaces that are ahead in the queue and were not in the
+request, since a representative stood for them: there may be thousands.
+"""
 
 _NO_GROUPS: Final[frozenset[Group]] = frozenset()
 
@@ -53,9 +56,9 @@ class Solves:
         node_sets: NodeSets,
         rejections: Rejections,
         solve_ids: Iterator[int],
-        max_held_share: float,
+        rules: Rules,
     ) -> None:
-        self._max_held_share = max_held_share
+        self._max_held_share, self._max_groups = rules.max_held_share, rules.groups_per_solve
         self._cache, self._queue, self._preemption = cache, queue, preemption
         self._node_sets, self._rejections, self._solve_ids = node_sets, rejections, solve_ids
         self._concurrent = ConcurrentSolves(cache.ledger)
@@ -85,7 +88,7 @@ class Solves:
             self._queue.activate_parked(turn)
         kind = partial(self._kind, now=time)
         if replicas == 1:
-            groups = self._pop(time, MAX_GROUPS_PER_SOLVE, kind)
+            groups = self._pop(time, self._max_groups, kind)
             return self._request(groups, time) if groups else None
         self._queue.flush(time, only_due=self.under_way > 0)
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
@@ -96,7 +99,7 @@ class Solves:
         for at_risk in (False, True) if under_way and self._risk.allows(time) else (False,):
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
             concurrency = Concurrency(represented if self.under_way else {}, admission.admits)
-            max_groups = MAX_GROUPS_AT_RISK if at_risk else MAX_GROUPS_PER_SOLVE
+            max_groups = min(MAX_GROUPS_AT_RISK, self._max_groups) if at_risk else self._max_groups
             groups = self._pop(time, max_groups, kind, concurrency)
             if groups:
                 return self._request(groups, time, at_risk=at_risk)
@@ -212,8 +215,16 @@ class Solves:
 
     def _must_yield(self, attempt: Attempt, group: Group) -> bool:
         """An earlier group that was not in the solve, or was overtaken, may have a place as well."""
-        behind = attempt.seats_before is not None and group.key > attempt.seats_before
-        return behind or self._concurrent.wanted_by_earlier(attempt, group)
+        if self._concurrent.wanted_by_earlier(attempt, group):
+            return True
+        first, key = attempt.seats_before, group.key
+        if first is None or key < first:
+            return False
+        if namespace_of(first) != namespace_of(key):
+            if group.solve.yields >= MAX_YIELDS:
+                return False
+            group.solve.leave_place()
+        return True
 
     def _assignment_unused(self, attempt: Attempt, group: Group) -> None:
         """Groups that were solved after this one may have a place where it was assigned one."""
