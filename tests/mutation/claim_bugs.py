@@ -26,6 +26,13 @@ CLAIM_BUGS = (
         first=_RIGHTS,
     ),
     Bug(
+        "of gangs that block each other the one with the lower declared priority makes way",
+        "preemption/repair.py",
+        "key=lambda gang: gang.group.repair_key, default=None)",
+        "key=lambda gang: gang.group.key, default=None)",
+        first="unit/coordinator/test_repair_policy.py",
+    ),
+    Bug(
         "a gang is protected by the least important of its pods",
         "gang/gang.py",
         "        highest = max(self.live_priorities, default=0)\n",

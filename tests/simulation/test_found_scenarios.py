@@ -6,6 +6,16 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "the number of representatives of a class ends with its last representative": """
+        create slot=1 size=2 mode=1
+        scale_placement count=1
+        create size=4
+        create slot=3
+        run
+        shrink_node cpu=1
+        create_odd_member slot=3
+        answer_scattered
+    """,
     "the number of representatives of a class ends with its gangs": """
         create slot=5
         create_odd_member slot=5

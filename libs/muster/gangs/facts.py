@@ -251,6 +251,8 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     wanted_rank: int = -1
     """Rank that it asks for within its gang; -1: none."""
     label_set: str = ""
+    scheduler_name: str = ""
+    """Of a pod that is not ours."""
 
     @property
     def seated(self) -> bool:

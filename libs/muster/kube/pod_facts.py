@@ -1,6 +1,7 @@
 """Converts pods to facts."""
 
 from collections.abc import Collection, Iterable, Mapping
+from sys import intern
 from typing import Final
 
 from msgspec import Struct
@@ -94,7 +95,8 @@ def pod_facts(
     `label_set` the id of its label set. Further problems of the pod are added to `problem`. Raises BadResourceVersion.
     """
     metadata, spec, status = pod.metadata, pod.spec, pod.status
-    ours = (spec.scheduler_name or DEFAULT_SCHEDULER) in scheduler_names
+    scheduler_name = spec.scheduler_name or DEFAULT_SCHEDULER
+    ours = scheduler_name in scheduler_names
     read = read_class(pod, ours=ours)
     problems = [each for each in (problem, pod.problem, read.problem) if each]
     if ours and spec.resource_claims is not NOTHING and bytes(spec.resource_claims) not in _NO_LIST:
@@ -136,6 +138,7 @@ def pod_facts(
         started_seconds=started,
         budgets=budgets,
         wanted_rank=wanted_rank(gang, metadata.annotations) if gang and ours and metadata.annotations else -1,
+        scheduler_name="" if ours else intern(scheduler_name),
     )
     return facts, read
 

@@ -192,11 +192,13 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.wanted_rank = pod.wanted_rank
     if pod.label_set:
         message.label_set = pod.label_set
+    if pod.scheduler_name:
+        message.scheduler_name = pod.scheduler_name
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
     """The pod that a message carries."""
-    budgets, claims = message.budgets, message.claims
+    budgets, claims, ours = message.budgets, message.claims, message.ours
     return PodFacts(
         message.uid,
         _intern(message.namespace),
@@ -207,7 +209,7 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         _PHASES.get(message.phase, PodPhase.UNSPECIFIED),
         message.priority,
         message.created_seconds,
-        message.ours,
+        ours,
         _intern(message.gang),
         message.deleting,
         message.gated,
@@ -220,6 +222,7 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         tuple(claims) if claims else (),
         message.wanted_rank if message.HasField("wanted_rank") else -1,
         _intern(message.label_set),
+        "" if ours else _intern(message.scheduler_name),
     )
 
 

@@ -380,7 +380,8 @@ class Scenario:
     def intrude(self, pod: PodFacts, node_name: str) -> None:
         """Another scheduler runs a pod of its own on a node."""
         self.shared_nodes.add(node_name)
-        self.change(pods=[changed(pod, node=node_name, ours=False, phase=PodPhase.RUNNING)])
+        foreign = changed(pod, node=node_name, ours=False, scheduler_name="default-scheduler", phase=PodPhase.RUNNING)
+        self.change(pods=[foreign])
 
     def add_pods(self, *pods: PodFacts) -> None:
         self.change(pods=list(pods))

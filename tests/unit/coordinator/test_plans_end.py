@@ -114,7 +114,7 @@ def test_i13_the_preemptor_is_told_who_took_its_capacity() -> None:
     evictions_until(scenario, 5)
     taken = [event for report in scenario.reports for event in report.events if event.reason == "CapacityTaken"]
     assert len(taken) == 1
-    assert "taken by pod default/thief-v19-0 of another scheduler on node n" in taken[0].note
+    assert "taken by pod default/thief-v19-0 of scheduler default-scheduler on node n" in taken[0].note
     assert "nothing is evicted for it for 60 s" in taken[0].note
     assert any("gang default/p cannot start" in note and "thief-v19-0" in note for note in scenario.notes())
 

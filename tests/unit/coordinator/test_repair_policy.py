@@ -1,5 +1,7 @@
 """Started gangs that cannot be completed wait, or are evicted and start again, with a reason."""
 
+from dataclasses import replace as changed
+
 from msgspec.structs import replace
 
 from builders.core.actions import until
@@ -7,7 +9,8 @@ from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase
-from muster.coordinator.core.events import RecordState
+from muster.coordinator.core.events import RecordState, Rules
+from muster.coordinator.core.machine import DEFAULTS
 from muster.dialects.progress import Stage
 from muster.gangs.facts import PodPhase, RepairPolicy
 
@@ -89,9 +92,9 @@ def test_i6_a_gang_whose_pod_can_never_be_bound_is_evicted_by_its_policy() -> No
     assert any("it starts again" in note for note in scenario.notes())
 
 
-def half_bound(*policies: RepairPolicy) -> Scenario:
+def half_bound(*policies: RepairPolicy, rules: Rules = DEFAULTS) -> Scenario:
     """Gangs "a" and "b" of 4 are each half bound; each needs the two nodes on which pods of others landed."""
-    scenario = Scenario(dict.fromkeys(("n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"), 1))
+    scenario = Scenario(dict.fromkeys(("n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8"), 1), rules=rules)
     for name, policy in zip(("a", "b"), policies, strict=True):
         scenario.add(gang(name).of(4).with_repair_policy(policy))
     while len(binds := [each for each in scenario.under_way if isinstance(each, Bind)]) < 2:
@@ -113,6 +116,23 @@ def test_i6_of_two_half_bound_gangs_the_later_one_makes_way_by_default() -> None
     scenario.pass_time(302)
     assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
     assert scenario.gang("a").phase is Phase.SATISFIED
+
+
+def test_i13_a_declared_priority_does_not_keep_a_gang_from_making_way() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD)
+    declared = changed(gang("b").of(4), declared_priority=2_147_483_647)
+    scenario.change(gangs=[declared.gang_facts()])
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
+
+
+def test_i13_a_trusted_priority_decides_which_gang_makes_way() -> None:
+    trusted = Rules(trust_declared_priority=True)
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD, rules=trusted)
+    declared = changed(gang("b").of(4), declared_priority=9)
+    scenario.change(gangs=[declared.gang_facts()])
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (0, 4)
 
 
 def test_i6_a_gang_that_waits_keeps_its_pods_and_the_other_is_evicted() -> None:

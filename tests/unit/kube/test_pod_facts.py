@@ -79,6 +79,13 @@ def test_default_scheduler_can_be_ours() -> None:
     assert facts.ours
 
 
+def test_the_scheduler_of_a_pod_is_known_unless_it_is_ours() -> None:
+    def scheduler(name: str | None) -> str:
+        return pod_facts(pod(spec={"schedulerName": name}), ("muster",), Priorities())[0].scheduler_name
+
+    assert [scheduler(name) for name in ("volcano", None, "muster")] == ["volcano", "default-scheduler", ""]
+
+
 def test_g48_gates_and_deletion_are_converted() -> None:
     assert not facts_of(spec={"schedulingGates": []}).gated
     assert facts_of(spec={"schedulingGates": [{"name": "example.com/wait"}]}).gated

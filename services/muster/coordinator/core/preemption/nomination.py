@@ -129,7 +129,7 @@ class Nomination:
         nodes = {node for node, _ in self.capacity}
         for pod in pods:
             if pod.node in nodes and len(self.takers) < MAX_TAKERS:
-                scheduler = "" if pod.ours else " of another scheduler"
+                scheduler = "" if pod.ours else f" of scheduler {pod.scheduler_name}"
                 self.takers.append(f"pod {pod.namespace}/{pod.name}{scheduler} on node {pod.node}")
 
     def share(self, ledger: Ledger) -> tuple[float, str]:

@@ -1,8 +1,9 @@
 """Repair of started gangs: those that cannot be completed within the repair timeout follow their repair policy (I6).
 
 A gang is under repair while permitted members have no seat, or while fewer members than its minimum run and others
-wait. Gangs under repair may each hold what another one needs. By default the lower in the queue is therefore evicted
-whole after the timeout, and so is a gang that has never run whole; only policy Wait lets a gang stay as it is.
+wait. Gangs under repair may each hold what another one needs. By default the lower is therefore evicted whole after the
+timeout, by the priority that admission gave to its pods, and so is a gang that has never run whole; only policy Wait
+lets a gang stay as it is.
 """
 
 from collections.abc import Iterable
@@ -47,7 +48,7 @@ class Repairs:
             return []
         first = _first_below_minimum(self._since)
         effects: list[Effect] = []
-        for gang in sorted(late, key=lambda gang: gang.group.key, reverse=True):
+        for gang in sorted(late, key=lambda gang: gang.group.repair_key, reverse=True):
             self._since[gang] = now.monotonic_seconds  # it times out again: the gang may fall below its minimum later
             effects += self._give_up(gang, now, keeps=self._keeps(gang, first))
         return effects
@@ -92,8 +93,8 @@ class Repairs:
 
 
 def _first_below_minimum(gangs: Iterable[Gang]) -> Gang | None:
-    """The gang that keeps its pods if several block each other: the first in the queue."""
-    return min((gang for gang in gangs if gang.below_minimum), key=lambda gang: gang.group.key, default=None)
+    """The gang that keeps its pods if several block each other: the first by admitted priority, then in the queue."""
+    return min((gang for gang in gangs if gang.below_minimum), key=lambda gang: gang.group.repair_key, default=None)
 
 
 def _under_way(gang: Gang) -> bool:
