@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 
 class Bug(NamedTuple):
-    """`source` occurs exactly once in `file` below services/muster/coordinator/core. `first` is a test file that
-    detects the bug sooner than random scenarios do; it is run before them to save time.
+    """`source` occurs exactly once in `file` below services/muster/coordinator/core, or beside it in binding's fence.
+    `first` is a test file that detects the bug sooner than random scenarios do; it is run before them to save time.
     """
 
     what: str

@@ -54,6 +54,13 @@ CLAIM_BUGS = (
         first=_RIGHTS,
     ),
     Bug(
+        "a plan goes on although its group was edited to never preempt",
+        "preemption/plan.py",
+        "            or (nomination.victims and not nomination.ready and not may_preempt(group))\n",
+        "",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "a plan waits for its victims for ever",
         "preemption/plan.py",
         "        self._timeout = rules.eviction_timeout_seconds\n",

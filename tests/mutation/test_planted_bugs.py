@@ -13,14 +13,16 @@ import pytest
 from mutation.bug import Bug
 from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
+from mutation.fence_bugs import FENCE_BUGS
 from mutation.growth_bugs import GROWTH_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
+FENCE = ROOT / "services/muster/binding/leader_fence.py"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
-BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS, *GROWTH_BUGS)
+BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS)
 SEEDS = 300
 
 
@@ -37,9 +39,12 @@ def detect(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def copy_core(folder: Path) -> Path:
-    """Copies the core to a source root of its own."""
+    """Copies the core, and binding's leader fence, to a source root of their own."""
     core = folder / "muster/coordinator/core"
     shutil.copytree(CORE, core, ignore=shutil.ignore_patterns("__pycache__"))
+    fence = folder / FENCE.relative_to(ROOT / "services")
+    fence.parent.mkdir(parents=True)
+    shutil.copy(FENCE, fence)
     return core
 
 

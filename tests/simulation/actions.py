@@ -37,6 +37,18 @@ class ActionKind:
 
 
 ACTION_KINDS: dict[str, ActionKind] = {}
+CONTENDED = 0.5
+"""Share of scenarios that begin with gangs that contend for the cluster: else few get as far as evictions."""
+BEGINNINGS = (
+    "create slot=0 size=3, create slot=1 size=2, run, create slot=2 size=4 priority=2",
+    "create slot=0 size=3 slack=4, create slot=3 size=2, run, create_odd_member slot=0, create slot=2 priority=2 size=3",
+    "create slot=0 size=5 expected=1, run, create slot=1 size=4, create_plain_pod expected=2, settle scale=4 more=3",
+    "create slot=0 size=2, run, create slot=1 size=4 mode=1 waiting=2, create slot=2 size=3 mode=1 waiting=3, run",
+    "create slot=3 size=3 repair=2, create slot=4 size=2, run, remove_node, create_members slot=3 count=3",
+)
+"""Actions until gangs contend: for lower ones, for spare pods, for pods that end, for what others hold, in repair."""
+TROUBLES = ("toggle_graceful", "toggle_thief", "stick_pod", "fail_evict", "edit_budget", "depose", "crash")
+"""What may happen before the last of these actions."""
 
 
 class BadLine(ValueError):
@@ -74,9 +86,21 @@ def draw(seed: int) -> Iterator[Action]:
         for number, bound in kind.bounds.items()
         if dice.random() < 0.3 and number not in ("slot", "which")
     }
+    if dice.random() < CONTENDED:
+        yield from _beginning(dice)
     while True:
         (name,) = dice.choices(names, cum_weights=weights)
         yield Action(name, tuple(_number(dice, habits, name, *item) for item in ACTION_KINDS[name].bounds.items()))
+
+
+def _beginning(dice: random.Random) -> Iterator[Action]:
+    *before, last = dice.choice(BEGINNINGS).split(", ")
+    yield from map(_read_line, before)
+    for name in dice.sample(TROUBLES, dice.randrange(4)):
+        yield Action(name, tuple(dice.randrange(bound) for bound in ACTION_KINDS[name].bounds.values()))
+    yield _read_line(last)
+    for _ in range(dice.randrange(6)):
+        yield Action("complete_effect", (0,))
 
 
 def _number(dice: random.Random, habits: dict[tuple[str, str], int], name: str, number: str, bound: int) -> int:

@@ -24,6 +24,7 @@ def finish(world: World) -> None:
     scenario = world.scenario
     scenario.graceful = scenario.lagging = scenario.thief = False
     scenario.stuck.clear()
+    scenario.binding.former_calls.clear()
     world.oracle.preempted_for.clear()
     for seconds in REST_SECONDS:
         world.calm(seconds)

@@ -2,19 +2,24 @@
 
 from muster.coordinator.core.effects import Bind, Evict, MarkTimedOut, Persist, Solve
 from muster.coordinator.core.events import (
+    BindCallFailed,
     BindResults,
+    Event,
+    EvictCallFailed,
     EvictResults,
     NotPersisted,
+    Now,
     Seat,
     Snapshot,
     Solved,
     SolveFailed,
+    Tick,
     ViewLost,
 )
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 from simulation.actions import action
-from simulation.world import World
+from simulation.world import DeposedLeader, World
 
 SCALES = (0.1, 1.0, 4.0, 20.0, 90.0, 700.0)
 """Seconds."""
@@ -111,6 +116,7 @@ def complete_partly(world: World, which: int, count: int) -> None:
 
 
 def _do_part(world: World, call: Bind | Evict, count: int) -> None:
+    world.scenario.binding.leader_calls()
     if isinstance(call, Bind):
         for seat in call.seats[:count]:
             world.scenario.bind(seat)
@@ -128,6 +134,7 @@ def repeat_results(world: World, which: int) -> None:
         return
     call = calls[which % len(calls)]
     scenario.under_way.remove(call)
+    scenario.binding.leader_calls()
     event = (
         BindResults(tuple(scenario.bind(seat) for seat in call.seats))
         if isinstance(call, Bind)
@@ -251,37 +258,102 @@ def toggle_graceful(world: World) -> None:
 # -- leaders
 
 
-@action(1.5, writes=4, calls=4, old=2)
-def crash(world: World, writes: int, calls: int, old: int) -> None:
+@action(1.5, writes=4, calls=4, old=3, restored=6, late=2)
+def crash(world: World, writes: int, calls: int, old: int, restored: int, late: int) -> None:
     """The leader dies and another one takes over. Some of its writes are durable and some of its calls are carried out;
-    the other calls are lost, or still in flight to binding.
+    the other calls are lost, or still in flight to binding, or running there.
     """
     scenario = world.scenario
+    sent = _stop_leading(world, writes, late=bool(late))
+    for call in sent[:calls]:
+        if not isinstance(call, MarkTimedOut):
+            _do_part(world, call, 100)
+    _leave_in_flight(world, sent[calls:] if old else [], running=old == 2)
+    scenario.etcd_restored = restored == 1
+    scenario.start()
+
+
+@action(2.5, writes=4, running=2, late=3)
+def depose(world: World, writes: int, running: int, late: int) -> None:
+    """Another coordinator becomes leader, and the former one does not know: both send calls to binding."""
+    leader, epoch = world.scenario.leader, world.scenario.binding.epochs[-1]
+    sent = _stop_leading(world, writes, late=bool(late))
+    _leave_in_flight(world, sent, running=bool(running))
+    world.deposed = DeposedLeader(leader, epoch)
+    world.scenario.start()
+
+
+def _stop_leading(world: World, writes: int, *, late: bool) -> list[Bind | Evict | MarkTimedOut]:
+    """The leader's first writes become durable. Returns its calls to binding in flight; `late`: it has just sent one if
+    it had anything to do.
+    """
+    scenario = world.scenario
+    while late and scenario.under_way and not any(isinstance(each, Bind | Evict) for each in scenario.under_way):
+        world.do(world.choices()[0])
     for write in [each for each in scenario.under_way if isinstance(each, Persist)][:writes]:
         scenario.persist(write)
     sent = [each for each in scenario.under_way if isinstance(each, Bind | Evict | MarkTimedOut)]
     scenario.crash()
-    for call in sent[:calls]:
-        if not isinstance(call, MarkTimedOut):
-            _do_part(world, call, 100)
-    world.old += sent[calls:] if old else []
-    scenario.start()
+    return sent
 
 
-@action(1, which=4)
-def deliver_late_call(world: World, which: int) -> None:
-    """A call of a former leader is carried out before binding knows of a later leader."""
-    if not world.old:
+def _leave_in_flight(world: World, calls: list[Bind | Evict | MarkTimedOut], *, running: bool) -> None:
+    binding = world.scenario.binding
+    for call in calls:
+        binding.leave_in_flight(call, binding.epochs[-1], running=running)
+
+
+@action(2, informed=2, broken=2)
+def run_deposed(world: World, informed: int, broken: int) -> None:
+    """A leader that was deposed acts on what it knew, or knows again, and retries its calls. etcd refuses its writes,
+    which ends its term.
+    """
+    if world.deposed is None:
         return
-    call = world.old.pop(which % len(world.old))
-    if isinstance(call, Bind):
-        for seat in call.seats:
-            _bind_late(world, seat)
-    elif isinstance(call, Evict):
-        _do_part(world, call, 100)
-    elif isinstance(call, MarkTimedOut):
-        world.oracle.unmarked(call.gang)
-        world.scenario.mark(call)
+    scenario, (machine, epoch) = world.scenario, world.deposed
+    events: list[Event] = [ViewLost("cluster-state is away"), Snapshot(scenario.cluster.whole())] if informed else []
+    for former in scenario.binding.former_calls if broken else []:
+        if former.epoch == epoch and isinstance(former.call, Bind):
+            events.append(BindCallFailed(tuple(seat.uid for seat in former.call.seats), "connection refused"))
+        elif former.epoch == epoch and isinstance(former.call, Evict):
+            events.append(EvictCallFailed(tuple(pod.uid for pod in former.call.pods), "connection refused"))
+    for effect in machine.step([*events, Tick()], Now(scenario.now, scenario.unix)):
+        if isinstance(effect, Bind | Evict | MarkTimedOut):
+            scenario.binding.leave_in_flight(effect, epoch, running=False)
+        elif isinstance(effect, Persist):
+            world.deposed = None
+
+
+@action(4, which=4, replica=2)
+def deliver_late_call(world: World, which: int, replica: int) -> None:
+    """A call of a former leader arrives at a replica of binding, which may not know of a later leader; or goes on."""
+    if not world.scenario.binding.former_calls:
+        return
+    with world.scenario.binding.late_call(which, replica) as call:
+        if isinstance(call, Bind):
+            for seat in call.seats:
+                _bind_late(world, seat)
+        elif isinstance(call, Evict):
+            for pod in call.pods:
+                world.scenario.evict(pod)
+        elif isinstance(call, MarkTimedOut):
+            world.oracle.unmarked(call.gang)
+            world.scenario.mark(call)
+        else:
+            world.deposed = None  # it learns that another one leads
+
+
+@action(1)
+def switch_binding(world: World) -> None:
+    """From now on the leader's calls go to the other replica of binding."""
+    world.scenario.binding.used = 1 - world.scenario.binding.used
+
+
+@action(0.5)
+def call_with_made_up_epoch(world: World) -> None:
+    """Somebody calls binding with a leader epoch that etcd does not have."""
+    world.scenario.binding.made_up_call()
+    world.number()
 
 
 def _bind_late(world: World, seat: Seat) -> None:

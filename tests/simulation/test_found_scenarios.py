@@ -6,6 +6,19 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "nothing more is evicted for a gang that is edited to never preempt": """
+        create size=3
+        create slot=1 size=2
+        run
+        create_odd_member
+        create slot=2 priority=1
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        break_call
+        edit_demands slot=2 never_preempts=1
+    """,
     "the number of representatives of a class ends with its last representative": """
         create slot=1 size=2 mode=1
         scale_placement count=1

@@ -1,7 +1,7 @@
 """The test world: a cluster with users, other schedulers and services, checked by the oracle at every step."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -10,7 +10,9 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
 from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Rules, Tick
+from muster.coordinator.core.machine import Machine
 from muster.gangs.facts import PodFacts
+from simulation.binding_replicas import BindingReplicas
 from simulation.oracle import Oracle
 
 SLOTS = "abcdef"
@@ -41,9 +43,22 @@ class ObservedScenario(Scenario):
         self.effects = 0
         self.thief = False
         """Another scheduler takes what evicted pods free."""
+        self.binding = BindingReplicas()
+        self.etcd_restored = False
+        """The next leader's epoch is lower than those before."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
         super().__init__(nodes, rules=RULES)
+
+    def start(self) -> None:
+        self.binding.new_leader(restored=self.etcd_restored)
+        self.etcd_restored = False
+        super().start()
+
+    def do(self, index: int) -> None:
+        if isinstance(self.under_way[index], Bind | Evict | MarkTimedOut):
+            self.binding.leader_calls()
+        super().do(index)
 
     def change(self, **changes: Any) -> None:
         """Delays the change behind earlier delayed ones."""
@@ -84,6 +99,13 @@ class ObservedScenario(Scenario):
         super().run_effects(most)
 
 
+class DeposedLeader(NamedTuple):
+    """A leader that was replaced while it ran, and its epoch."""
+
+    machine: Machine
+    epoch: int
+
+
 class World:
     """One scenario, and what its users remember."""
 
@@ -92,8 +114,8 @@ class World:
         self.scenario = ObservedScenario({"n0": 4, "n1": 3}, self.oracle, listen)
         self.gangs: dict[int, CoreGang] = {}
         """Present and past declarations by slot."""
-        self.old: list[Effect] = []
-        """Calls to binding of former leaders, still in flight."""
+        self.deposed: DeposedLeader | None = None
+        """A former leader that does not know yet that another one leads."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
         self._count = 0
@@ -139,7 +161,8 @@ class World:
         failures = tuple(
             each.total() for each in (scenario.bind_failures, scenario.evict_failures, scenario.volume_failures)
         )
-        waits = (len(scenario.under_way), len(scenario.stream), len(self.old))
+        calls = scenario.binding.former_calls
+        waits = (len(scenario.under_way), len(scenario.stream), len(calls), scenario.binding.used)
         clocks = (scenario.now, scenario.unix_ahead)
         return (
             *failures,
@@ -183,14 +206,11 @@ class World:
         return [i for i, each in enumerate(under_way) if i in first or not isinstance(each, _IN_ORDER)]
 
     def do(self, index: int) -> None:
-        """Carries out an effect in flight. Binding drops earlier leaders' calls when a later one calls."""
-        if isinstance(self.scenario.under_way[index], Bind | Evict | MarkTimedOut):
-            self.old.clear()
+        """Carries out an effect in flight."""
         self.scenario.do(index)
 
     def run(self) -> None:
         """Delivers all changes and carries out all effects."""
-        self.old.clear()
         self.scenario.deliver()
         while self.scenario.under_way or self.scenario.stream:
             self.scenario.run_effects()

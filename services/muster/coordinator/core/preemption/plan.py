@@ -351,6 +351,7 @@ class Plans:
             or self._cache.groups.get(group.id) is not group
             or not group.gangs_to_place
             or group.right < nomination.right_needed
+            or (nomination.victims and not nomination.ready and not may_preempt(group))
         ):
             return False
         if nomination.topology != self._cache.topology_of(group):
