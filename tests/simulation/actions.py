@@ -41,7 +41,7 @@ CONTENDED = 0.5
 """Share of scenarios that begin with gangs that contend for the cluster: else few get as far as evictions."""
 BEGINNINGS = (
     "create slot=0 size=3, create slot=1 size=2, run, create slot=2 size=4 priority=2",
-    "create slot=0 size=3 slack=4, create slot=3 size=2, run, create_odd_member slot=0, create slot=2 priority=2 size=3",
+    "create slot=0 size=3 slack=4, create slot=3 size=2, run, create_odd_member, create slot=2 priority=2 size=3",
     "create slot=0 size=5 expected=1, run, create slot=1 size=4, create_plain_pod expected=2, settle scale=4 more=3",
     "create slot=0 size=2, run, create slot=1 size=4 mode=1 waiting=2, create slot=2 size=3 mode=1 waiting=3, run",
     "create slot=3 size=3 repair=2, create slot=4 size=2, run, remove_node, create_members slot=3 count=3",
