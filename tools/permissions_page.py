@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from muster.localcluster.rights import Rights, Rule, find_rights, read_rights
+from muster.localcluster.permissions import Permissions, Rule, find_permissions, read_permissions
 
 PAGE = Path(__file__).parents[1] / "docs" / "permissions.md"
 
@@ -17,10 +17,10 @@ _HEAD = """\
 
 Three services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
 placement have no access, and their pods have no token. The chart grants exactly the permissions
-(RBAC) listed here, from [its files](../deploy/helm/muster/files/rights), from which
+(RBAC) listed here, from [its files](../deploy/helm/muster/files/permissions), from which
 `tools/permissions_page.py` generates this page. The end-to-end tests run all services with these
-permissions: they fail when one is missing, and [one of them](../tests/e2e/test_rights.py) fails
-when one is never used.
+permissions: they fail when one is missing, and [one of them](../tests/e2e/test_permissions.py)
+fails when one is never used.
 
 Permissions with an entry under "for" are granted while that feature is on (`sakkara.enabled`,
 `quota.enabled` in the chart's values). Permissions "in its namespace" apply to the namespace that
@@ -42,15 +42,17 @@ A kind that is not served, or may not be read, is skipped; cluster-state logs a 
 
 def page() -> str:
     """The text of the page."""
-    return _HEAD + "".join(_section(service, rights) for service, rights in read_rights(find_rights()).items())
+    return _HEAD + "".join(
+        _section(service, permissions) for service, permissions in read_permissions(find_permissions()).items()
+    )
 
 
-def _section(service: str, rights: Rights) -> str:
-    rows = [*_rows(rights.rules, "", "")]
-    for feature, rules in rights.optional.items():
+def _section(service: str, permissions: Permissions) -> str:
+    rows = [*_rows(permissions.rules, "", "")]
+    for feature, rules in permissions.optional.items():
         rows += _rows(rules, "", feature)
-    for purpose, rules in rights.namespaced.items():
-        rows += _rows(rules, "its namespace", purpose if purpose in rights.optional else "")
+    for purpose, rules in permissions.namespaced.items():
+        rows += _rows(rules, "its namespace", purpose if purpose in permissions.optional else "")
     table = ["| API group | resources | verbs | in | for |", "|---|---|---|---|---|", *rows]
     return f"\n## {service}\n\n" + "\n".join(table) + "\n"
 

@@ -6,7 +6,7 @@ import pytest
 
 from muster.localcluster.apiserver.access.tokens import BadTokenFile, read_tokens
 from muster.localcluster.identities import KUBELETS, Identities
-from muster.localcluster.rights import SERVICES
+from muster.localcluster.permissions import SERVICES
 
 
 def test_the_api_server_reads_the_token_file(tmp_path: Path) -> None:

@@ -11,7 +11,15 @@ from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.access.audit import PATH, Use
 from muster.localcluster.apiserver.access.users import service_account
 from muster.localcluster.manifests import apply_manifests
-from muster.localcluster.rights import NAMESPACE, SERVICES, Right, account, find_rights, grants, read_rights
+from muster.localcluster.permissions import (
+    NAMESPACE,
+    SERVICES,
+    Permission,
+    account,
+    find_permissions,
+    grants,
+    read_permissions,
+)
 from muster.localcluster.stack import Stack
 
 _SECONDS = 20.0
@@ -35,11 +43,12 @@ def refused(all_uses: list[Use]) -> list[Use]:
     return [use for use in all_uses if not use.allowed]
 
 
-def is_used(right: Right, service: str, all_uses: list[Use]) -> bool:
-    """Whether the service used a right."""
+def is_used(permission: Permission, service: str, all_uses: list[Use]) -> bool:
+    """Whether the service used a permission."""
     return any(
-        (use.user, use.verb, use.group, use.resource) == (user_of(service), right.verb, right.group, right.resource)
-        and right.namespace in ("", use.namespace)
+        (use.user, use.verb, use.group, use.resource)
+        == (user_of(service), permission.verb, permission.group, permission.resource)
+        and permission.namespace in ("", use.namespace)
         and use.allowed
         for use in all_uses
     )
@@ -50,7 +59,7 @@ async def sessions_by_credentials(stack: Stack, session: KubeSession) -> dict[st
     accounts are created first, and it issues their tokens.
     """
     if not stack.is_embedded:
-        await apply_manifests(session, grants(read_rights(find_rights())))
+        await apply_manifests(session, grants(read_permissions(find_permissions())))
     sessions = {}
     for service in SERVICES:
         shown = stack.identities.tokens[service]

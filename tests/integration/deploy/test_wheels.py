@@ -47,7 +47,7 @@ def test_the_local_wheel_contains_nothing_else(local: zipfile.ZipFile) -> None:
 
 
 def test_the_local_wheel_contains_the_manifests_that_it_applies(local: zipfile.ZipFile) -> None:
-    for folder in ("crds", "examples", "helm/muster/files/rights"):
+    for folder in ("crds", "examples", "helm/muster/files/permissions"):
         for file in (ROOT / "deploy" / folder).rglob("*.yaml"):
             packaged = f"muster/localcluster/deploy/{folder}/{file.relative_to(ROOT / 'deploy' / folder)}"
             assert local.read(packaged) == file.read_bytes(), packaged

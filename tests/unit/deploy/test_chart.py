@@ -135,7 +135,7 @@ def test_objects_have_labels_and_valid_names(values: str) -> None:
 
 
 @pytest.mark.parametrize("values", SETS)
-def test_roles_equal_the_rights_files(values: str) -> None:
+def test_roles_equal_the_permissions_files(values: str) -> None:
     roles = of_kind(objects(values), "ClusterRole")
     assert {component(name.removeprefix(f"{NAMESPACE}-")) for name in roles} == {
         "cluster-state",
@@ -143,14 +143,17 @@ def test_roles_equal_the_rights_files(values: str) -> None:
         "lifecycle",
     }
     for name, role in roles.items():
-        file = CHART / "files" / "rights" / f"{component(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
-        rights = yaml.safe_load(file.read_text())
-        allowed = [*rights["rules"], *(rule for rules in (rights.get("optional") or {}).values() for rule in rules)]
+        file = CHART / "files" / "permissions" / f"{component(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
+        permissions = yaml.safe_load(file.read_text())
+        allowed = [
+            *permissions["rules"],
+            *(rule for rules in (permissions.get("optional") or {}).values() for rule in rules),
+        ]
         assert all(rule in allowed for rule in role["rules"])
-        assert all(rule in role["rules"] for rule in rights["rules"])
+        assert all(rule in role["rules"] for rule in permissions["rules"])
 
 
-def test_optional_rights_follow_their_feature() -> None:
+def test_optional_permissions_follow_their_feature() -> None:
     def may_read_maps(values: str, kind: str, name: str) -> bool:
         rules = of_kind(objects(values), kind)[name]["rules"]
         return any("configmaps" in rule["resources"] for rule in rules)

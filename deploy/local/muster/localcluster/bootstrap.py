@@ -1,7 +1,7 @@
 """Bootstraps the cluster of compose.yaml: tokens before its API server starts, CRDs and RBAC objects after.
 
 python -m muster.localcluster.bootstrap identities --directory DIR --server URL
-python -m muster.localcluster.bootstrap objects --server URL --rights DIR MANIFESTS...
+python -m muster.localcluster.bootstrap objects --server URL --permissions DIR MANIFESTS...
 """
 
 import argparse
@@ -15,7 +15,7 @@ from muster.kube.session import KubeSession, KubeUnreachable
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
 from muster.localcluster.identities import Identities
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRejected, apply_manifests, load_manifests
-from muster.localcluster.rights import NoRights, grants, read_rights
+from muster.localcluster.permissions import UnreadablePermissions, grants, read_permissions
 
 
 def main() -> None:
@@ -25,7 +25,7 @@ def main() -> None:
             make_identities(options.directory, options.server)
         else:
             asyncio.run(_make_objects(options))
-    except (BadManifest, ManifestRejected, NoRights, KubeUnreachable, OSError) as error:
+    except (BadManifest, ManifestRejected, UnreadablePermissions, KubeUnreachable, OSError) as error:
         sys.exit(str(error))
 
 
@@ -37,9 +37,12 @@ def make_identities(directory: Path, server: str) -> None:
 
 
 async def _make_objects(options: argparse.Namespace) -> None:
-    """Apply RBAC objects and manifests as an administrator. Raises BadManifest, ManifestRejected, NoRights."""
+    """Apply RBAC objects and manifests as an administrator.
+
+    Raises BadManifest, ManifestRejected, UnreadablePermissions.
+    """
     manifests: list[Manifest] = [each for path in options.manifests for each in load_manifests(path)]
-    manifests += grants(read_rights(options.rights))
+    manifests += grants(read_permissions(options.permissions))
     with tempfile.TemporaryDirectory() as directory:
         kubeconfig = Path(directory) / "kubeconfig"
         write_kubeconfig(kubeconfig, options.server, "")
@@ -58,7 +61,7 @@ def _arguments() -> argparse.Namespace:
     identities.add_argument("--server", required=True, help="URL of the API server for the services")
     objects = steps.add_parser("objects", help="apply RBAC objects and manifests")
     objects.add_argument("--server", required=True, help="URL of the API server")
-    objects.add_argument("--rights", type=Path, required=True, help="directory with the services' RBAC rules")
+    objects.add_argument("--permissions", type=Path, required=True, help="directory with the services' RBAC rules")
     objects.add_argument("manifests", type=Path, nargs="*", help="files or directories of manifests")
     return parser.parse_args()
 

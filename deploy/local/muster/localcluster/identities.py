@@ -10,7 +10,7 @@ from typing import Final
 from muster.localcluster.apiserver.access.defaults import NODES
 from muster.localcluster.apiserver.access.users import ADMINISTRATOR, MASTERS, service_account
 from muster.localcluster.apiserver.kubeconfigs import write_kubeconfig
-from muster.localcluster.rights import NAMESPACE, SERVICES, account
+from muster.localcluster.permissions import NAMESPACE, SERVICES, account
 
 KUBELETS: Final = "kubelets"
 

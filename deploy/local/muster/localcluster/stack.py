@@ -18,10 +18,10 @@ from muster.localcluster.child_process import Child
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.identities import KUBELETS, Identities
 from muster.localcluster.manifests import apply_manifests
+from muster.localcluster.permissions import NAMESPACE, find_permissions, grants, read_permissions
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
 from muster.localcluster.quota_webhook import QuotaWebhook
-from muster.localcluster.rights import NAMESPACE, find_rights, grants, read_rights
 from muster.localcluster.security import CLIENT, Security
 from muster.localcluster.stack_options import StackOptions
 
@@ -76,7 +76,8 @@ class Stack:
     async def start(self, names: Iterable[str] | None = None, *, timeout_seconds: float = 60) -> None:
         """Start the named processes, or all, unless they run, and wait until they are ready.
 
-        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate, NoRights.
+        Raises ChildDied if one ends meanwhile, TimeoutError if one is not ready in time, NoCertificate and
+        UnreadablePermissions.
         """
         chosen = self.children if names is None else names
         names_to_start = [name for name in chosen if not self.children[name].running]
@@ -251,7 +252,7 @@ class Stack:
         """Create the services' RBAC objects in the embedded API server, which starts empty."""
         session = await KubeSession.connect(KubeSettings(kubeconfig=self.kubeconfig))
         try:
-            await apply_manifests(session, grants(read_rights(find_rights())))
+            await apply_manifests(session, grants(read_permissions(find_permissions())))
         finally:
             await session.close()
 

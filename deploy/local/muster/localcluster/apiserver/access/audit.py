@@ -1,4 +1,4 @@
-"""Audit of requests: counts by user, verb and resource whether they were allowed, to find unused and missing rights.
+"""Audit of requests: counts by user, verb and resource whether they were allowed, to find unused permissions.
 
 GET /muster-access returns a list of Use to authorized users; DELETE clears it.
 """

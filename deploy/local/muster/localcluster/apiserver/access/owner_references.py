@@ -1,7 +1,7 @@
-"""Right to block the deletion of an owner, as with the admission plugin OwnerReferencesPermissionEnforcement.
+"""Permission to block the deletion of an owner, as with the admission plugin OwnerReferencesPermissionEnforcement.
 
-An owner reference with blockOwnerDeletion needs the right to update the owner's finalizers. Some distributions enable
-the plugin, so Muster's services must have that right.
+An owner reference with blockOwnerDeletion needs the permission to update the owner's finalizers. Some distributions
+enable the plugin, so Muster's services must have that permission.
 """
 
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""The services run with exactly the chart's rights: no request is denied, and every right is used.
+"""The services run with exactly the chart's permissions: no request is denied, and every permission is used.
 
 Gangs of every kind, volumes, preemption, restarts, quota and QueueJobs run through real processes. The API server
 enforces RBAC and records the requests of each service.
@@ -26,7 +26,7 @@ from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.manifests import load_manifests
-from muster.localcluster.rights import NAMESPACE, find_rights, read_rights
+from muster.localcluster.permissions import NAMESPACE, find_permissions, read_permissions
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel
 
@@ -43,7 +43,7 @@ nevertheless.
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """A Muster with quota, in a cluster with its own CRDs and those of others."""
-    async with running_cluster(tmp_path_factory.mktemp("rights"), quota=True, start=()) as cluster:
+    async with running_cluster(tmp_path_factory.mktemp("permissions"), quota=True, start=()) as cluster:
         for definition in load_manifests(CRDS):
             if definition.body["spec"]["group"] in WITHOUT_STATUS:
                 path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition.name}"
@@ -281,7 +281,9 @@ async def volume_of_another_node(world: World, leader_epoch: int) -> None:
     await world.cluster.stack.stop_one("binding")  # it writes its counts before it ends
 
 
-async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, new_world: Callable[[], World]) -> None:
+async def test_no_request_is_denied_and_every_permission_is_used(
+    cluster: Cluster, new_world: Callable[[], World]
+) -> None:
     async with asyncio.TaskGroup() as acts:
         for act in ACTS:
             acts.create_task(act(new_world()), name=act.__name__)
@@ -295,20 +297,20 @@ async def test_no_request_is_denied_and_every_right_is_used(cluster: Cluster, ne
     asked = await uses(cluster.session)
 
     assert refused(asked) == []
-    rights = read_rights(find_rights())
+    permissions = read_permissions(find_permissions())
     unused = [
-        f"{service}: {right}"
-        for service, granted in rights.items()
-        for right in granted.each()
-        if not is_used(right, service, asked)
+        f"{service}: {permission}"
+        for service, granted in permissions.items()
+        for permission in granted.each()
+        if not is_used(permission, service, asked)
     ]
-    assert unused == [], "these rights can be taken out of deploy/helm/muster/files/rights"
-    known = {user_of(service) for service in rights}
+    assert unused == [], "these permissions can be taken out of deploy/helm/muster/files/permissions"
+    known = {user_of(service) for service in permissions}
     assert {use.user for use in asked} == known, f"others of {SERVICES} have no access"
 
 
-async def test_a_missing_right_is_detected(cluster: Cluster, new_world: Callable[[], World]) -> None:
-    """Shows that the test above can fail: a right is removed, and the denied service is found."""
+async def test_a_missing_permission_is_detected(cluster: Cluster, new_world: Callable[[], World]) -> None:
+    """Shows that the test above can fail: a permission is removed, and the denied service is found."""
     path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/muster-binding"
     role = await cluster.call("GET", path)
     fewer = [rule for rule in role["rules"] if "pods/status" not in rule["resources"]]

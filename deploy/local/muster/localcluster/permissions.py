@@ -23,8 +23,8 @@ SERVICES: Final = ("cluster-state", "binding", "lifecycle")
 _API: Final = "rbac.authorization.k8s.io"
 
 
-class NoRights(RuntimeError):
-    """A file of rights cannot be read; says which."""
+class UnreadablePermissions(RuntimeError):
+    """A file of permissions cannot be read; says which."""
 
 
 class Rule(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -36,7 +36,7 @@ class Rule(Struct, rename="camel", frozen=True, forbid_unknown_fields=True, omit
     resource_names: tuple[str, ...] = ()
 
 
-class Right(Struct, frozen=True):
+class Permission(Struct, frozen=True):
     """One verb on one resource. Empty `namespace`: all namespaces; empty `names`: all objects."""
 
     verb: str
@@ -51,7 +51,7 @@ class Right(Struct, frozen=True):
         return f"{self.verb} {resource_name}{named}{f' in {self.namespace}' if self.namespace else ''}"
 
 
-class Rights(Struct, frozen=True, forbid_unknown_fields=True):
+class Permissions(Struct, frozen=True, forbid_unknown_fields=True):
     """All rules of one service."""
 
     rules: tuple[Rule, ...]
@@ -63,27 +63,27 @@ class Rights(Struct, frozen=True, forbid_unknown_fields=True):
         """Rules for all namespaces with every feature enabled."""
         return self.rules + tuple(rule for rules in self.optional.values() for rule in rules)
 
-    def each(self) -> Iterator[Right]:
+    def each(self) -> Iterator[Permission]:
         """Every combination of verb and resource."""
         yield from _each(self.everywhere, "")
         for rules in self.namespaced.values():
             yield from _each(rules, NAMESPACE)
 
 
-def find_rights() -> Path:
+def find_permissions() -> Path:
     """Directory of the files. Raises NoDeployFiles."""
-    return find_deploy_files("helm/muster/files/rights")
+    return find_deploy_files("helm/muster/files/permissions")
 
 
-def read_rights(directory: Path) -> dict[str, Rights]:
-    """Service -> rules. Raises NoRights."""
+def read_permissions(directory: Path) -> dict[str, Permissions]:
+    """Service -> rules. Raises UnreadablePermissions."""
     found = {}
     for service in SERVICES:
         file = directory / f"{service}.yaml"
         try:
-            found[service] = msgspec.convert(yaml.safe_load(file.read_text()), Rights)
+            found[service] = msgspec.convert(yaml.safe_load(file.read_text()), Permissions)
         except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
-            raise NoRights(f"the rights of {service} cannot be read from {file}: {error}") from error
+            raise UnreadablePermissions(f"the permissions of {service} cannot be read from {file}: {error}") from error
     return found
 
 
@@ -92,10 +92,10 @@ def account(service: str) -> str:
     return f"muster-{service}"
 
 
-def grants(rights: Mapping[str, Rights]) -> list[Manifest]:
+def grants(permissions: Mapping[str, Permissions]) -> list[Manifest]:
     """Namespace, ServiceAccounts, roles and bindings, in the order of creation."""
     bodies: list[dict[str, Any]] = [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}}]
-    for service, rules in rights.items():
+    for service, rules in permissions.items():
         name = account(service)
         own_metadata = {"name": name, "namespace": NAMESPACE}
         bodies.append({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": own_metadata})
@@ -117,9 +117,9 @@ def _role_and_binding(scope: str, metadata: dict[str, str], rules: tuple[Rule, .
     }
 
 
-def _each(rules: tuple[Rule, ...], namespace: str) -> Iterator[Right]:
+def _each(rules: tuple[Rule, ...], namespace: str) -> Iterator[Permission]:
     for rule in rules:
         for group in rule.api_groups:
             for resource in rule.resources:
                 for verb in rule.verbs:
-                    yield Right(verb, group, resource, namespace, rule.resource_names)
+                    yield Permission(verb, group, resource, namespace, rule.resource_names)
