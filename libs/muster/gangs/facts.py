@@ -343,6 +343,40 @@ class GangFacts(Struct, frozen=True, gc=False):
         return self.mode is not GangMode.NON_STRICT or any(each.hard for each in self.constraints)
 
 
+class StaticVolume(Struct, frozen=True):
+    """A free volume of a storage class without provisioner. `region`: a node must match one term of each entry to use
+    it; `claim`: "namespace/name" of the only claim that may have it, empty: any.
+    """
+
+    name: str
+    storage_class: str
+    size_bytes: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    region: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
+    claim: str = ""
+
+
+class StaticClaim(Struct, frozen=True):
+    """An unbound claim for such a volume, which pods use. `id` is "namespace/name"."""
+
+    id: str
+    storage_class: str
+    size_bytes: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+
+    def fits(self, volume: StaticVolume) -> bool:
+        """The volume is what the claim asks for."""
+        return (
+            volume.storage_class == self.storage_class
+            and volume.volume_mode == self.volume_mode
+            and volume.size_bytes >= self.size_bytes
+            and set(self.access_modes) <= set(volume.access_modes)
+            and volume.claim in ("", self.id)
+        )
+
+
 class DisruptionBudget(Struct, frozen=True, gc=False):
     """A PodDisruptionBudget; `allowed` pods may be evicted now. `id` is "namespace/name"."""
 
@@ -408,3 +442,7 @@ class Batch(Struct, frozen=True, gc=False):
     removed_label_sets: tuple[str, ...] = ()
     namespaces: tuple[NamespaceFacts, ...] = ()
     removed_namespaces: tuple[str, ...] = ()
+    static_volumes: tuple[StaticVolume, ...] = ()
+    removed_static_volumes: tuple[str, ...] = ()
+    static_claims: tuple[StaticClaim, ...] = ()
+    removed_static_claims: tuple[str, ...] = ()

@@ -10,7 +10,10 @@ from typing import Final
 from muster.gangs.quoting import quoted
 
 _ATTACHMENTS: Final = "attachable-volumes-csi-"
-_PREFIXES: Final = (_ATTACHMENTS,)
+_CAPACITY: Final = "storage-capacity-"
+_STATIC: Final = "static-volumes-"
+_PREFIXES: Final = (_ATTACHMENTS, _CAPACITY, _STATIC)
+_VOLUME_SIZE: Final = "volume-size.muster.dev/"
 
 UNLIMITED: Final = 2**31
 """Amount of a node without a limit. Pods request so little of it that it never ends, and sums over all nodes stay far
@@ -22,6 +25,33 @@ def attachments(driver: str) -> str:
     return f"{_ATTACHMENTS}{driver}"
 
 
+def storage_capacity(storage_class: str) -> str:
+    """Bytes of volumes that a storage class can provision for a node."""
+    return f"{_CAPACITY}{storage_class}"
+
+
+def volume_size(storage_class: str) -> str:
+    """Key of a label that cluster-state adds to nodes: bytes of the largest volume that the class can provision."""
+    return f"{_VOLUME_SIZE}{storage_class}"
+
+
+def static_volumes(storage_class: str, volume_mode: str, access_mode: str, least_bytes: int) -> str:
+    """Free volumes of a class without provisioner that a node can use, with these modes and at least this size."""
+    return f"{_STATIC}{volume_mode}-{access_mode}-{least_bytes}-{storage_class}"
+
+
+def is_static(resource: str) -> bool:
+    """Whether the resource stands for static volumes."""
+    return resource.startswith(_STATIC)
+
+
+def is_storage_capacity(resource: str) -> bool:
+    """Whether the resource stands for storage capacity, which ends when a volume is provisioned, although the pod that
+    requests it may still wait for the volume.
+    """
+    return resource.startswith(_CAPACITY)
+
+
 def is_volume_resource(resource: str) -> bool:
     """Whether cluster-state added the resource because of volumes."""
     return resource.startswith(_PREFIXES)
@@ -30,16 +60,41 @@ def is_volume_resource(resource: str) -> bool:
 def filter_reason(resource: str) -> str:
     """Why a node has not enough of the resource for a pod; empty if it does not stand for volumes."""
     if resource.startswith(_ATTACHMENTS):
-        return f"node(s) exceed max volume count of driver {_driver(resource)}"
+        return f"node(s) exceed max volume count of driver {_name(resource, _ATTACHMENTS)}"
+    if resource.startswith(_CAPACITY):
+        return f"node(s) did not have enough free storage of storage class {_name(resource, _CAPACITY)}"
+    if resource.startswith(_STATIC):
+        least, storage_class = _parts(resource)
+        return f"node(s) have no free volume of storage class {storage_class} of at least {least}"
     return ""
 
 
 def in_words(resource: str, amount: int) -> str:
     """An amount in words; empty if the resource does not stand for volumes."""
+    plural = "s" if amount != 1 else ""
     if resource.startswith(_ATTACHMENTS):
-        return f"{amount} attachable volume{'s' if amount != 1 else ''} of driver {_driver(resource)}"
+        return f"{amount} attachable volume{plural} of driver {_name(resource, _ATTACHMENTS)}"
+    if resource.startswith(_CAPACITY):
+        return f"{binary(amount)} of storage class {_name(resource, _CAPACITY)}"
+    if resource.startswith(_STATIC):
+        least, storage_class = _parts(resource)
+        return f"{amount} volume{plural} of storage class {storage_class} of at least {least}"
     return ""
 
 
-def _driver(resource: str) -> str:
-    return quoted(resource.removeprefix(_ATTACHMENTS))
+def binary(amount: int) -> str:
+    """Bytes in words: "1.5Gi", "12 bytes"."""
+    for shift, unit in ((40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")):
+        if amount >= 1 << shift:
+            return f"{round(amount / (1 << shift), 2):g}{unit}"
+    return f"{amount} bytes"
+
+
+def _name(resource: str, prefix: str) -> str:
+    return quoted(resource.removeprefix(prefix))
+
+
+def _parts(resource: str) -> tuple[str, str]:
+    """Least size and storage class of static volumes, in words."""
+    _, _, least, storage_class = resource.removeprefix(_STATIC).split("-", 3)
+    return binary(int(least)), quoted(storage_class)

@@ -9,7 +9,14 @@ from muster.dialects.definitions import DefinitionKind
 from muster.dialects.registry import DIALECTS
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
 from muster.kube.budget_facts import PodDisruptionBudget, decode_budget
-from muster.kube.csi_facts import CSINode, decode_csi_node
+from muster.kube.csi_facts import (
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    decode_csi_driver,
+    decode_csi_node,
+    decode_storage_capacity,
+)
 from muster.kube.objects import (
     Encoded,
     Namespace,
@@ -82,6 +89,8 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "persistentvolumes": "PersistentVolume",
     "storageclasses": "StorageClass",
     "csinodes": "CSINode",
+    "csidrivers": "CSIDriver",
+    "csistoragecapacities": "CSIStorageCapacity",
 }
 """Kinds by plural."""
 
@@ -136,6 +145,22 @@ CSI_NODES: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+CSI_DRIVERS: Final = ApiResource(
+    "csidrivers.storage.k8s.io",
+    "/apis/storage.k8s.io/v1/csidrivers",
+    CSIDriver,
+    decode_csi_driver,
+    optional=True,
+    dispensable=True,
+)
+STORAGE_CAPACITIES: Final = ApiResource(
+    "csistoragecapacities.storage.k8s.io",
+    "/apis/storage.k8s.io/v1/csistoragecapacities",
+    CSIStorageCapacity,
+    decode_storage_capacity,
+    optional=True,
+    dispensable=True,
+)
 TOPOLOGIES: Final = "configmaps"
 """Kind of ConfigMaps that define topology trees, as in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
@@ -180,6 +205,8 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     VOLUMES,
     STORAGE_CLASSES,
     CSI_NODES,
+    CSI_DRIVERS,
+    STORAGE_CAPACITIES,
     *map(definitions, DEFINITIONS.values()),
     PODS,
 )

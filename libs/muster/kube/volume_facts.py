@@ -7,9 +7,11 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm
+from muster.gangs.quantity import BadQuantity, to_amount
 from muster.gangs.quoting import quoted
 from muster.kube.node_selection import volume_affinity
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
+from muster.kube.pod_requests import quantity_text
 
 NodeTerms = tuple[NodeSelectorTerm, ...]
 """Terms of which one must match a node."""
@@ -32,11 +34,32 @@ _BETA_KEYS: Final = {
 }
 _TOPOLOGY_KEYS: Final = tuple(sorted((*_BETA_KEYS, *_BETA_KEYS.values())))
 _ZONES_DELIMITER: Final = "__"
+_ENDED: Final = ("Released", "Failed")
 
 S = TypeVar("S", bound=Struct)
 
 
 # -- objects
+
+
+class Storage(Struct, frozen=True, gc=False):
+    """An amount of storage."""
+
+    storage: Raw = NOTHING
+
+    @property
+    def bytes_(self) -> int:
+        """Bytes; 0 if the amount cannot be read."""
+        try:
+            return to_amount("storage", quantity_text(self.storage), round_up=True) if self.storage else 0
+        except BadQuantity:
+            return 0
+
+
+class ClaimResources(Struct, frozen=True, gc=False):
+    """spec.resources of a claim."""
+
+    requests: Storage = field(default_factory=Storage)
 
 
 class ClaimSpec(Struct, rename="camel", frozen=True, gc=False):
@@ -45,6 +68,9 @@ class ClaimSpec(Struct, rename="camel", frozen=True, gc=False):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: list[str] | None = None
+    volume_mode: str | None = None
+    resources: ClaimResources = field(default_factory=ClaimResources)
+    selector: Raw = NOTHING
 
 
 class ClaimStatus(Struct, rename="camel", frozen=True, gc=False):
@@ -68,10 +94,29 @@ class CSISource(Struct, rename="camel", frozen=True, gc=False):
     volume_handle: str = ""
 
 
+class ClaimReference(Struct, frozen=True, gc=False):
+    """The claim to which a volume is bound, or for which it is reserved."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str | None = None
+
+
+class VolumeStatus(Struct, frozen=True, gc=False):
+    """status of a volume."""
+
+    phase: str | None = None
+
+
 class VolumeSpec(Struct, rename="camel", frozen=True, gc=False):
     """spec of a volume."""
 
     node_affinity: Raw = NOTHING
+    storage_class_name: str | None = None
+    access_modes: list[str] | None = None
+    volume_mode: str | None = None
+    capacity: Storage = field(default_factory=Storage)
+    claim_ref: ClaimReference | None = None
     csi: CSISource | None = None
     aws_elastic_block_store: Raw = NOTHING
     azure_disk: Raw = NOTHING
@@ -101,6 +146,7 @@ class PersistentVolume(Struct, rename="camel", frozen=True, gc=False):
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: VolumeSpec = field(default_factory=VolumeSpec)
+    status: VolumeStatus = field(default_factory=VolumeStatus)
 
 
 class StorageClass(Struct, rename="camel", frozen=True, gc=False):
@@ -142,6 +188,15 @@ def _decoded(kind: type[S], decoder: msgspec.json.Decoder[S], data: Encoded) -> 
 # -- facts
 
 
+class VolumeNeeds(Struct, frozen=True, gc=False):
+    """What a claim needs of a volume, or what a volume has; access modes are sorted."""
+
+    size_bytes: int = 0
+    access_modes: tuple[str, ...] = ()
+    volume_mode: str = "Filesystem"
+    has_selector: bool = False
+
+
 class ClaimFacts(Struct, frozen=True, gc=False):
     """A claim. `volume` is its volume or planned volume; `bound`: binding is complete."""
 
@@ -154,16 +209,25 @@ class ClaimFacts(Struct, frozen=True, gc=False):
     selected_node: str = ""
     one_pod_only: bool = False
     controller: str = ""
+    needs: VolumeNeeds = VolumeNeeds()
 
 
 class VolumeFacts(Struct, frozen=True, gc=False):
-    """A volume: a node must match one term of each entry of `demands`. `driver` attaches it by the name `handle`."""
+    """A volume: a node must match one term of each entry of `demands`. `driver` attaches it by the name `handle`.
+
+    `has`: size and modes. `available`: it is usable, and bound to no claim; `reserved_for`: the claim that it is
+    reserved for (namespace, name and uid, which may be missing), if any.
+    """
 
     uid: str
     demands: tuple[NodeTerms, ...] = ()
     problem: str = ""
     driver: str = ""
     handle: str = ""
+    storage_class: str = ""
+    has: VolumeNeeds = VolumeNeeds()
+    available: bool = False
+    reserved_for: tuple[str, str, str] | None = None
 
 
 class StorageFacts(Struct, frozen=True, gc=False):
@@ -201,6 +265,12 @@ def claim_facts(claim: PersistentVolumeClaim) -> ClaimFacts:
         selected_node=annotations.get(_SELECTED_NODE, ""),
         one_pod_only="ReadWriteOncePod" in (spec.access_modes or ()),
         controller=metadata.controller,
+        needs=VolumeNeeds(
+            max(0, spec.resources.requests.bytes_),
+            tuple(sorted(set(spec.access_modes or ()))),
+            spec.volume_mode or "Filesystem",
+            has_selector=bytes(spec.selector) not in (b"", b"null", b"{}"),
+        ),
     )
 
 
@@ -213,13 +283,20 @@ def volume_facts(volume: PersistentVolume) -> VolumeFacts:
         if affinity is None
         else [affinity, *_topology_terms(volume.metadata.labels or {})]
     )
-    spec, name = volume.spec, volume.metadata.name
+    spec, name, claim = volume.spec, volume.metadata.name, volume.spec.claim_ref
     return VolumeFacts(
         volume.metadata.uid,
         tuple(demands),
         "; ".join(problems),
         driver=spec.driver,
         handle=spec.csi.volume_handle if spec.csi is not None else name,
+        storage_class=(volume.metadata.annotations or {}).get(_BETA_CLASS, spec.storage_class_name or ""),
+        has=VolumeNeeds(
+            max(0, spec.capacity.bytes_), tuple(sorted(set(spec.access_modes or ()))), spec.volume_mode or "Filesystem"
+        ),
+        available=volume.metadata.deletion_timestamp is None
+        and (volume.status.phase == "Available" if claim is None else volume.status.phase not in _ENDED),
+        reserved_for=None if claim is None else (claim.namespace, claim.name, claim.uid or ""),
     )
 
 

@@ -51,7 +51,7 @@ def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
         ],
         spread=map(_encode_spread, pod_class.spread),
         host_ports=[pb.HostPort(protocol=port.protocol, ip=port.ip, port=port.port) for port in pod_class.host_ports],
-        volumes=map(_encode_required, pod_class.volumes),
+        volumes=map(encode_required, pod_class.volumes),
     )
     if pod_class.required_node_affinity is not None:
         message.required_node_affinity.SetInParent()
@@ -84,7 +84,7 @@ def decode_pod_class(message: pb.PodClass) -> PodClass:
         tuple(PreferredPodTerm(wish.weight, _decode_pod_term(wish.term)) for wish in message.preferred_pod_affinity),
         tuple(map(_decode_spread, message.spread)),
         tuple(HostPort(_intern(port.protocol), _intern(port.ip), port.port) for port in message.host_ports),
-        tuple(tuple(map(_decode_term, required.terms)) for required in message.volumes),
+        tuple(map(decode_required, message.volumes)),
     )
 
 
@@ -111,8 +111,14 @@ def _decode_requirement(message: pb.NodeRequirement) -> NodeRequirement:
     return NodeRequirement(message.key, operator, tuple(message.values))
 
 
-def _encode_required(terms: Sequence[NodeSelectorTerm]) -> pb.RequiredNodeAffinity:
+def encode_required(terms: Sequence[NodeSelectorTerm]) -> pb.RequiredNodeAffinity:
+    """Terms of which one must match as a message."""
     return pb.RequiredNodeAffinity(terms=map(_encode_term, terms))
+
+
+def decode_required(message: pb.RequiredNodeAffinity) -> tuple[NodeSelectorTerm, ...]:
+    """Terms of which one must match."""
+    return tuple(map(_decode_term, message.terms))
 
 
 def _encode_pod_term(term: PodTerm) -> pb.PodTerm:

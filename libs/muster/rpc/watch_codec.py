@@ -41,6 +41,12 @@ from muster.rpc.selector_codec import (
     encode_namespace,
     encode_selector,
 )
+from muster.rpc.static_volume_codec import (
+    decode_static_claim,
+    decode_static_volume,
+    encode_static_claim,
+    encode_static_volume,
+)
 from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, decode_tree, encode_constraint, encode_tree
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
@@ -94,6 +100,10 @@ def encode_batch(batch: Batch) -> pb.Batch:
         removed_label_sets=batch.removed_label_sets,
         namespaces=map(encode_namespace, batch.namespaces),
         removed_namespaces=batch.removed_namespaces,
+        static_volumes=map(encode_static_volume, batch.static_volumes),
+        removed_static_volumes=batch.removed_static_volumes,
+        static_claims=map(encode_static_claim, batch.static_claims),
+        removed_static_claims=batch.removed_static_claims,
     )
     add = message.pods.add
     for pod in batch.pods:
@@ -128,6 +138,10 @@ def decode_batch(message: pb.Batch) -> Batch:
         tuple(message.removed_label_sets),
         tuple(map(decode_namespace, message.namespaces)),
         tuple(message.removed_namespaces),
+        tuple(map(decode_static_volume, message.static_volumes)),
+        tuple(message.removed_static_volumes),
+        tuple(map(decode_static_claim, message.static_claims)),
+        tuple(message.removed_static_claims),
     )
 
 

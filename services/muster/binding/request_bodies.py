@@ -12,6 +12,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim with its pod's node. The provisioner removes it if it cannot create the volume there."""
 
+_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of a volume whose claim was set by the volume controller or a scheduler, not by its creator."""
+
 _NONE: Final[Mapping[str, str | None]] = MappingProxyType({})
 
 
@@ -48,6 +51,19 @@ def selected_node_patch(uid: str, resource_version: str, node: str) -> bytes:
     """Merge patch that requests a volume for the node, if the claim still has that uid and version."""
     metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {SELECTED_NODE: node}}
     return _encode({"metadata": metadata})
+
+
+def claim_ref_patch(uid: str, resource_version: str, namespace: str, name: str, claim_uid: str) -> bytes:
+    """Merge patch that reserves a volume for a claim, if the volume still has that uid and version."""
+    reference = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": namespace, "name": name}
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {_BOUND_BY_CONTROLLER: "yes"}}
+    return _encode({"metadata": metadata, "spec": {"claimRef": {**reference, "uid": claim_uid}}})
+
+
+def no_claim_ref_patch(uid: str, resource_version: str) -> bytes:
+    """Merge patch that gives a volume back, if it still has that uid and version."""
+    metadata = {"uid": uid, "resourceVersion": resource_version, "annotations": {_BOUND_BY_CONTROLLER: None}}
+    return _encode({"metadata": metadata, "spec": {"claimRef": None}})
 
 
 def eviction_body(namespace: str, name: str, uid: str) -> bytes:

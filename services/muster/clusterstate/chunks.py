@@ -37,6 +37,10 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
         yield Batch(gangs=gangs)
     for budgets in _cut(snapshot.budgets):
         yield Batch(budgets=budgets)
+    for volumes in _cut(snapshot.static_volumes):
+        yield Batch(static_volumes=volumes)
+    for claims in _cut(snapshot.static_claims):
+        yield Batch(static_claims=claims)
     for pods in _cut(snapshot.pods):
         yield Batch(pods=pods)
 
@@ -82,6 +86,8 @@ def object_count(snapshot: Batch) -> int:
         snapshot.pods,
         snapshot.budgets,
         snapshot.trees,
+        snapshot.static_volumes,
+        snapshot.static_claims,
     )
     return sum(map(len, parts))
 
@@ -107,6 +113,10 @@ def change_count(delta: Batch) -> int:
         + len(delta.removed_budgets)
         + sum(1 + len(tree.leaves) // _LEAVES_PER_CHANGE for tree in delta.trees)
         + len(delta.removed_trees)
+        + len(delta.static_volumes)
+        + len(delta.removed_static_volumes)
+        + len(delta.static_claims)
+        + len(delta.removed_static_claims)
     )
 
 

@@ -15,11 +15,13 @@ _log = structlog.get_logger(__name__)
 class Nodes:
     """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed."""
 
-    def __init__(self, offered: Callable[[str], Amounts]) -> None:
-        """`offered`: what a node offers besides its status.allocatable, by its name."""
+    def __init__(self, offered: Callable[[str], tuple[Amounts, dict[str, str]]]) -> None:
+        """`offered`: amounts that a node offers besides its status.allocatable, and labels besides its own, by its
+        name.
+        """
         self.facts: dict[str, NodeFacts] = {}
         self._offered = offered
-        self._own: dict[str, Amounts] = {}  # status.allocatable
+        self._own: dict[str, tuple[Amounts, dict[str, str]]] = {}  # status.allocatable and labels
         self._names: dict[str, str] = {}  # uid -> name
         self._problems: dict[str, tuple[str, ...]] = {}
 
@@ -27,7 +29,7 @@ class Nodes:
         """Add or update a node; returns its facts if they differ."""
         facts = node_facts(node)
         self._report(facts.name, node_problems(node))
-        self._own[facts.name] = facts.allocatable
+        self._own[facts.name] = facts.allocatable, facts.labels
         facts = self._completed(facts)
         before = self.facts.get(facts.name)
         self.facts[facts.name] = facts
@@ -45,10 +47,14 @@ class Nodes:
         return None if facts == before else facts
 
     def _completed(self, facts: NodeFacts) -> NodeFacts:
-        own, more = self._own[facts.name], self._offered(facts.name)
-        if not more:
-            return facts if facts.allocatable == own else replace(facts, allocatable=own)
-        return replace(facts, allocatable=tuple(sorted({**dict(own), **dict(more)}.items())))
+        own, labels = self._own[facts.name]
+        more, more_labels = self._offered(facts.name)
+        if not more and not more_labels:
+            if facts.allocatable is own and facts.labels is labels:
+                return facts
+            return replace(facts, allocatable=own, labels=labels)
+        amounts = tuple(sorted({**dict(own), **dict(more)}.items()))
+        return replace(facts, allocatable=amounts, labels={**labels, **more_labels} if more_labels else labels)
 
     def remove(self, uid: str) -> str | None:
         """Remove a node; returns its name, or None if another node has that name by now."""

@@ -11,6 +11,8 @@ from muster.gangs.facts import (
     GangFacts,
     NodeFacts,
     PodFacts,
+    StaticClaim,
+    StaticVolume,
     TopologyTree,
 )
 from muster.gangs.selectors import NamespaceFacts
@@ -27,6 +29,8 @@ class PendingBatch:
         self.budgets: dict[str, DisruptionBudget | None] = {}
         self.trees: dict[str, TopologyTree | None] = {}
         self.namespaces: dict[str, NamespaceFacts | None] = {}
+        self.static_volumes: dict[str, StaticVolume | None] = {}
+        self.static_claims: dict[str, StaticClaim | None] = {}
         self._changed: dict[str, int] = {}
 
     def raise_revision(self, kind: str, revision: int) -> None:
@@ -68,6 +72,8 @@ class PendingBatch:
         selectors, removed_selectors = _taken(classes.changed_selectors)
         changed_sets, removed_label_sets = _taken(label_sets.changed)
         namespaces, removed_namespaces = _taken(self.namespaces)
+        static_volumes, removed_static_volumes = _taken(self.static_volumes)
+        static_claims, removed_static_claims = _taken(self.static_claims)
         return Batch(
             pod_classes=pod_classes,
             nodes=nodes,
@@ -89,6 +95,10 @@ class PendingBatch:
             removed_label_sets=removed_label_sets,
             namespaces=namespaces,
             removed_namespaces=removed_namespaces,
+            static_volumes=static_volumes,
+            removed_static_volumes=removed_static_volumes,
+            static_claims=static_claims,
+            removed_static_claims=removed_static_claims,
         )
 
 

@@ -18,8 +18,10 @@ from muster.kube.api_resources import (
     ALL,
     BUDGETS,
     CLAIMS,
+    CSI_DRIVERS,
     CSI_NODES,
     NAMESPACES,
+    STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     VOLUMES,
     topologies,
@@ -41,6 +43,8 @@ _BEFORE_PODS = (
     VOLUMES.kind,
     STORAGE_CLASSES.kind,
     CSI_NODES.kind,
+    CSI_DRIVERS.kind,
+    STORAGE_CAPACITIES.kind,
     *CONTROLLER_GANG_KINDS,
 )
 """Kinds to list before pods, so that pods need not be computed twice."""

@@ -20,12 +20,14 @@ from muster.gangs.facts import Batch, GangFacts
 from muster.kube.api_resources import (
     BUDGETS,
     CLAIMS,
+    CSI_DRIVERS,
     CSI_NODES,
     DEFINITIONS,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     TOPOLOGIES,
     VOLUMES,
@@ -46,6 +48,8 @@ _CLASS_KINDS: Final = (
     VOLUMES.kind,
     STORAGE_CLASSES.kind,
     CSI_NODES.kind,
+    CSI_DRIVERS.kind,
+    STORAGE_CAPACITIES.kind,
     *registry.CONTROLLER_GANG_KINDS,
 )
 
@@ -88,6 +92,8 @@ class ClusterState:
             VOLUMES.kind: lambda volume: self._recompute_pods(self.pods.volumes.put_volume(volume)),
             STORAGE_CLASSES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_class(each)),
             CSI_NODES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_csi_node(each)),
+            CSI_DRIVERS.kind: lambda each: self._recompute_pods(self.pods.volumes.put_driver(each)),
+            STORAGE_CAPACITIES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_segment(each)),
             TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
@@ -101,6 +107,8 @@ class ClusterState:
             VOLUMES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_volume(gone.uid)),
             STORAGE_CLASSES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_class(gone.uid)),
             CSI_NODES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_csi_node(gone.uid)),
+            CSI_DRIVERS.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_driver(gone.uid)),
+            STORAGE_CAPACITIES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_segment(gone.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
@@ -121,7 +129,7 @@ class ClusterState:
                 malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
                 malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
-            if self.pods.volumes.disturbs_nodes and self._refresh_nodes():
+            if self.pods.volumes.has_changes and self._add_volumes():
                 matters = True
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
@@ -179,6 +187,8 @@ class ClusterState:
             selectors=self.pods.classes.selectors,
             label_sets=self.pods.label_sets.all(),
             namespaces=tuple(self.namespaces.facts.values()),
+            static_volumes=tuple(self.pods.volumes.static_volumes.values()),
+            static_claims=tuple(self.pods.volumes.static_claims.values()),
         )
 
     def sweep(self) -> Batch:
@@ -213,6 +223,7 @@ class ClusterState:
         if facts is not None:
             self._pending.nodes[facts.name] = facts
             self.trees.node_changed(before, facts)
+            self.pods.volumes.put_node(facts)
         return facts is not None
 
     def _drop_node(self, gone: Removed) -> bool:
@@ -220,17 +231,23 @@ class ClusterState:
         if name is not None:
             self._pending.nodes[name] = None
             self.trees.node_changed(None, None)
+            self.pods.volumes.drop_node(name)
         return name is not None
 
-    def _refresh_nodes(self) -> bool:
-        """Compute again what nodes offer for volumes."""
-        changed = False
-        for name in self.pods.volumes.take_disturbed(self.nodes.facts):
+    def _add_volumes(self) -> bool:
+        """Compute again what nodes offer for volumes; add this and changed volumes and claims to the batch."""
+        volumes, pending = self.pods.volumes, self._pending
+        matters = bool(volumes.changed_volumes or volumes.changed_claims)
+        pending.static_volumes.update(volumes.changed_volumes)
+        pending.static_claims.update(volumes.changed_claims)
+        volumes.changed_volumes.clear()
+        volumes.changed_claims.clear()
+        for name in volumes.take_disturbed(self.nodes.facts):
             facts = self.nodes.refresh(name)
             if facts is not None:
-                self._pending.nodes[name] = facts
-                changed = True
-        return changed
+                pending.nodes[name] = facts
+                matters = True
+        return matters
 
     def _put_pod(self, pod: Pod) -> bool:
         metadata = pod.metadata
@@ -371,8 +388,8 @@ class ClusterState:
     def _take_batch(self) -> Batch:
         gangs: list[GangFacts] = []
         gone: list[str] = []
-        if self.pods.volumes.disturbs_nodes:
-            self._refresh_nodes()
+        if self.pods.volumes.has_changes:
+            self._add_volumes()
         if self._settled:
             gangs, gone, revisions = self.gangs.settle()
             if self._label_key_trees.take(gangs, gone):

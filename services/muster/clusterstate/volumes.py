@@ -9,11 +9,14 @@ import structlog
 from msgspec import Struct
 
 from muster.clusterstate.attached_volumes import AttachedVolumes, AttachLimits, Attachment, Attachments
-from muster.gangs.facts import Amounts
+from muster.clusterstate.static_volumes import StaticVolumes
+from muster.clusterstate.storage_capacity import StorageCapacities
+from muster.gangs.facts import Amounts, NodeFacts, StaticClaim, StaticVolume
+from muster.gangs.node_regions import NodeRegions
 from muster.gangs.quoting import quoted
-from muster.gangs.volume_resources import attachments
+from muster.gangs.volume_resources import attachments, storage_capacity
 from muster.kube.api_resources import CLAIMS, STORAGE_CLASSES, VOLUMES
-from muster.kube.csi_facts import CSINode
+from muster.kube.csi_facts import CSIDriver, CSINode, CSIStorageCapacity
 from muster.kube.volume_facts import (
     ClaimFacts,
     ClaimOfPod,
@@ -75,6 +78,15 @@ class Volumes:
         self._unread: Collection[str] = ()
         self._limits = AttachLimits()
         self._attached = AttachedVolumes(self._limits)
+        self._regions = NodeRegions()
+        self._capacities = StorageCapacities(self._regions)
+        self._static = StaticVolumes(self._regions)
+        self._counted: dict[str, tuple[VolumeFacts, bool]] = {}  # volumes of static classes, and whether they are free
+        self._reserved: dict[_ClaimId, set[str]] = {}  # volumes that are reserved for a claim
+        self.static_volumes: dict[str, StaticVolume] = {}
+        self.static_claims: dict[str, StaticClaim] = {}
+        self.changed_volumes: dict[str, StaticVolume | None] = {}
+        self.changed_claims: dict[str, StaticClaim | None] = {}
         self._disturbed: set[str] = set()  # nodes whose offers may have changed
         self._all_disturbed = False
 
@@ -87,6 +99,8 @@ class Volumes:
         return {
             "claims": len(self),
             "attach_limits": len(self._limits),
+            "storage_capacities": len(self._capacities),
+            "static_volumes": len(self._counted),
             "pods_with_attached_volumes": len(self._attached),
         }
 
@@ -102,6 +116,7 @@ class Volumes:
         for each in use.claims:
             id_ = (use.namespace, each.name)
             self._users.setdefault(id_, set()).add(use.uid)
+            self._note_claim(id_)
             changed |= self._rivals(id_) | self._sharers(id_, 1)
         self._attach(use)
         return changed
@@ -119,6 +134,7 @@ class Volumes:
             changed |= self._rivals(id_) | self._sharers(id_, 0)
             if not self._users[id_]:
                 del self._users[id_]
+            self._note_claim(id_)
         return changed
 
     def demands(self, uid: str) -> Demands:
@@ -137,11 +153,17 @@ class Volumes:
                 terms.update(self._volumes[claim.volume].demands)
             else:
                 waiting.append(each.name)
-                topologies = self._classes[claim.storage_class].topologies
+                name = claim.storage_class
+                topologies = self._classes[name].topologies
                 if topologies is not None:
                     terms.add(topologies)
                 if claim.selected_node:
                     terms.add(on_node(claim.selected_node))
+                elif self._is_static(name):
+                    for volume in self._own_volumes((use.namespace, each.name)):
+                        terms.update(self._volumes[volume].demands)
+                elif self._publishes_capacity(name) and self._capacities.limits_size(name):
+                    terms.add(self._capacities.large_enough(name, claim.needs.size_bytes))
         volumes = tuple(sorted(terms, key=msgspec.json.encode))
         return Demands(volumes, tuple(waiting), "; ".join(problems), self.requests(uid))
 
@@ -152,17 +174,31 @@ class Volumes:
         use = self._uses.get(uid)
         if use is None:
             return ()
-        counted = Counter(each.driver for each in self._attach(use) if each.counted)
-        return tuple(sorted((attachments(driver), count) for driver, count in counted.items()))
+        amounts = Counter(attachments(each.driver) for each in self._attach(use) if each.counted)
+        for each in use.claims:
+            claim = self._claims.get((use.namespace, each.name))
+            if claim is None or claim.volume:
+                continue
+            name, needs = claim.storage_class, claim.needs
+            if self._is_static(name):
+                for resource, amount in self._static.requested(name, needs):
+                    amounts[resource] += amount
+            elif self._publishes_capacity(name):
+                amounts[storage_capacity(name)] += needs.size_bytes
+        return tuple(sorted((+amounts).items()))
 
-    def offered(self, node: str) -> Amounts:
-        """What a node offers of the resources that stand for volumes."""
-        return self._attached.offered(node)
+    def offered(self, node: str) -> tuple[Amounts, dict[str, str]]:
+        """What a node offers of the resources that stand for volumes, and labels that do."""
+        attachable = self._attached.offered(node)
+        if not self._regions.regions(node):
+            return attachable, {}
+        capacity, labels = self._capacities.offered(node, self._publishes_capacity)
+        return (*attachable, *capacity, *self._static.offered(node, self._is_static)), labels
 
     @property
-    def disturbs_nodes(self) -> bool:
-        """Some node may offer other amounts than at the last call of `take_disturbed`."""
-        return self._all_disturbed or bool(self._disturbed)
+    def has_changes(self) -> bool:
+        """Some node may offer other amounts than at the last call of `take_disturbed`, or there are changes."""
+        return bool(self._all_disturbed or self._disturbed or self.changed_volumes or self.changed_claims)
 
     def take_disturbed(self, nodes: Iterable[str]) -> Iterable[str]:
         """Which of all nodes may offer other amounts than at the last call."""
@@ -176,6 +212,143 @@ class Volumes:
 
     def drop_csi_node(self, uid: str) -> set[str]:
         return self._limits_changed(*self._limits.drop(uid))
+
+    # -- nodes, and the storage of drivers
+
+    def put_node(self, node: NodeFacts) -> None:
+        if self._regions.put_node(node):
+            self._disturbed.add(node.name)
+
+    def drop_node(self, name: str) -> None:
+        self._regions.drop_node(name)
+
+    def put_driver(self, driver: CSIDriver) -> set[str]:
+        return self._drivers_changed(self._capacities.put_driver(driver))
+
+    def drop_driver(self, uid: str) -> set[str]:
+        return self._drivers_changed(self._capacities.drop_driver(uid))
+
+    def put_segment(self, segment: CSIStorageCapacity) -> set[str]:
+        return self._segments_changed(*self._capacities.put(segment))
+
+    def drop_segment(self, uid: str) -> set[str]:
+        return self._segments_changed(*self._capacities.drop(uid))
+
+    def _segments_changed(self, nodes: set[str], classes: set[str]) -> set[str]:
+        """`classes`: that limit the size of volumes now and did not, or the other way round."""
+        self._disturbed |= nodes
+        if classes:
+            self._all_disturbed = True
+        return {uid for name in classes for uid in self._users_of_class(name)}
+
+    def _drivers_changed(self, drivers: set[str]) -> set[str]:
+        """`drivers`: that publish capacity now and did not, or the other way round."""
+        if not drivers:
+            return set()
+        self._all_disturbed = True
+        classes = [name for name, each in self._classes.items() if each.driver in drivers]
+        return {uid for name in classes for uid in self._users_of_class(name)}
+
+    def _publishes_capacity(self, storage_class: str) -> bool:
+        facts = self._classes.get(storage_class)
+        return facts is not None and facts.waits and self._capacities.publishes(facts.driver)
+
+    # -- static volumes
+
+    def _is_static(self, storage_class: str) -> bool:
+        """Volumes of the class are chosen by the scheduler."""
+        facts = self._classes.get(storage_class)
+        return facts is not None and facts.waits and not facts.provisions
+
+    def _class_changed(self, name: str) -> set[str]:
+        self._all_disturbed = True
+        for volume in [each for each, facts in self._volumes.items() if facts.storage_class == name]:
+            self._count_volume(volume)
+        for id_ in self._users:
+            if self._is_of_class(id_, name):
+                self._note_claim(id_)
+        return self._users_of_class(name)
+
+    def _claim_changed(self, id_: _ClaimId) -> None:
+        for volume in list(self._reserved.get(id_, ())):
+            self._count_volume(volume)
+        self._note_claim(id_)
+
+    def _note_claim(self, id_: _ClaimId) -> None:
+        """Stream a claim while pods use it and it needs a static volume."""
+        claim, key, after = self._claims.get(id_), "/".join(id_), None
+        if claim is not None and not claim.volume and id_ in self._users and self._is_static(claim.storage_class):
+            needs = claim.needs
+            after = StaticClaim(key, claim.storage_class, needs.size_bytes, needs.access_modes, needs.volume_mode)
+        if after == self.static_claims.get(key):
+            return
+        self.changed_claims[key] = after
+        if after is None:
+            del self.static_claims[key]
+        else:
+            self.static_claims[key] = after
+
+    def _note_reservation(self, name: str, before: VolumeFacts | None, after: VolumeFacts | None) -> None:
+        if before is not None and before.reserved_for is not None:
+            volumes = self._reserved[before.reserved_for[:2]]
+            volumes.discard(name)
+            if not volumes:
+                del self._reserved[before.reserved_for[:2]]
+        if after is not None and after.reserved_for is not None:
+            self._reserved.setdefault(after.reserved_for[:2], set()).add(name)
+
+    def _count_volume(self, name: str) -> set[str]:
+        """Count a volume of a static class as it is now. Returns pods that request other sizes."""
+        facts = self._volumes.get(name)
+        after = None if facts is None or not self._is_static(facts.storage_class) else (facts, self._is_free(facts))
+        before = self._counted.pop(name, None)
+        if after is not None:
+            self._counted[name] = after
+        if before == after:
+            return set()
+        classes = set()
+        for each, sign in ((after, 1), (before, -1)):
+            if each is not None and self._static.add(each[0], sign):
+                classes.add(each[0].storage_class)
+            if each is not None and each[1]:
+                self._disturbed.update(self._static.free(each[0], sign))
+        self._stream_volume(name, after)
+        if classes:
+            self._all_disturbed = True
+        return {uid for each in classes for uid in self._users_of_class(each)}
+
+    def _stream_volume(self, name: str, counted: tuple[VolumeFacts, bool] | None) -> None:
+        after = None
+        if counted is not None and counted[1]:
+            facts, has = counted[0], counted[0].has
+            after = StaticVolume(
+                name,
+                facts.storage_class,
+                has.size_bytes,
+                has.access_modes,
+                has.volume_mode,
+                facts.demands,
+                "/".join(facts.reserved_for[:2]) if facts.reserved_for is not None else "",
+            )
+        if after == self.static_volumes.get(name):
+            return
+        self.changed_volumes[name] = after
+        if after is None:
+            del self.static_volumes[name]
+        else:
+            self.static_volumes[name] = after
+
+    def _own_volumes(self, id_: _ClaimId) -> list[str]:
+        """The volume that is reserved for an unbound claim, if any: the claim will be bound to it."""
+        return sorted(name for name in self._reserved.get(id_, ()) if self._is_free(self._volumes[name]))[:1]
+
+    def _is_free(self, volume: VolumeFacts) -> bool:
+        """No claim has the volume. A volume that is reserved counts until its claim is bound, as the claim does."""
+        if not volume.available or volume.reserved_for is None:
+            return volume.available
+        namespace, name, uid = volume.reserved_for
+        claim = self._claims.get((namespace, name))
+        return claim is not None and not claim.volume and uid in ("", claim.uid)
 
     def _limits_changed(self, node: str, drivers: set[str]) -> set[str]:
         """`drivers`: with another smallest limit, or the first or no limit, which concerns all nodes."""
@@ -233,6 +406,7 @@ class Volumes:
         self._claims[id_] = facts
         if facts.volume:
             self._of_volume.setdefault(facts.volume, set()).add(id_)
+        self._claim_changed(id_)
         return self._users_of([id_])
 
     def drop_claim(self, uid: str) -> set[str]:
@@ -241,6 +415,7 @@ class Volumes:
             return set()
         self._forget_volume_of(id_, facts)
         del self._claims[id_]
+        self._claim_changed(id_)
         return self._users_of([id_])
 
     def put_volume(self, volume: PersistentVolume) -> set[str]:
@@ -250,7 +425,11 @@ class Volumes:
         self._names[facts.uid] = ("", name)
         if facts.problem and (before is None or before.problem != facts.problem):
             _log.warning("volume_partly_invalid", volume=name, problem=facts.problem)
-        return self._users_of(self._of_volume.get(name, ())) if facts != before else set()
+        if facts == before:
+            return set()
+        self._note_reservation(name, before, facts)
+        claims = {each.reserved_for[:2] for each in (before, facts) if each is not None and each.reserved_for}
+        return self._users_of((*self._of_volume.get(name, ()), *claims)) | self._count_volume(name)
 
     def drop_volume(self, uid: str) -> set[str]:
         _, name = self._names.pop(uid, ("", ""))
@@ -258,14 +437,16 @@ class Volumes:
         if facts is None or facts.uid != uid:
             return set()
         del self._volumes[name]
-        return self._users_of(self._of_volume.get(name, ()))
+        self._note_reservation(name, facts, None)
+        claims = () if facts.reserved_for is None else (facts.reserved_for[:2],)
+        return self._users_of((*self._of_volume.get(name, ()), *claims)) | self._count_volume(name)
 
     def put_class(self, storage_class: StorageClass) -> set[str]:
         name, facts = storage_class.metadata.name, storage_facts(storage_class)
         before = self._classes.get(name)
         self._classes[name] = facts
         self._names[facts.uid] = ("", name)
-        return self._users_of_class(name) if facts != before else set()
+        return self._class_changed(name) if facts != before else set()
 
     def drop_class(self, uid: str) -> set[str]:
         _, name = self._names.pop(uid, ("", ""))
@@ -273,7 +454,7 @@ class Volumes:
         if facts is None or facts.uid != uid:
             return set()
         del self._classes[name]
-        return self._users_of_class(name)
+        return self._class_changed(name)
 
     # -- reasons to wait
 
@@ -297,7 +478,7 @@ class Volumes:
             return f"{what} may be used by one pod at a time (ReadWriteOncePod), and pod {quoted(holder.name)} has it"
         if claim.bound:
             return self._wrong_with_volume(what, claim.volume)
-        return self._wrong_with_unbound(what, claim)
+        return self._wrong_with_unbound(what, claim, (use.namespace, of_pod.name))
 
     def _wrong_with_volume(self, what: str, name: str) -> str:
         facts = self._volumes.get(name)
@@ -306,7 +487,16 @@ class Volumes:
         why = no_right(VOLUMES.kind) if VOLUMES.kind in self._unread else "it does not exist"
         return f"PersistentVolume {quoted(name)} of {what} is not known: {why}"
 
-    def _wrong_with_unbound(self, what: str, claim: ClaimFacts) -> str:
+    def _wrong_with_static(self, waits: str, name: str, claim: ClaimFacts, id_: _ClaimId) -> str:
+        """Why no volume is chosen for a claim of a class without provisioner; empty if one will be."""
+        obstacle = ""
+        if claim.needs.has_selector:
+            obstacle = "its selector is not supported with a StorageClass without provisioner"
+        elif len(self._users[id_]) > 1:
+            obstacle = "several pods use it, so that no volume is chosen for one of them"
+        return f"{waits}; {obstacle} ({name}): bind it to a volume by its spec.volumeName" if obstacle else ""
+
+    def _wrong_with_unbound(self, what: str, claim: ClaimFacts, id_: _ClaimId) -> str:
         waits = f"waits for {what} to be bound"
         if claim.volume or not claim.storage_class:
             return waits
@@ -318,10 +508,7 @@ class Volumes:
         if not facts.waits:
             return waits
         if not facts.provisions:
-            return (
-                f"{waits}; its StorageClass {name} has no provisioner and waits for a first consumer: choosing among "
-                "pre-created volumes is not supported yet, so bind the claim to one by its spec.volumeName"
-            )
+            return self._wrong_with_static(waits, name, claim, id_)
         return f"StorageClass {name} of {what}: {facts.problem}" if facts.problem else ""
 
     def _holder(self, id_: _ClaimId) -> Use:
@@ -332,7 +519,10 @@ class Volumes:
 
     def _rivals(self, id_: _ClaimId) -> set[str]:
         claim = self._claims.get(id_)
-        return set(self._users[id_]) if claim is not None and claim.one_pod_only else set()
+        if claim is None:
+            return set()
+        shared_static = not claim.bound and len(self._users[id_]) <= 2 and self._is_static(claim.storage_class)
+        return set(self._users[id_]) if claim.one_pod_only or shared_static else set()
 
     def _sharers(self, id_: _ClaimId, added: int) -> set[str]:
         """All users of a claim if one more or less changes whether its volume is counted."""

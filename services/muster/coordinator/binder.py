@@ -59,7 +59,8 @@ class Binder:
                     name=seat.name,
                     node=seat.node,
                     annotations=_annotations(trace_id, effect.ranks.get(seat.uid)),
-                    claims=effect.claims.get(seat.uid, ()),
+                    claims=(claims := effect.claims.get(seat.uid, ())),
+                    volumes={claim: volume for claim, volume in seat.volumes if claim in claims},
                     labels=labels_at_bind(effect.gang, effect.ranks.get(seat.uid), effect.tries),
                 )
                 for seat in effect.seats

@@ -52,5 +52,7 @@ def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
         gangs=tuple(gang for batch in batches for gang in batch.gangs),
         budgets=tuple(budget for batch in batches for budget in batch.budgets),
         trees=tuple(tree for batch in batches for tree in batch.trees),
+        static_volumes=tuple(volume for batch in batches for volume in batch.static_volumes),
+        static_claims=tuple(claim for batch in batches for claim in batch.static_claims),
         changed={kind: min(revision, through.get(kind, revision)) for kind, revision in newest.items()},
     )

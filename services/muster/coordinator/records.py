@@ -30,7 +30,13 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
     seats: defaultdict[tuple[str, str], list[pb.SeatedPod]] = defaultdict(list)
     ranks = dict(record.ranks)
     for seat in record.seats:
-        pod = pb.SeatedPod(uid=seat.uid, namespace=seat.namespace, name=seat.name, rank=ranks.pop(seat.uid, None))
+        pod = pb.SeatedPod(
+            uid=seat.uid,
+            namespace=seat.namespace,
+            name=seat.name,
+            rank=ranks.pop(seat.uid, None),
+            volumes=dict(seat.volumes),
+        )
         seats[seat.node, seat.class_id].append(pod)
     return pb.GangRecord(
         id=record.gang,
@@ -64,7 +70,16 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
     except (DecodeError, ValueError) as error:
         raise BadRecord(f"record {key!r} in etcd cannot be decoded ({error}); inspect it, then delete it") from error
     seats = tuple(
-        Seat(pod.uid, pod.namespace, pod.name, seat.class_id, seat.node) for seat in message.seats for pod in seat.pods
+        Seat(
+            pod.uid,
+            pod.namespace,
+            pod.name,
+            seat.class_id,
+            seat.node,
+            volumes=tuple(sorted(pod.volumes.items())) if pod.volumes else (),
+        )
+        for seat in message.seats
+        for pod in seat.pods
     )
     record = Record(
         gang=message.id,

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import msgspec
@@ -145,9 +146,10 @@ class Rig:
         labels: Mapping[str, str] | None = None,
         gang_span: str = "",
         volumes_first: bool = False,
+        volumes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         **more: str,
     ) -> Any:
-        """A running Bind call to one node, or to one node per pod; `more` are annotations."""
+        """A running Bind call to one node, or to one per pod; `volumes` are by uid and claim, `more` annotations."""
         bindings = [
             pb.PodBinding(
                 uid=pod["metadata"]["uid"],
@@ -157,6 +159,7 @@ class Rig:
                 annotations=more,
                 claims=claims_of(pod),
                 labels=labels,
+                volumes=volumes.get(pod["metadata"]["uid"]),
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]

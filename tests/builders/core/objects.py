@@ -11,6 +11,8 @@ from muster.gangs.facts import (
     NodeFacts,
     PodClass,
     PodFacts,
+    StaticClaim,
+    StaticVolume,
     TopologyTree,
     TreeDomain,
     TreeLevel,
@@ -67,6 +69,8 @@ class Cluster:
     trees: dict[str, TopologyTree] = field(default_factory=dict)
     classes: dict[str, PodClass] = field(default_factory=lambda: {c.id: c for c in _classes()})
 
+    static_volumes: dict[str, StaticVolume] = field(default_factory=dict)
+    static_claims: dict[str, StaticClaim] = field(default_factory=dict)
     revision: int = 0
     """Number of changes so far; lower after a restore of the API server."""
     used: Counter[str] = field(default_factory=Counter)
@@ -101,6 +105,8 @@ class Cluster:
             gangs=tuple(self.gangs.values()),
             budgets=tuple(self.budgets.values()),
             trees=tuple(self.trees.values()),
+            static_volumes=tuple(self.static_volumes.values()),
+            static_claims=tuple(self.static_claims.values()),
             changed={"pods": self.revision},
         )
         return with_labels(whole, {})

@@ -61,7 +61,17 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import DEFAULTS, Machine
 from muster.coordinator.core.report.explain import progress_of
 from muster.dialects.progress import Progress, Stage
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, PodPhase, TopologyTree
+from muster.gangs.facts import (
+    Batch,
+    DisruptionBudget,
+    GangFacts,
+    NodeFacts,
+    PodFacts,
+    PodPhase,
+    StaticClaim,
+    StaticVolume,
+    TopologyTree,
+)
 from muster.gangs.solve import SolveResult
 
 Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
@@ -318,6 +328,10 @@ class Scenario:
         remove_gangs: list[str] | None = None,
         remove_trees: list[str] | None = None,
         remove_classes: list[str] | None = None,
+        static_volumes: list[StaticVolume] | None = None,
+        static_claims: list[StaticClaim] | None = None,
+        remove_static_volumes: list[str] | None = None,
+        remove_static_claims: list[str] | None = None,
     ) -> None:
         """Changes the cluster and tells the coordinator."""
         self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
@@ -328,6 +342,12 @@ class Scenario:
         self.cluster.trees.update((tree.name, tree) for tree in trees or [])
         for name in remove_trees or []:
             self.cluster.trees.pop(name, None)
+        self.cluster.static_volumes.update((volume.name, volume) for volume in static_volumes or [])
+        self.cluster.static_claims.update((claim.id, claim) for claim in static_claims or [])
+        for name in remove_static_volumes or []:
+            self.cluster.static_volumes.pop(name, None)
+        for id_ in remove_static_claims or []:
+            self.cluster.static_claims.pop(id_, None)
         for name in remove_nodes or []:
             self.cluster.nodes.pop(name, None)
         for uid in remove_pods or []:
@@ -349,6 +369,10 @@ class Scenario:
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
             removed_pod_classes=tuple(remove_classes or ()),
+            static_volumes=tuple(static_volumes or ()),
+            removed_static_volumes=tuple(remove_static_volumes or ()),
+            static_claims=tuple(static_claims or ()),
+            removed_static_claims=tuple(remove_static_claims or ()),
         )
         if self.lagging:
             self.stream.append(Delta(batch))

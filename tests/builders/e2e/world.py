@@ -38,6 +38,7 @@ class World(Observations):
         self._kubelets: list[Kubelets] = []
         self._storage_classes: list[str] = []
         self._csi_nodes: list[str] = []
+        self._volumes: list[str] = []
         self.removed: set[str] = set()
         """Nodes that were deleted."""
 
@@ -79,6 +80,45 @@ class World(Observations):
         kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
         await self.cluster.apply({**kind, **body, "parameters": parameters})
         return name
+
+    async def static_class(self) -> str:
+        """Create a storage class without provisioner, for volumes of `local_volumes`; returns its name."""
+        name = f"{self.name}-{len(self._storage_classes)}"
+        self._storage_classes.append(name)
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass", "metadata": {"name": name}}
+        provisioner = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
+        await self.cluster.apply({**kind, **provisioner})
+        return name
+
+    async def local_volumes(self, storage_class: str, *nodes: str, size: str = "10Gi") -> list[str]:
+        """Create a local volume on each of the nodes; returns their names."""
+        made = []
+        for node in nodes:
+            name = f"{storage_class}-v{len(self._volumes)}"
+            self._volumes.append(name)
+            made.append(name)
+            requirement = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}
+            spec = {
+                "storageClassName": storage_class,
+                "capacity": {"storage": size},
+                "accessModes": ["ReadWriteOnce"],
+                "persistentVolumeReclaimPolicy": "Retain",
+                "local": {"path": f"/mnt/{name}"},
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}},
+            }
+            kind = {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}}
+            await self.cluster.apply({**kind, "spec": spec})
+        return made
+
+    async def volume_of(self, workload: Workload, number: int) -> str:
+        """The volume to which the claim of one of its pods is bound."""
+        return str((await self.claim(workload, number))["spec"]["volumeName"])
+
+    async def reserved_volumes(self, storage_class: str) -> list[str]:
+        """Volumes of the class that have a claim."""
+        found = (await self.cluster.call("GET", "/api/v1/persistentvolumes"))["items"]
+        of_class = [each for each in found if each["spec"].get("storageClassName") == storage_class]
+        return [str(each["metadata"]["name"]) for each in of_class if each["spec"].get("claimRef")]
 
     async def attach_limits(self, **limits: int) -> None:
         """Limit the volumes of the local provisioner that may be attached to these nodes."""
@@ -291,6 +331,8 @@ class World(Observations):
         await remove_nodes(self.cluster.session, *self._nodes)
         for name in self._storage_classes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
+        for name in self._volumes:
+            await self.cluster.try_call("DELETE", f"/api/v1/persistentvolumes/{name}")
         for name in self._csi_nodes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")
 

@@ -21,6 +21,8 @@ def claim_object(
     owner: str = "",
     deleting: bool = False,
     phase: str = "",
+    size: str = "1Gi",
+    selector: Object | None = None,
 ) -> Object:
     """A claim; bound if `volume` is given."""
     is_bound = bool(volume) if bound is None else bound
@@ -37,7 +39,9 @@ def claim_object(
         ]
     if deleting:
         metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z"
-    spec: Object = {"accessModes": list(modes), "resources": {"requests": {"storage": "1Gi"}}}
+    spec: Object = {"accessModes": list(modes), "resources": {"requests": {"storage": size}}}
+    if selector is not None:
+        spec["selector"] = selector
     if storage_class is not None:
         spec["storageClassName"] = storage_class
     if volume:
@@ -65,14 +69,62 @@ def volume_object(
     labels: dict[str, str] | None = None,
     driver: str = "",
     handle: str = "",
+    size: str = "1Gi",
+    modes: tuple[str, ...] = ("ReadWriteOnce",),
+    storage_class: str = "",
+    phase: str = "",
+    claim: str = "",
 ) -> Object:
-    """A volume, usable on nodes that match one of the terms, or on all nodes."""
-    spec: Object = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
+    """A volume, usable on nodes that match one of the terms, or on all nodes. `claim`: "namespace/name" or
+    "namespace/name/uid" of its claim.
+    """
+    spec: Object = {"capacity": {"storage": size}, "accessModes": list(modes), "storageClassName": storage_class}
+    if claim:
+        names = dict(zip(("namespace", "name", "uid"), claim.split("/"), strict=False))
+        spec["claimRef"] = {"kind": "PersistentVolumeClaim", **names}
     if driver:
         spec["csi"] = {"driver": driver, "volumeHandle": handle or name}
     if terms:
         spec["nodeAffinity"] = {"required": {"nodeSelectorTerms": list(terms)}}
-    return {"metadata": {"name": name, "uid": uid or f"uid-volume-{name}", "labels": labels or {}}, "spec": spec}
+    return {
+        "metadata": {"name": name, "uid": uid or f"uid-volume-{name}", "labels": labels or {}},
+        "spec": spec,
+        "status": {"phase": phase or ("Bound" if claim else "Available")},
+    }
+
+
+def local_volume(name: str, node: str, size: str = "1Gi", **more: Any) -> Object:
+    """A volume of the class "local" on a node."""
+    term = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}
+    return volume_object(name, term, size=size, storage_class="local", **more)
+
+
+def local_class() -> Object:
+    """The class of these volumes."""
+    return class_object("local", provisioner="kubernetes.io/no-provisioner")
+
+
+def driver_object(name: str = "disk.example.com", *, publishes: bool = True) -> Object:
+    """A CSIDriver."""
+    return {"metadata": {"name": name, "uid": f"uid-driver-{name}"}, "spec": {"storageCapacity": publishes}}
+
+
+def segment_object(
+    name: str,
+    topology: Object | None,
+    capacity: str | None,
+    *,
+    storage_class: str = "fast",
+    largest: str | None = None,
+    namespace: str = "storage",
+) -> Object:
+    """A CSIStorageCapacity."""
+    made: Object = {
+        "metadata": {"name": name, "namespace": namespace, "uid": f"uid-segment-{name}"},
+        "storageClassName": storage_class,
+    }
+    given = {"nodeTopology": topology, "capacity": capacity, "maximumVolumeSize": largest}
+    return {**made, **{key: value for key, value in given.items() if value is not None}}
 
 
 def zone_term(*zones: str) -> Object:

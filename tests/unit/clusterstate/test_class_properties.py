@@ -11,18 +11,33 @@ from msgspec.structs import replace
 from builders.clusterstate.history import History, Object, node_object, pod_object
 from builders.kube.inter_pod_rules import affinity, spread, term, wish
 from builders.kube.storage import (
+    ZONE,
     claim_object,
     class_object,
     csi_node_object,
+    driver_object,
     in_zones,
+    local_class,
+    segment_object,
     using,
     volume_object,
     zone_term,
 )
-from muster.gangs.facts import Amounts, Batch, PodFacts
+from muster.gangs.facts import Amounts, Batch, PodFacts, StaticClaim, StaticVolume
 from muster.gangs.selection import PodSelection
 from muster.gangs.selectors import LabelSelector
-from muster.kube.api_resources import CLAIMS, CSI_NODES, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUMES, ApiResource
+from muster.kube.api_resources import (
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ApiResource,
+)
 from muster.kube.pod_class import read_class
 
 Event = tuple[ApiResource[Any], Object, bool]
@@ -72,7 +87,8 @@ claims = st.builds(
     st.sampled_from(["c", "d", "a-e"]),
     volume=st.sampled_from(["", "v", "w"]),
     bound=st.sampled_from([None, False]),
-    storage_class=st.sampled_from(["fast", "slow", None]),
+    storage_class=st.sampled_from(["fast", "slow", "local", None]),
+    size=st.sampled_from(["1Gi", "3Gi"]),
     modes=st.sampled_from([("ReadWriteOnce",), ("ReadWriteOncePod",)]),
     annotations=st.sampled_from([{}, {"volume.kubernetes.io/selected-node": "n"}]),
     namespace=st.sampled_from(["ml", "dev"]),
@@ -84,8 +100,21 @@ volumes = st.builds(
     st.sampled_from(["a", "b"]).map(zone_term),
     driver=st.sampled_from(["", "disk.example.com"]),
     handle=st.sampled_from(["", "same"]),
+    storage_class=st.sampled_from(["", "local"]),
+    size=st.sampled_from(["1Gi", "2Gi", "4Gi"]),
+    phase=st.sampled_from(["", "Available", "Released"]),
+    claim=st.sampled_from(["", "", "ml/c", "ml/d/other"]),
 )
-nodes = st.builds(node_object, st.sampled_from(["n", "m"]))
+segments = st.builds(
+    segment_object,
+    st.sampled_from(["s", "t"]),
+    st.sampled_from([{}, {"matchLabels": {"kubernetes.io/hostname": "n"}}]),
+    st.sampled_from(["1Gi", "8Gi"]),
+    storage_class=st.sampled_from(["fast", "slow"]),
+    largest=st.sampled_from([None, None, "2Gi"]),
+)
+drivers = st.builds(lambda publishes: driver_object(publishes=publishes), st.booleans())
+nodes = st.builds(node_object, st.sampled_from(["n", "m"]), labels=st.sampled_from([{}, {ZONE: "a"}, {ZONE: "b"}]))
 csi_nodes = st.builds(
     lambda name, limits: csi_node_object(name, **limits),
     st.sampled_from(["n", "m"]),
@@ -96,7 +125,7 @@ classes = st.builds(
     st.sampled_from(["fast", "slow"]),
     mode=st.sampled_from(["WaitForFirstConsumer", "Immediate"]),
     topologies=st.sampled_from([None, in_zones("a")]),
-)
+) | st.builds(local_class)
 
 
 def events_of(resource: ApiResource[Any], objects: st.SearchStrategy[Object]) -> st.SearchStrategy[Event]:
@@ -114,6 +143,8 @@ histories = st.lists(
         events_of(STORAGE_CLASSES, classes),
         events_of(NODES, nodes),
         events_of(CSI_NODES, csi_nodes),
+        events_of(CSI_DRIVERS, drivers),
+        events_of(STORAGE_CAPACITIES, segments),
     ),
     max_size=24,
 )
@@ -145,8 +176,12 @@ def content(history: History) -> dict[str, PodFacts]:
     return {uid: replace(facts, revision=0) for uid, facts in history.state.pods.facts.items()}
 
 
-def offers(history: History) -> dict[str, Amounts]:
-    return {name: node.allocatable for name, node in history.state.nodes.facts.items()}
+def offers(history: History) -> dict[str, tuple[Amounts, dict[str, str]]]:
+    return {name: (node.allocatable, node.labels) for name, node in history.state.nodes.facts.items()}
+
+
+def static(history: History) -> tuple[dict[str, StaticVolume], dict[str, StaticClaim]]:
+    return history.state.pods.volumes.static_volumes, history.state.pods.volumes.static_claims
 
 
 @settings(max_examples=250, deadline=None)
@@ -208,6 +243,7 @@ def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], c
     late.state.settle()
     assert content(early) == content(late)
     assert offers(early) == offers(late)
+    assert static(early) == static(late)
 
 
 @settings(max_examples=250, deadline=None)
@@ -215,7 +251,9 @@ def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], c
 def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at: int) -> None:
     history = History()
     known: dict[str, PodFacts] = {}
-    nodes_told: dict[str, Amounts] = {}
+    nodes_told: dict[str, tuple[Amounts, dict[str, str]]] = {}
+    volumes_told: dict[str, StaticVolume] = {}
+    claims_told: dict[str, StaticClaim] = {}
     classes_told: set[str] = set()
     selection = PodSelection()
     told_of = history.state.apply
@@ -234,9 +272,15 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
         known.update((pod.uid, pod) for pod in batch.pods)
         for uid in batch.removed_pods:
             del known[uid]
-        nodes_told.update((node.name, node.allocatable) for node in batch.nodes)
+        nodes_told.update((node.name, (node.allocatable, node.labels)) for node in batch.nodes)
         for name in batch.removed_nodes:
             del nodes_told[name]
+        volumes_told.update((each.name, each) for each in batch.static_volumes)
+        claims_told.update((each.id, each) for each in batch.static_claims)
+        for name in batch.removed_static_volumes:
+            volumes_told.pop(name, None)
+        for name in batch.removed_static_claims:
+            claims_told.pop(name, None)
         return batch
 
     history.state.apply = listen  # type: ignore[method-assign]
@@ -251,6 +295,7 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
     assert {pod.class_id for pod in known.values()} <= classes_told
     assert {uid: replace(facts, revision=0) for uid, facts in known.items()} == content(history)
     assert nodes_told == offers(history)
+    assert (volumes_told, claims_told) == static(history)
 
 
 @settings(max_examples=100, deadline=None)

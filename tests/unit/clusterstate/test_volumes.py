@@ -124,14 +124,6 @@ class TestWaitingForFirstConsumer:
         assert (streamed(batch), batch.changed) == ({"a"}, {"persistentvolumeclaims": 5})
         assert (class_of(history).volumes, facts(history).claims) == ((TERMS["b"],), ())
 
-    def test_classes_without_provisioner_are_reported_as_unsupported(self) -> None:
-        history = History()
-        history.put(STORAGE_CLASSES, class_object("local", provisioner="kubernetes.io/no-provisioner"))
-        history.put(CLAIMS, claim_object("c", storage_class="local"))
-        history.pods(pod())
-        assert 'StorageClass "local" has no provisioner' in facts(history).problem
-        assert "not supported yet" in facts(history).problem
-
     def test_a_class_that_cannot_be_read_is_quoted(self) -> None:
         history = History()
         history.put(STORAGE_CLASSES, class_object(topologies="a"))

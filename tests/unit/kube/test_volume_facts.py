@@ -17,6 +17,7 @@ from muster.kube.volume_facts import (
     ClaimOfPod,
     StorageFacts,
     VolumeFacts,
+    VolumeNeeds,
     claim_facts,
     claims_of,
     decode_claim,
@@ -104,7 +105,10 @@ class TestVolumes:
 
 class TestClaims:
     def test_bound(self) -> None:
-        assert claim("c", volume="v") == ClaimFacts("uid-claim-ml-c", "v", bound=True, storage_class="fast")
+        needs = VolumeNeeds(2**30, ("ReadWriteOnce",))
+        assert claim("c", volume="v") == ClaimFacts(
+            "uid-claim-ml-c", "v", bound=True, storage_class="fast", needs=needs
+        )
 
     def test_claim_with_a_planned_volume_is_not_bound(self) -> None:
         known = claim("c", volume="v", bound=False)

@@ -45,7 +45,7 @@ class RecordState(IntEnum):
 
 
 class Seat(Struct, frozen=True):
-    """A pod with a decided node."""
+    """A pod with a decided node. `volumes`: pairs of its claims without provisioner and the volumes chosen for them."""
 
     uid: str
     namespace: str
@@ -53,6 +53,7 @@ class Seat(Struct, frozen=True):
     class_id: str
     node: str
     label_set: str = ""
+    volumes: tuple[tuple[str, str], ...] = ()
 
 
 class PodName(Struct, frozen=True):

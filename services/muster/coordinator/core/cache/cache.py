@@ -74,7 +74,7 @@ class Cache:
         seen = set(self.ledger.capacity.seated_uids()) - set(self.ledger.reserved)
         budgets = {budget.id for budget in batch.budgets}
         trees = {tree.name for tree in batch.trees}
-        selection = self.ledger.selection
+        selection, volumes = self.ledger.selection, self.ledger.volumes
         removals = Batch(
             removed_trees=tuple(tree.name for tree in self.trees.all() if tree.name not in trees),
             removed_budgets=tuple(id_ for id_ in self.budgets if id_ not in budgets),
@@ -85,6 +85,8 @@ class Cache:
             removed_selectors=_without(selection.selectors, (each.id for each in batch.selectors)),
             removed_label_sets=_without(selection.rows, (each.id for each in batch.label_sets)),
             removed_namespaces=_without(selection.namespaces, (each.name for each in batch.namespaces)),
+            removed_static_volumes=_without(volumes.volumes, (each.name for each in batch.static_volumes)),
+            removed_static_claims=_without(volumes.claims, (each.id for each in batch.static_claims)),
         )
         self.apply(removals)
         self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
@@ -103,6 +105,7 @@ class Cache:
         for name in batch.removed_nodes:
             self.ledger.drop_node(name)
             self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
+        self.ledger.volumes.apply(batch)
         self._put_trees(batch)
         for uid in batch.removed_pods:
             self._drop_pod(uid)

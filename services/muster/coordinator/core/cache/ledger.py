@@ -15,6 +15,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from muster.coordinator.core.cache.eligible_nodes import EligibleNodes
+from muster.coordinator.core.cache.volume_choices import VolumeChoices
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
@@ -22,6 +23,7 @@ from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
 from muster.gangs.node_filters import filter_reason
 from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Reservation
+from muster.gangs.volume_resources import is_storage_capacity
 
 MAX_PODS_PER_NODE = 2**31
 """More pods of a class on one node do not count: the sum over all nodes stays far from the end of int64."""
@@ -36,6 +38,7 @@ class Ledger:
         self.classes: dict[str, PodClass] = {}
         self.eligible = EligibleNodes(self.capacity, self.classes)
         self.selection = PodSelection()
+        self.volumes = VolumeChoices()
         self.reserved: dict[str, Seat] = {}
         self.sums = 0
         """How often `max_pods` was computed, which takes 0.1 ms for 5,000 nodes: work of a step is counted in these."""
@@ -52,6 +55,7 @@ class Ledger:
         self.nodes[node.name] = node
         self._disturbed.add(node.name)
         self.eligible.put_node(self.capacity.put_node(node), node)
+        self.volumes.put_node(node)
         if before is None:
             return [ClusterEvent(EventKind.NODE_ADDED, (node.name,))]
         return list(_improvements(before, node))
@@ -61,6 +65,7 @@ class Ledger:
         self.nodes.pop(name, None)
         self._disturbed.add(name)
         self.eligible.drop_node(name)
+        self.volumes.drop_node(name)
         self.capacity.drop_node(name)
 
     def put_class(self, pod_class: PodClass) -> None:
@@ -100,11 +105,17 @@ class Ledger:
         known, selected = self.capacity.seated_uids(), False
         for pod in seated:
             seat = self.reserved.pop(pod.uid, None)
+            if seat is not None and seat.volumes:
+                self.volumes.bound(seat)
             if seat is not None or pod.uid not in known:
                 selected = selected or bool(self.selection.representative(pod.label_set))
             if seat is None or seat.node != pod.node:
                 self._disturbed.add(pod.node)
         # A seated pod leaves what it had if it was bound elsewhere than decided, or was resized.
+        if self.volumes.has_bound_pods:
+            for pod in pods:
+                if pod.phase.ended:
+                    self.volumes.end_pod(pod.uid)
         left = self.capacity.seat([(pod.uid, pod.class_id, pod.node, 0) for pod in seated])
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)
         return [*left, *freed], selected
@@ -113,7 +124,9 @@ class Ledger:
         """Pods are gone. Returns the nodes on which capacity became free."""
         uids = list(uids)
         for uid in uids:
-            self.reserved.pop(uid, None)
+            self._pop(uid)
+            if self.volumes.has_bound_pods:
+                self.volumes.end_pod(uid)
         return self._free(uids)
 
     def take_disturbed(self) -> set[str]:
@@ -129,13 +142,16 @@ class Ledger:
         """
         self._disturbed.update(seat.node for seat in seats if seat.uid in self.reserved)
         self.reserved.update((seat.uid, seat) for seat in seats)
+        for seat in seats:
+            if seat.volumes:
+                self.volumes.take(seat)
         return self.capacity.seat((seat.uid, seat.class_id, seat.node, 0) for seat in seats)
 
     def release(self, uids: Iterable[str]) -> list[str]:
         """Release reservations; pods that are observed on a node keep their capacity. Returns the nodes on which
         capacity became free.
         """
-        return self._free([uid for uid in uids if self.reserved.pop(uid, None) is not None])
+        return self._free([uid for uid in uids if self._pop(uid) is not None])
 
     def reservations(self) -> tuple[Reservation, ...]:
         """All reservations, by node and kind of pods."""
@@ -170,12 +186,17 @@ class Ledger:
     def overcommitted(self, node: str, class_id: str) -> bool:
         """The node is gone, or more of a resource that the class requests is used there than it has.
 
-        Other resources do not count: a seat released for them would be assigned again, for ever.
+        Other resources do not count: a seat released for them would be assigned again, for ever. Neither does storage
+        capacity, which ends as soon as the volume that was to be provisioned from it exists.
         """
         if node not in self.nodes:
             return True
         row, requested = self.capacity.rows[node], self.capacity.vectors[self.capacity.classes[class_id]]
-        return bool(np.any((self.capacity.used[row] > self.capacity.allocatable[row]) & (requested > 0)))
+        over = (self.capacity.used[row] > self.capacity.allocatable[row]) & (requested > 0)
+        if not over.any():
+            return False
+        columns = set(np.flatnonzero(over).tolist())
+        return any(not is_storage_capacity(name) for name, at in self.capacity.resources.items() if at in columns)
 
     def untenable(self, seat: Seat) -> bool:
         """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more."""
@@ -246,6 +267,13 @@ class Ledger:
         if self.could_take(node, class_id):
             return None
         return filter_reason(self.classes[class_id], self.nodes[node])
+
+    def _pop(self, uid: str) -> Seat | None:
+        """End a reservation; its volumes can be chosen again."""
+        seat = self.reserved.pop(uid, None)
+        if seat is not None and seat.volumes:
+            self.volumes.release(seat)
+        return seat
 
     def _free(self, uids: Iterable[str]) -> list[str]:
         return self.capacity.release(uids)

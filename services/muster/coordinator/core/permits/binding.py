@@ -35,15 +35,17 @@ class Binds:
     @staticmethod
     def unbindable(cache: Cache, gang: Gang) -> bool:
         """A seat whose bind was not sent is on a node that is gone, or that other pods filled."""
-        return bool(_on_full_nodes(cache, Binds.unsent(gang)))
+        return bool(_unbindable(cache, gang, Binds.unsent(gang)))
 
     def permitted(self, cache: Cache, gang: Gang) -> list[Effect]:
         """The permit is durable: send binds."""
         return self._send_or_lose(cache, gang, self.unsent(gang))
 
     def _send_or_lose(self, cache: Cache, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
-        """Send binds, but for seats on nodes that are gone or that other pods filled: their pods are placed again."""
-        full = _on_full_nodes(cache, seats)
+        """Send binds, but for seats on nodes that are gone or that other pods filled, and for those without a volume:
+        their pods are placed again.
+        """
+        full = _unbindable(cache, gang, seats)
         if full and volumes_first(gang):
             full = {seat.uid for seat in seats}  # it starts again whole
         for uid in full:
@@ -166,6 +168,11 @@ class Binds:
         return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(cache, gang, seats)]
 
 
+def avoid_node(gang: Gang, node: str) -> None:
+    """The gang's members could not be bound to this node."""
+    gang.bind.avoid(node)
+
+
 def volumes_first(gang: Gang) -> bool:
     """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist, since one
     that cannot be made would leave the gang partial.
@@ -187,8 +194,14 @@ def _awaited(held: HeldSeat, result: BindResult) -> bool:
     )
 
 
-def _on_full_nodes(cache: Cache, seats: Sequence[Seat]) -> set[str]:
-    """Uids of seats on nodes that are gone, or that lack a resource that the pod requests."""
+def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
+    """Uids of seats on nodes that are gone, or that lack a resource that the pod requests; and of seats without a
+    volume, because the claim needed none at the permit.
+    """
     places = {(seat.node, seat.class_id) for seat in seats}
     full = {place for place in places if cache.ledger.overcommitted(*place)}
-    return {seat.uid for seat in seats if (seat.node, seat.class_id) in full}
+    unbindable = {seat.uid for seat in seats if (seat.node, seat.class_id) in full}
+    volumes = cache.ledger.volumes
+    if volumes.claims:
+        unbindable.update(seat.uid for seat in seats if volumes.lacks_choice(seat, gang.pods[seat.uid].claims))
+    return unbindable

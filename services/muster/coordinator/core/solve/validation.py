@@ -5,11 +5,15 @@ them.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.volume_choices import NoVolume
 from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.permits.binding import avoid_node
 from muster.coordinator.core.solve.request import placed
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts, split_kind
@@ -72,11 +76,29 @@ def validate_and_reserve(
         broken = violated_constraint(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
         if broken is not None:
             return Rejection(RejectionReason.CONSTRAINT, broken)
+    if ledger.volumes.claims:
+        no_volume = _choose_volumes(ledger, gangs, seats)
+        if no_volume is not None:
+            return no_volume
     for gang_id, taken in seats.items():
         ledger.reserve(taken)
         for seat in taken:
             gangs[gang_id].take_seat(seat)
     return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
+
+
+def _choose_volumes(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]]) -> Rejection | None:
+    """Add to the seats the volumes chosen for all claims of the group together; or why there are none."""
+    pods = {uid: pod for gang in gangs.values() for uid, pod in gang.pending.items() if pod.claims}
+    chosen = ledger.volumes.choose((seat for taken in seats.values() for seat in taken if seat.uid in pods), pods)
+    if isinstance(chosen, NoVolume):
+        for gang_id, taken in seats.items():
+            if any(seat.node == chosen.node and seat.uid in pods for seat in taken):
+                avoid_node(gangs[gang_id], chosen.node)
+        return Rejection(RejectionReason.INSUFFICIENT_CAPACITY, chosen.message, chosen.node)
+    for gang_id, taken in seats.items() if chosen else ():
+        seats[gang_id] = [replace(seat, volumes=chosen[seat.uid]) if seat.uid in chosen else seat for seat in taken]
+    return None
 
 
 def violated_constraint(
