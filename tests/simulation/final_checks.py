@@ -125,10 +125,10 @@ def check_reasons(world: World) -> None:
         if found.pending:
             assert why, f"I10: {found.id} is pending without a reason"
         for uid in found.pending:
-            reported = world.oracle.told.get(uid)
+            reported = world.oracle.reported_messages.get(uid)
             assert reported == why, f'I10: {uid} has the reason "{reported}", the true one is "{why}"'
         for uid in found.invalid:
-            reported = world.oracle.told.get(uid)
+            reported = world.oracle.reported_messages.get(uid)
             assert reported == found.pods[uid].problem, (
                 f'I10: {uid} has the reason "{reported}", but its problem is another'
             )

@@ -21,17 +21,22 @@ from muster.coordinator.core.effects import (
     Solve,
     StageChanged,
 )
-from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.preemption.plan import INITIAL_PAUSE_SECONDS
 from muster.coordinator.core.queue.pre_enqueue import could_be_free
 from muster.coordinator.core.report.explain import progress_of, stage_of
-from muster.dialects.progress import Progress, Stage
-from muster.gangs.facts import LevelPolicy, MatchPolicy, PodFacts, PodPhase
-from muster.topology.constraints import on_levels
+from muster.dialects.progress import Stage
+from muster.gangs.facts import PodFacts
+from simulation.effect_checks import (
+    check_bound_ranks,
+    check_eviction,
+    check_ranks,
+    check_records,
+    check_volumes_first,
+)
+from simulation.gang_checks import check_bound, check_members, check_progress, check_run, check_sent, check_stage
 
 if TYPE_CHECKING:
     from builders.core.scenario import Scenario
@@ -46,8 +51,8 @@ class Oracle:
     """State that the checks need from step to step."""
 
     def __init__(self) -> None:
-        self.told: dict[str, str] = {}
-        """Last reported reason by pod uid."""
+        self.reported_messages: dict[str, str] = {}
+        """Last reported message by pod uid."""
         self.preempted_for: set[str] = set()
         """Gangs for which pods were evicted and that have not started since."""
         self.obstructed: set[str] = set()
@@ -81,12 +86,12 @@ class Oracle:
         """Records that a user removed timeout marks."""
         self._timed_out.pop(gang_id, None)
 
-    # -- what it wants done
+    # -- effects
 
     def take(self, scenario: Scenario, effect: Effect) -> None:
         """Checks an effect."""
         self._new_term(scenario)
-        self._forgive(scenario.leader)
+        self._forget_edited(scenario.leader)
         match effect:
             case PhaseChanged(gang_id, before, after):
                 assert self._phases.get(gang_id) is before, (
@@ -103,7 +108,7 @@ class Oracle:
             case StageChanged(gang_id):
                 self._staged(scenario.leader, gang_id)
             case Report():
-                self.told.update((condition.uid, condition.message) for condition in effect.conditions)
+                self.reported_messages.update((condition.uid, condition.message) for condition in effect.conditions)
                 reasons = {event.reason for event in effect.events}
                 if reasons & {"CapacityTaken", "VictimsRemain"}:
                     self.obstructed.add(effect.gang)
@@ -142,7 +147,7 @@ class Oracle:
         self._stages[gang_id] = progress.stage
         check_progress(gang, progress)
 
-    def _forgive(self, leader: Machine) -> None:
+    def _forget_edited(self, leader: Machine) -> None:
         """Forgets timeouts of gangs that were changed since."""
         for gang_id, fingerprint in list(self._timed_out.items()):
             gang = leader.cache.gangs.get(gang_id)
@@ -181,7 +186,7 @@ class Oracle:
                     f"solve: {asked} is requested for {free} pending pods of {asked.id}"
                 )
 
-    # -- what is true after a step
+    # -- state after a step
 
     def step_done(self, scenario: Scenario, leader: Machine, *, idle: bool) -> None:
         """Checks the state after a step; an idle step has changed only the time."""
@@ -194,7 +199,7 @@ class Oracle:
             for gang in cache.gangs.values():
                 self._check_hold(scenario, gang)
             return
-        self._forgive(leader)
+        self._forget_edited(leader)
         check_reservations(cache)
         self._settle_nodes(scenario, leader)
         for gang in cache.gangs.values():
@@ -342,188 +347,3 @@ def _fingerprint(gang: Gang) -> frozenset[object]:
     pods.add(sum(pod.timed_out for pod in gang.pods.values()) + len(gang.hold.marking))
     declared = (facts.incarnation, facts.minimum, facts.total, facts.mode, facts.group, facts.waiting_time_seconds)
     return frozenset([declared, *pods])
-
-
-def check_members(gang: Gang) -> None:
-    """Checks that every member is in one state only."""
-    places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), set(gang.bound)]
-    everywhere = set().union(*places)
-    assert len(everywhere) == sum(map(len, places)), f"members: a pod of {gang.id} counts twice"
-    assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that do not exist"
-    assert not (gang.hold.marking.keys() & everywhere), (
-        f"members: a pod of {gang.id} timed out and still counts as a member"
-    )
-    assert gang.lost.keys() <= gang.pending.keys(), f"members: {gang.id} repairs pods that are not pending"
-    waits_for_permit = not gang.permitted and any(h.state is not ActionState.DECIDED for h in gang.seats.values())
-    assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
-
-
-def check_run(gang: Gang) -> None:
-    """I1: checks that a gang of which no member has a place starts whole again, and that a gang that runs with fewer
-    than its minimum is not called satisfied.
-    """
-    places = len(gang.bound) + len(gang.seats) + len(gang.acknowledged) + len(gang.eviction.pods)
-    over = gang.permitted and gang.pending and not places and not gang.succeeded
-    assert not over, f"I1: {gang.id} keeps its permit, and none of its members has a place"
-    if gang.phase is Phase.SATISFIED and gang.facts is not None and places:
-        held, minimum = places + len(gang.succeeded), gang.facts.minimum
-        assert held >= minimum, f"I6: {gang.id} is called satisfied with {held} of {minimum}"
-
-
-def check_sent(gang: Gang) -> None:
-    """I6: permitted seats are sent to binding."""
-    unsent = [held.seat.uid for held in gang.seats.values() if held.state is ActionState.DECIDED]
-    waits = gang.permitted and unsent and gang.group.persist_id is None
-    assert not waits, f"I6: {gang.id} is permitted, and {unsent} are not sent to binding"
-
-
-def check_bound(scenario: Scenario, gang: Gang) -> None:
-    """I4: acknowledged binds agree with the API server."""
-    for uid, seat in gang.acknowledged.items():
-        pod = scenario.cluster.pods.get(uid)
-        assert pod is None or pod.node == seat.node, f"I4: {uid} is on {pod.node}, but its seat is on {seat.node}"
-
-
-def check_records(leader: Machine, persist: Persist) -> None:
-    """Checks records before they are written."""
-    for record in persist.puts:
-        gang = leader.cache.gangs.get(record.gang)
-        assert gang is not None, f"record: {record.gang} is written and does not exist"
-        unpermitted = record.state is RecordState.UNPERMITTED
-        assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
-        if record.state is RecordState.BINDING and not gang.permitted:
-            check_minimum(gang, record)
-            check_uniform(cpu_by_class(leader), gang, record)
-            check_constraints(leader, gang, record)
-
-
-def check_minimum(gang: Gang, record: Record) -> None:
-    """I1: the minimum has seats or runs."""
-    assert gang.facts is not None, f"I1: {gang.id} is permitted without a declaration"
-    seats = {seat.uid for seat in record.seats}
-    gone = {uid for uid in seats if (pod := gang.pods.get(uid)) is None or pod.node or pod.deleting or pod.gated}
-    assert not gone, f"I1: {gang.id} is permitted with pods that cannot be bound: {sorted(gone)}"
-    only_waiting = gang.facts.match_policy is MatchPolicy.ONLY_WAITING
-    running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
-    starting, minimum = len(seats) + len(running), gang.facts.minimum
-    if gang.facts.counts_succeeded and starting + len(gang.pending) < minimum:
-        minimum -= sum(pod.phase is PodPhase.SUCCEEDED for pod in gang.pods.values())
-    assert starting >= minimum, f"I1: {gang.id} is permitted with {starting} of {minimum}"
-
-
-def cpu_by_class(leader: Machine) -> dict[str, int]:
-    """Returns the cpu request of each class."""
-    return {id_: dict(each.requests)["cpu"] for id_, each in leader.cache.ledger.classes.items()}
-
-
-def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
-    """Checks that the members of a uniform gang are equal."""
-    if gang.facts is not None and gang.facts.uniform:
-        sizes = {cpu[seat.class_id] for seat in record.seats}
-        assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that request {sorted(sizes)}"
-
-
-def check_progress(gang: Gang, progress: Progress) -> None:
-    """Checks the progress reported to the dialect."""
-    there = {each.uid for each in progress.members if each.node}
-    assert there >= {*gang.seats, *gang.acknowledged}, (
-        f"progress: members of {gang.id} have nodes, which was not reported"
-    )
-    ranks = [each.rank for each in progress.members if each.rank is not None]
-    assert len(ranks) == len(set(ranks)), f"progress: {gang.id} has duplicate ranks"
-    assert bool(progress.preemptor) is (progress.stage is Stage.PREEMPTED), f"progress: preemptor of {gang.id}"
-
-
-def check_stage(gang: Gang, stage: Stage) -> None:
-    """Checks that a gang is preempted until it can start again, and started once it is permitted."""
-    goes = gang.eviction.whole and bool(gang.eviction.preemptor) and not gang.permitted
-    assert not goes or stage is Stage.PREEMPTED, f"stages: {gang.id} is preempted, but {stage} is reported"
-    if stage is Stage.PREEMPTED:
-        assert gang.eviction.whole or not gang.all_present, (
-            f"stages: {gang.id} could start, but is reported as preempted"
-        )
-    began = gang.timing.ready_unix or gang.permitted or not gang.all_present or gang.eviction.whole
-    assert began, f"stages: {gang.id} is complete, and the time since then is unknown"
-    started = stage in (Stage.PERMITTED, Stage.BOUND)
-    assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"
-
-
-def check_ranks(scenario: Scenario, persist: Persist) -> None:
-    """Checks that ranks are unique and constant, and that starting members have the lowest."""
-    for record in persist.puts:
-        ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
-        assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has duplicate ranks"
-        if record.state is RecordState.BINDING and len(record.seats) > 1:
-            unranked = [seat.uid for seat in record.seats if seat.uid not in ranks]
-            assert not unranked, f"ranks: {unranked} of {record.gang} have no rank"
-        if before is None or before.incarnation != record.incarnation:
-            continue
-        changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank]
-        assert not changed, f"ranks: the ranks of {changed} of {record.gang} change"
-
-
-def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
-    """Returns the gang's record once all pending writes are done."""
-    last = scenario.etcd.get(gang_id)
-    for write in (each for each in scenario.under_way if isinstance(each, Persist)):
-        last = None if gang_id in write.deletes else last
-        last = next((record for record in write.puts if record.gang == gang_id), last)
-    return last
-
-
-def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
-    """I2: pods are bound with durable ranks."""
-    durable = dict(scenario.etcd[effect.gang].ranks)
-    assert effect.tries == scenario.etcd[effect.gang].tries, (
-        f"attempts: {effect.gang} is bound with counts that are not recorded"
-    )
-    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
-
-
-def check_volumes_first(leader: Machine, effect: Bind) -> None:
-    """I1: the first binds of a gang with claims are one request that waits for all volumes."""
-    gang = leader.cache.gangs[effect.gang]
-    if gang.bound or gang.acknowledged or not effect.claims:
-        return
-    apart = gang.seats.keys() - {seat.uid for seat in effect.seats}
-    assert effect.volumes_first and not apart, f"I1: {effect.gang} is bound without the volumes of {sorted(apart)}"
-
-
-def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
-    """Checks hard constraints of a Strict gang at its first start, by the tree in the coordinator's cache."""
-    facts, cache = gang.facts, leader.cache
-    if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.accumulates:
-        return
-    tree = cache.trees.get(facts.tree)
-    assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
-    levels = [level.name for level in tree.levels]
-    for each in on_levels(facts.constraints, levels):
-        if each.hard and each.policy is LevelPolicy.PACK:
-            level = levels.index(each.level)
-            nodes = (cache.ledger.nodes[seat.node] for seat in record.seats)
-            domains = {cache.trees.path(tree, node)[: level + 1] for node in nodes}
-            assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
-
-
-def check_eviction(scenario: Scenario, effect: Evict) -> None:
-    """I9: evictions serve a plan that is still valid."""
-    record = scenario.etcd.get(effect.gang)
-    assert record is not None, f"I9: {effect.gang} is evicted without a record"
-    gangs = scenario.leader.cache.gangs
-    victim = gangs[effect.gang]
-    if not victim.eviction.preemptor:  # its own policy wants it; or half of it went for somebody who is gone
-        return
-    preemptor, plan = gangs.get(victim.eviction.preemptor), scenario.etcd.get(victim.eviction.preemptor)
-    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which does not exist"
-    waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
-    assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which is not pending"
-    assert plan is not None and plan.nominated, f"I9: no capacity is nominated for the preemptor {preemptor.id}"
-    never_preempts = any(
-        gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place
-    )
-    assert not never_preempts and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
-    live = [pod.priority for pod in victim.pods.values() if not (pod.phase.ended or pod.deleting)]
-    asking = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pods.values()]
-    right = min(pod.priority for pod in asking if not (pod.phase.ended or pod.deleting))
-    assert max(live, default=0) < right, f"I13: {effect.gang} {live} is evicted for {preemptor.id} ({right})"
-    assert max(live, default=0) < 2_000_000_000, f"I13: {effect.gang} is evicted although it is critical to the system"

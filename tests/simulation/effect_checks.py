@@ -1,0 +1,135 @@
+"""Checks of effects of the coordinator before they are carried out: records, binds and evictions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from muster.coordinator.core.effects import Bind, Evict, Persist
+from muster.coordinator.core.events import Record, RecordState
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.machine import Machine
+from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
+from muster.topology.constraints import on_levels
+
+if TYPE_CHECKING:
+    from builders.core.scenario import Scenario
+
+
+def check_records(leader: Machine, persist: Persist) -> None:
+    """Checks records before they are written."""
+    for record in persist.puts:
+        gang = leader.cache.gangs.get(record.gang)
+        assert gang is not None, f"record: {record.gang} is written and does not exist"
+        unpermitted = record.state is RecordState.UNPERMITTED
+        assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
+        if record.state is RecordState.BINDING and not gang.permitted:
+            check_minimum(gang, record)
+            check_uniform(cpu_by_class(leader), gang, record)
+            check_constraints(leader, gang, record)
+
+
+def check_minimum(gang: Gang, record: Record) -> None:
+    """I1: the minimum has seats or runs."""
+    assert gang.facts is not None, f"I1: {gang.id} is permitted without a declaration"
+    seats = {seat.uid for seat in record.seats}
+    unbindable = {uid for uid in seats if (pod := gang.pods.get(uid)) is None or pod.node or pod.deleting or pod.gated}
+    assert not unbindable, f"I1: {gang.id} is permitted with pods that cannot be bound: {sorted(unbindable)}"
+    only_waiting = gang.facts.match_policy is MatchPolicy.ONLY_WAITING
+    running = [] if only_waiting else [pod for pod in gang.pods.values() if pod.seated and not pod.deleting]
+    starting, minimum = len(seats) + len(running), gang.facts.minimum
+    if gang.facts.counts_succeeded and starting + len(gang.pending) < minimum:
+        minimum -= sum(pod.phase is PodPhase.SUCCEEDED for pod in gang.pods.values())
+    assert starting >= minimum, f"I1: {gang.id} is permitted with {starting} of {minimum}"
+
+
+def cpu_by_class(leader: Machine) -> dict[str, int]:
+    """Returns the cpu request of each class."""
+    return {id_: dict(each.requests)["cpu"] for id_, each in leader.cache.ledger.classes.items()}
+
+
+def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
+    """Checks that the members of a uniform gang are equal."""
+    if gang.facts is not None and gang.facts.uniform:
+        sizes = {cpu[seat.class_id] for seat in record.seats}
+        assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that request {sorted(sizes)}"
+
+
+def check_ranks(scenario: Scenario, persist: Persist) -> None:
+    """Checks that ranks are unique and constant, and that starting members have the lowest."""
+    for record in persist.puts:
+        ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
+        assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has duplicate ranks"
+        if record.state is RecordState.BINDING and len(record.seats) > 1:
+            unranked = [seat.uid for seat in record.seats if seat.uid not in ranks]
+            assert not unranked, f"ranks: {unranked} of {record.gang} have no rank"
+        if before is None or before.incarnation != record.incarnation:
+            continue
+        changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank]
+        assert not changed, f"ranks: the ranks of {changed} of {record.gang} change"
+
+
+def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
+    """Returns the gang's record once all pending writes are done."""
+    last = scenario.etcd.get(gang_id)
+    for write in (each for each in scenario.under_way if isinstance(each, Persist)):
+        last = None if gang_id in write.deletes else last
+        last = next((record for record in write.puts if record.gang == gang_id), last)
+    return last
+
+
+def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
+    """I2: pods are bound with durable ranks."""
+    durable = dict(scenario.etcd[effect.gang].ranks)
+    assert effect.tries == scenario.etcd[effect.gang].tries, (
+        f"attempts: {effect.gang} is bound with counts that are not recorded"
+    )
+    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
+
+
+def check_volumes_first(leader: Machine, effect: Bind) -> None:
+    """I1: the first binds of a gang with claims are one request that waits for all volumes."""
+    gang = leader.cache.gangs[effect.gang]
+    if gang.bound or gang.acknowledged or not effect.claims:
+        return
+    others = gang.seats.keys() - {seat.uid for seat in effect.seats}
+    assert effect.volumes_first and not others, f"I1: {effect.gang} is bound without the volumes of {sorted(others)}"
+
+
+def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
+    """Checks hard constraints of a Strict gang at its first start, by the tree in the coordinator's cache."""
+    facts, cache = gang.facts, leader.cache
+    if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.accumulates:
+        return
+    tree = cache.trees.get(facts.tree)
+    assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"
+    levels = [level.name for level in tree.levels]
+    for each in on_levels(facts.constraints, levels):
+        if each.hard and each.policy is LevelPolicy.PACK:
+            level = levels.index(each.level)
+            nodes = (cache.ledger.nodes[seat.node] for seat in record.seats)
+            domains = {cache.trees.path(tree, node)[: level + 1] for node in nodes}
+            assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
+
+
+def check_eviction(scenario: Scenario, effect: Evict) -> None:
+    """I9: evictions serve a plan that is still valid."""
+    record = scenario.etcd.get(effect.gang)
+    assert record is not None, f"I9: {effect.gang} is evicted without a record"
+    gangs = scenario.leader.cache.gangs
+    victim = gangs[effect.gang]
+    if not victim.eviction.preemptor:  # evicted by its own policy, or its preemptor is gone
+        return
+    preemptor, plan = gangs.get(victim.eviction.preemptor), scenario.etcd.get(victim.eviction.preemptor)
+    assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which does not exist"
+    waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
+    assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which is not pending"
+    assert plan is not None and plan.nominated, f"I9: no capacity is nominated for the preemptor {preemptor.id}"
+    never_preempts = any(
+        gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place
+    )
+    assert not never_preempts and not any(pod.never_preempts for pod in waiting), f"I9: {preemptor.id} never preempts"
+    live = [pod.priority for pod in victim.pods.values() if not (pod.phase.ended or pod.deleting)]
+    members = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pods.values()]
+    right = min(pod.priority for pod in members if not (pod.phase.ended or pod.deleting))
+    assert max(live, default=0) < right, f"I13: {effect.gang} {live} is evicted for {preemptor.id} ({right})"
+    assert max(live, default=0) < 2_000_000_000, f"I13: {effect.gang} is evicted although it is critical to the system"
