@@ -75,6 +75,13 @@ CLAIM_BUGS = (
         first=_PLANS,
     ),
     Bug(
+        "plans in vain are not counted",
+        "preemption/plan.py",
+        """            effects.append(ClaimEnded("nomination", "capacity_taken"))\n""",
+        "",
+        first=_PLANS,
+    ),
+    Bug(
         "the limit of evictions per hour counts plans, not pods",
         "preemption/eviction.py",
         "            self._tokens -= pods\n",

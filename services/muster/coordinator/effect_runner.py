@@ -108,6 +108,8 @@ class EffectRunner:
                 self._phase_changed(effect)
             case effects.AnswerRejected():
                 self._answer_rejected(effect)
+            case effects.ClaimEnded():
+                metrics.claim_ended(effect)
             case effects.StageChanged(gang):
                 self._progress.put(gang)
             case effects.GangChanged(gang):

@@ -7,7 +7,7 @@ what is attempted, or of gangs, which are what starts.
 from collections import Counter
 from typing import Final
 
-from muster.coordinator.core.effects import AnswerRejected, RejectionReason, Solve
+from muster.coordinator.core.effects import CLAIM_ENDS, AnswerRejected, ClaimEnded, RejectionReason, Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.gangs.solve import SolveOutcome
 from muster.telemetry.metrics import CALL_BUCKETS, WAIT_BUCKETS, counter, histogram, sampled
@@ -68,6 +68,15 @@ REJECTED: Final = counter(
     ("reason",),
     known=[(reason.name.lower(),) for reason in RejectionReason],
 )
+CLAIMS_ENDED: Final = counter(
+    "muster_capacity_claims_ended_total",
+    "Claims on capacity that ended without a start: nomination (victims_remain: evicted pods did not end in time, or "
+    "capacity_taken: others took what was freed), reservation of a starving group (expired: the pods that should have "
+    "ended did not in time, or overrun: they ran longer than they declare) or hold (timed_out: a NonStrict gang waited "
+    "for as long as it may).",
+    ("kind", "reason"),
+    known=CLAIM_ENDS,
+)
 CONFLICTS: Final = counter(
     "muster_ledger_conflicts_total",
     "Placements that do not fit the ledger: insufficient_capacity (the placement is wrong) or conflict (another "
@@ -99,6 +108,11 @@ def solve_ended(effect: Solve, answer: Solved | SolveFailed, seconds: float, tra
         if groups:
             ATTEMPTS.labels(result, PROFILE).add(groups)
             ATTEMPT_SECONDS.labels(result, PROFILE).observe(seconds, traceparent, groups)
+
+
+def claim_ended(claim: ClaimEnded) -> None:
+    """Counts a claim on capacity that ended without a start."""
+    CLAIMS_ENDED.labels(claim.kind, claim.reason).add()
 
 
 def placement_rejected(answer: AnswerRejected) -> None:

@@ -22,6 +22,7 @@ from builders.core.step_limit import Spins, StepLimit, WakeLimit
 from builders.gangs.facts import CoreGang
 from muster.coordinator.core.effects import (
     Bind,
+    ClaimEnded,
     Effect,
     Evict,
     MarkTimedOut,
@@ -93,6 +94,8 @@ class Scenario:
         self._limit: StepLimit | None = None
         self.under_way: list[Effect] = []
         self.reports: list[Report] = []
+        self.claims_ended: list[tuple[str, str]] = []
+        """Kinds and reasons of claims on capacity that ended without a start."""
         self.phases: defaultdict[str, list[Phase | None]] = defaultdict(list)
         self.stages: defaultdict[str, list[Stage]] = defaultdict(list)
         """Stages of gangs in order, as reported to dialects."""
@@ -167,6 +170,8 @@ class Scenario:
                     self.stages[effect.gang.rpartition("/")[2]].append(progress.stage)
             case Report():
                 self.reports.append(effect)
+            case ClaimEnded(kind, reason):
+                self.claims_ended.append((kind, reason))
             case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
                 if isinstance(effect, Solve):
                     self.solves.append(effect)

@@ -23,6 +23,7 @@ def test_i13_an_endless_waiting_time_holds_the_cluster_for_an_hour() -> None:
     assert scenario.bound("w") == 0 and len(scenario.gang("w").seats) == 8
     scenario.pass_time(2)
     assert scenario.gang("w").phase is Phase.TIMED_OUT
+    assert scenario.claims_ended == [("hold", "timed_out")]
     assert scenario.cluster.pods["default/small"].node == "n"
 
 

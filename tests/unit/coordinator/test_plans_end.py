@@ -49,6 +49,7 @@ def test_i13_another_victim_is_chosen_when_one_does_not_leave() -> None:
     scenario.run_effects()
     assert scenario.bound("p") == 4
     assert any("on node b and 3 more have not ended for 300 s" in note for note in scenario.notes())
+    assert scenario.claims_ended == [("nomination", "victims_remain")]
 
 
 def test_i13_no_capacity_is_withheld_for_victims_that_do_not_leave() -> None:
@@ -116,6 +117,7 @@ def test_i13_the_preemptor_is_told_who_took_its_capacity() -> None:
     assert len(taken) == 1
     assert "taken by pod default/thief-v19-0 of scheduler default-scheduler on node n" in taken[0].note
     assert "nothing is evicted for it for 60 s" in taken[0].note
+    assert scenario.claims_ended == [("nomination", "capacity_taken")]
     assert any("gang default/p cannot start" in note and "thief-v19-0" in note for note in scenario.notes())
 
 

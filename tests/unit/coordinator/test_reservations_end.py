@@ -49,6 +49,7 @@ def test_i13_capacity_is_not_withheld_for_ever_for_a_pod_that_never_ends() -> No
     (note,) = expirations(scenario)
     assert "pod default/service on node n0 has not ended in the 3600 s" in note
     assert "none is reserved for 3600 s" in note
+    assert scenario.claims_ended == [("reservation", "expired")]
     assert any("gang default/big cannot start" in note and "pod default/service" in note for note in scenario.notes())
 
 
@@ -90,6 +91,7 @@ def test_i13_other_nodes_are_chosen_when_a_declared_run_time_is_overrun() -> Non
     assert nomination not in scenario.leader.cache.nominations.values()
     assert "liar-0 on node" in expirations(scenario)[0]
     assert scenario.gang("liar").run_time.overran
+    assert scenario.claims_ended == [("reservation", "overrun")]
     scenario.pass_time(STARVING + 2)
     (nomination,) = scenario.leader.cache.nominations.values()
     assert nomination.starts_at == math.inf, "what the gang declares is not believed again"

@@ -40,6 +40,7 @@ ETCD_FAILURES = 'muster_etcd_request_errors_total{job="coordinator", operation="
 ETCD_SIZE = 'etcd_mvcc_db_total_size_in_bytes{job="etcd", instance="etcd-1"}'
 VIEW = 'muster_cache_synced{job="placement", instance="a"}'
 SILENCE = 'muster_watch_idle_seconds{job="cluster-state", instance="a", kind="pods"}'
+IN_VAIN = 'muster_capacity_claims_ended_total{job="coordinator", kind="nomination", reason="capacity_taken"}'
 WRONG = 'muster_placements_rejected_total{job="coordinator", reason="insufficient_capacity"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
 UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
@@ -76,6 +77,8 @@ HEALTHY: Series = {
     SILENCE: "10 30 25x60",
     WRONG: "0x60",
     'muster_placements_rejected_total{job="coordinator", reason="conflict"}': "0+9x60",
+    IN_VAIN: "0 1 2x60",
+    'muster_capacity_claims_ended_total{job="coordinator", kind="hold", reason="timed_out"}': "0+1x60",
     **latencies(LAG, PROCESS, slow=False),
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
@@ -125,6 +128,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
         {"job": "cluster-state", "instance": "a", "kind": "pods"},
     ),
     ("MusterPlacementsRejected", "30m", {WRONG: "0+1x60"}, {"reason": "insufficient_capacity"}),
+    ("MusterPreemptionInVain", "50m", {IN_VAIN: "0+1x60"}, {}),
     ("MusterEventLoopLag", "40m", latencies(LAG, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
     ("MusterControllerFailing", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
     ("MusterQuotaReviewsFailing", "30m", {UNDECIDED: "0+5x60"}, {}),

@@ -1,7 +1,7 @@
 """Outputs of the state machine: requests to other services, writes to etcd, reports to users, rejected answers."""
 
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
@@ -156,6 +156,23 @@ class AnswerRejected(Struct, frozen=True):
     count: int
 
 
+CLAIM_ENDS: Final = (
+    ("nomination", "victims_remain"),
+    ("nomination", "capacity_taken"),
+    ("reservation", "expired"),
+    ("reservation", "overrun"),
+    ("hold", "timed_out"),
+)
+"""Kinds of claims on capacity, and how they end without a start; labels of a metric."""
+
+
+class ClaimEnded(Struct, frozen=True):
+    """A claim on capacity ended by its limit, or in vain (I13); one of CLAIM_ENDS."""
+
+    kind: str
+    reason: str
+
+
 class GangChanged(Struct, frozen=True):
     """State of a gang that is shown to users may have changed."""
 
@@ -169,5 +186,15 @@ class StageChanged(Struct, frozen=True):
 
 
 Effect = (
-    Solve | Persist | Bind | Evict | MarkTimedOut | Report | PhaseChanged | AnswerRejected | GangChanged | StageChanged
+    Solve
+    | Persist
+    | Bind
+    | Evict
+    | MarkTimedOut
+    | Report
+    | PhaseChanged
+    | AnswerRejected
+    | ClaimEnded
+    | GangChanged
+    | StageChanged
 )

@@ -19,7 +19,7 @@ from muster.coordinator.core.backfill.expected_completions import (
     note_overruns,
 )
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.effects import Effect
+from muster.coordinator.core.effects import ClaimEnded, Effect
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Group, QueueKey
 from muster.coordinator.core.preemption.nomination import Nomination, capacity_reserved, reservation_expired
@@ -124,7 +124,8 @@ class BackfillReservations:
         self.starving.expired(held, pause, time)
         self._plans.drop(held)
         state.conclude(_why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause))
-        return reservation_expired(held, state.verdict)
+        ended = ClaimEnded("reservation", "overrun" if overran else "expired")
+        return [*reservation_expired(held, state.verdict), ended]
 
     def forget(self, group: Group) -> None:
         """The group has a place, or is gone."""

@@ -22,7 +22,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.effects import Effect, EventType, KubeEvent, MarkTimedOut, Report
+from muster.coordinator.core.effects import ClaimEnded, Effect, EventType, KubeEvent, MarkTimedOut, Report
 from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.permits.permits import Permits, TimeOut
@@ -138,7 +138,7 @@ class HoldAndWait:
             gang.hold.end()
             gang.time_out(declaration(gang.facts))
         records = tuple(self._permits.record(gang, RecordState.UNPERMITTED, now.unix_seconds) for gang in gangs)
-        return [*reports, self._permits.decide(TimeOut(gangs), records)]
+        return [*reports, ClaimEnded("hold", "timed_out"), self._permits.decide(TimeOut(gangs), records)]
 
     def mark_timed_out(self, decision: TimeOut) -> list[Effect]:
         """Mark the pods of a timeout that is durable."""

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.effects import Effect
+from muster.coordinator.core.effects import ClaimEnded, Effect
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
@@ -272,7 +272,10 @@ class Plans:
             there = nomination.remaining(cache.ledger)
             if nomination.expired and (known := [uid for uid in there if uid in cache.gang_of]):
                 pods = [cache.gang_of[uid].pods[uid] for uid in known]
-                effects += victims_remain(nomination, pods, self._timeout)
+                effects += [
+                    *victims_remain(nomination, pods, self._timeout),
+                    ClaimEnded("nomination", "victims_remain"),
+                ]
                 continue
             if nomination.leaving and len(there) == len(nomination.leaving):
                 continue  # nobody was evicted
@@ -281,6 +284,7 @@ class Plans:
             group.preemption.postpone(now.monotonic_seconds + pause)
             group.preemption.conclude(f"{self._taken(nomination)}; nothing is evicted for it for {pause:g} s")
             effects += capacity_taken(nomination, group.preemption.verdict)
+            effects.append(ClaimEnded("nomination", "capacity_taken"))
             cache.touch_group(group)
         return effects
 
