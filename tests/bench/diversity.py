@@ -28,6 +28,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import Rules
+from muster.coordinator.core.slices import run_to_end
 from muster.gangs.facts import Batch, NodeFacts, kind_id
 from muster.gangs.solve import Role, SolveGang, SolveGroup
 from muster.kube.api_resources import PODS
@@ -103,10 +104,10 @@ class Coordinator:
     def __init__(self) -> None:
         self.ledger = Ledger()
         self.cache = Cache(self.ledger, TopologyTrees(), lambda event: None, Rules())
-        self.cache.replace(Batch())
+        run_to_end(self.cache.replace(Batch()))
 
     def apply(self, batch: Batch) -> None:
-        self.cache.apply(batch)
+        run_to_end(self.cache.apply(batch))
         self.cache.gone.clear()
         self.cache.disbanded.clear()
         self.cache.touched.clear()

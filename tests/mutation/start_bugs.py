@@ -255,8 +255,8 @@ START_BUGS = (
     Bug(
         "a change of a gang does not update its gang group",
         "reconcile.py",
-        "for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):",
-        "for gang in touched:",
+        "concerned = dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)])",
+        "concerned = touched",
     ),
     Bug(
         "changed reasons are not reported on pods",

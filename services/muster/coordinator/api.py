@@ -25,7 +25,7 @@ GANGS_PER_MESSAGE = 1000
 
 
 class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
-    """Answers from the machine of the current term. Both run in one event loop, so each answer is consistent."""
+    """Answers from the machine of the current term, between two of its steps, so that each answer is consistent."""
 
     def __init__(self) -> None:
         self._term: Term | None = None
@@ -78,6 +78,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             while not term.synced:
                 await watcher.next_changes()
                 self._check_current(term)
+            await term.settled()
             gangs = [gang for gang in explain.in_order(term.machine.cache) if _in_namespace(gang, request.namespace)]
             sent = {gang.id for gang in gangs}
             for start in range(0, len(gangs), GANGS_PER_MESSAGE):
@@ -85,6 +86,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             yield pb.WatchResponse(synced=True)
             while True:
                 changed = await watcher.next_changes()
+                await term.settled()
                 self._check_current(term)
                 known = term.machine.cache.gangs
                 there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
@@ -116,6 +118,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
                 grpc.StatusCode.UNAVAILABLE,
                 "this replica leads, but has no state of the cluster yet",
             )
+        await term.settled()
         return term
 
     async def _current_term(self) -> Term:

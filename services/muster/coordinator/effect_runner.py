@@ -3,7 +3,7 @@
 The outcomes of calls and writes return to the machine as events.
 """
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, assert_never
@@ -57,8 +57,11 @@ class EffectRunner:
         term_metrics: TermMetrics,
         enqueue: Callable[..., None],
         on_gang_changed: Callable[[str], None],
+        settled: Callable[[], Awaitable[None]],
     ) -> None:
-        """`enqueue` puts events into the machine's inbox; `on_gang_changed` is called with the gang's id."""
+        """`enqueue` puts events into the machine's inbox; `on_gang_changed` is called with the gang's id; `settled`
+        returns when the machine's state is complete.
+        """
         self._machine, self._traces, self._metrics = machine, traces, term_metrics
         self._enqueue, self._on_gang_changed = enqueue, on_gang_changed
         self._records = records
@@ -68,7 +71,7 @@ class EffectRunner:
         self._reports = ReportWriter(channels.binding, leader_epoch)
         self._marks = TimeoutMarkWriter(channels.binding, leader_epoch)
         self._progress = ProgressWriter(
-            channels.binding, leader_epoch, self._progress_of, self._progress_not_written, traces.phase_of
+            channels.binding, leader_epoch, self._progress_of, self._progress_not_written, traces.phase_of, settled
         )
 
     def tasks(self) -> Mapping[str, Coroutine[Any, Any, None]]:

@@ -6,7 +6,7 @@ since nobody would notice that it is missing: failed writes are repeated with gr
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from itertools import islice
 from typing import Final
 
@@ -36,6 +36,10 @@ MAX_UNREACHABLE_PAUSE_SECONDS: Final = 10.0
 _log = structlog.get_logger()
 
 
+async def _at_once() -> None:
+    """Return."""
+
+
 class ProgressWriter:
     """Gangs whose progress is to be written, in the name of one leader."""
 
@@ -46,8 +50,10 @@ class ProgressWriter:
         progress_of: Callable[[str], Progress | None],
         on_failure: Callable[[str, str], None] = lambda _gang, _reason: None,
         traceparent_of: Callable[[str], str] = lambda _gang: "",
+        settled: Callable[[], Awaitable[None]] = _at_once,
     ) -> None:
-        """`progress_of` returns the current progress of a gang id; None if the gang does not exist.
+        """`progress_of` returns the current progress of a gang id; None if the gang does not exist. It is called after
+        `settled` has returned.
 
         `on_failure` is called with the gang id and the reason, once until a write succeeds again. `traceparent_of`
         returns the parent span for the writes of a gang.
@@ -55,6 +61,7 @@ class ProgressWriter:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
         self._progress_of, self._on_failure, self._traceparent_of = progress_of, on_failure, traceparent_of
+        self._settled = settled
         self._pending: dict[str, None] = {}
         self._in_flight: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
@@ -112,6 +119,7 @@ class ProgressWriter:
 
     async def _write(self, gang: str) -> bool:
         """Returns False if binding was unreachable and the gang must be tried again."""
+        await self._settled()
         progress = self._progress_of(gang)
         if progress is None:
             self._forget(gang)

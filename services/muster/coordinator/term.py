@@ -1,8 +1,8 @@
 """One term of leadership: feeds events to the machine and runs its effects until leadership is lost.
 
 The inbox collects events from cluster-state, from calls that ended and from etcd. `_drive` gives them to
-`Machine.step`, the pure core, and hands the effects that it returns to `EffectRunner`. Nothing but the records in etcd
-is kept between terms.
+`Machine.slices`, the pure core, and hands the effects that it returns to `EffectRunner`. Nothing but the records in
+etcd is kept between terms.
 """
 
 import asyncio
@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import aclosing
 from time import monotonic, time
+from typing import Final, TypeVar
 
 import structlog
 
@@ -17,6 +18,7 @@ from muster.coordinator import records
 from muster.coordinator.cluster_watch import watch_cluster
 from muster.coordinator.core import events
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.slices import Slices
 from muster.coordinator.effect_runner import Channels, EffectRunner
 from muster.coordinator.records import RecordWriter
 from muster.coordinator.settings import Settings
@@ -31,7 +33,12 @@ EFFECTS_PER_TURN = 500
 tens of thousands of effects.
 """
 
+MAX_TURN_SECONDS: Final = 0.01
+"""Longest time, and one slice, for which a step of the machine holds the event loop."""
+
 _log = structlog.get_logger()
+
+_T = TypeVar("_T")
 
 
 class Term:
@@ -59,9 +66,12 @@ class Term:
             self._metrics,
             self._enqueue,
             lambda gang: self.on_gang_changed(gang),
+            self.settled,
         )
         self._inbox: deque[events.Event] = deque()
         self._arrived = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._settled.set()
 
     async def run(self) -> str:
         """Leads until leadership is lost. Returns why it ended."""
@@ -105,7 +115,7 @@ class Term:
             self._inbox.clear()
             if not self._leadership.held:
                 return
-            effects = self.machine.step(arrived, events.Now(monotonic(), time()))
+            effects = await self._in_turns(self.machine.slices(arrived, events.Now(monotonic(), time())))
             for number, effect in enumerate(effects, start=1):
                 self._effects.run(effect)
                 if number % EFFECTS_PER_TURN == 0:
@@ -114,6 +124,28 @@ class Term:
             if not self.synced and any(isinstance(event, events.Snapshot) for event in arrived):
                 self.synced = True
                 self.on_synced()
+
+    async def _in_turns(self, slices: Slices[_T]) -> _T:
+        """Run all slices; other tasks have a turn whenever MAX_TURN_SECONDS have passed (I12)."""
+        began = monotonic()
+        try:
+            while True:
+                try:
+                    next(slices)
+                except StopIteration as end:
+                    result: _T = end.value
+                    return result
+                if monotonic() - began > MAX_TURN_SECONDS:
+                    self._settled.clear()
+                    await asyncio.sleep(0)
+                    began = monotonic()
+        finally:
+            self._settled.set()
+
+    async def settled(self) -> None:
+        """Return when no step of the machine is under way: then its state is complete, until the caller awaits."""
+        while not self._settled.is_set():
+            await self._settled.wait()
 
     def _enqueue(self, *events: events.Event) -> None:
         self._inbox.extend(events)

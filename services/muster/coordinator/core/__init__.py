@@ -26,6 +26,8 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    plans are in vain pauses longer each time (`preemption/plan`).
 8. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
+A step is one change of the state. Long ones run in slices, between which the event loop has other work (`slices`, I12).
+
 State of gangs and groups is split into values with one owner each (`gang/state`, `gang/gang`). Phases are derived
 (`gang.gang.Gang.phase`), never stored, so they cannot disagree with the facts that they sum up.
 """

@@ -45,6 +45,7 @@ from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
 from muster.coordinator.core.report.reports import Reports, TreeReports
+from muster.coordinator.core.slices import Slices, run_to_end
 from muster.coordinator.core.solve.concurrent import NodeSets
 from muster.coordinator.core.solve.solve import Solves
 from muster.coordinator.core.solve.validation import Rejections
@@ -93,7 +94,11 @@ class Machine:
         self._effects: list[Effect] = []
 
     def step(self, events: Sequence[Event], now: Now) -> list[Effect]:
-        """Take in events; return what is to be done, in this order.
+        """Take in events; return what is to be done, in this order. All slices in one piece."""
+        return run_to_end(self.slices(events, now))
+
+    def slices(self, events: Sequence[Event], now: Now) -> Slices[list[Effect]]:
+        """One step in slices. Between them the state can be read, but it is complete only at the end.
 
         After the events one loop runs until there is nothing left to do: reconcile what was touched; end what is
         overdue (timeouts of waiting and of repairs), and reconcile again; send evictions; begin a solve, and reconcile
@@ -101,12 +106,12 @@ class Machine:
         """
         self._now = now
         for event in events:
-            self._take(event)
+            yield from self._take(event)
         self._effects += self._binds.due(self.cache, now.monotonic_seconds)
         self._solves.copy_explanations(now)
         self.cache.touch_outdated()
         while True:
-            self._effects += self._reconciler.reconcile(now)
+            self._effects += yield from self._reconciler.reconcile(now)
             if overdue := self._end_overdue(now):
                 self._effects += overdue
                 continue
@@ -173,10 +178,10 @@ class Machine:
 
     # -- events
 
-    def _take(self, event: Event) -> None:
+    def _take(self, event: Event) -> Slices[None]:
         match event:
             case Delta(batch):
-                self.cache.apply(batch)
+                yield from self.cache.apply(batch)
             case Solved() | SolveFailed():
                 for group, gangs in self._solves.ended(event, self._now):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
@@ -195,7 +200,7 @@ class Machine:
             case Recovered(records):
                 self._records = records
             case Snapshot(batch):
-                self.cache.replace(batch)
+                yield from self.cache.replace(batch)
                 self._synced = True
                 self._recover()
                 plans, self._durable_unsynced = self._durable_unsynced, []

@@ -28,6 +28,7 @@ from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
+from muster.coordinator.core.slices import GANGS, Slices
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference
@@ -59,16 +60,16 @@ class Reconciler:
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
 
-    def reconcile(self, now: Now) -> list[Effect]:
-        """Reconcile everything that was touched, until nothing is touched any more."""
+    def reconcile(self, now: Now) -> Slices[list[Effect]]:
+        """Reconcile everything that was touched, until nothing is touched any more, in slices."""
         self._waive(now.monotonic_seconds)
-        effects = self._reconcile(now)
+        effects = yield from self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
             for gang in self._wants_free:
                 if gang.group.not_ready is not None:
                     self._cache.touch(gang)
-            effects += self._reconcile(now)
+            effects += yield from self._reconcile(now)
         return effects
 
     def next_time(self) -> float | None:
@@ -87,7 +88,7 @@ class Reconciler:
             gang.timing.waive()
             self._cache.touch(gang, edited=True)
 
-    def _reconcile(self, now: Now) -> list[Effect]:
+    def _reconcile(self, now: Now) -> Slices[list[Effect]]:
         cache = self._cache
         effects: list[Effect] = []
         if disturbed := cache.ledger.take_disturbed():
@@ -97,13 +98,15 @@ class Reconciler:
             effects += self._plans.outcomes(now)
             self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
-            for gang in touched:
+            for number, gang in enumerate(touched, start=1):
                 if gang.bound_by_others:
                     self._holds.release(gang.group)
                     self._permits.adopt(gang)
                     gang.timing.bound(now.unix_seconds)
                     cache.touch_partners(gang)
                 cache.regroup(gang)
+                if number % GANGS == 0:
+                    yield
             if cache.touched:  # their group mates were touched by that: reconcile them together
                 for gang, edited in touched.items():
                     cache.touch(gang, edited=edited)
@@ -111,12 +114,17 @@ class Reconciler:
             groups: dict[Group, bool] = {}
             for gang, edited in touched.items():
                 groups[gang.group] = groups.get(gang.group, False) or edited
-            for group, edited in groups.items():
+            for number, (group, edited) in enumerate(groups.items(), start=1):
                 self._holds.update(group, now)
                 self._update_queue(group, now, effects, edited=edited)
+                if number % GANGS == 0:
+                    yield
             # The state of a gang is reported on the gangs of its group, too.
-            for gang in dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)]):
+            concerned = dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)])
+            for number, gang in enumerate(concerned, start=1):
                 self._update_gang(gang, now, effects)
+                if number % GANGS == 0:
+                    yield
         return effects
 
     def _update_queue(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:

@@ -13,6 +13,7 @@ from muster.coordinator.core.events import ClusterEvent, EventKind, Rules
 from muster.coordinator.core.gang.gang import Gang, Group, plain_facts
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
+from muster.coordinator.core.slices import Slices, parts
 from muster.gangs.facts import Batch, GangFacts, GangMode, PodFacts, Problem, Severity
 
 MAX_OUTDATED: Final = 50
@@ -66,8 +67,8 @@ class Cache:
 
     # -- batches
 
-    def replace(self, batch: Batch) -> None:
-        """Take in a snapshot: objects that are not in it are gone."""
+    def replace(self, batch: Batch) -> Slices[None]:
+        """Take in a snapshot, in slices: objects that are not in it are gone."""
         pods = {pod.uid for pod in batch.pods}
         nodes = {node.name for node in batch.nodes}
         gangs = {gang.id for gang in batch.gangs}
@@ -88,44 +89,70 @@ class Cache:
             removed_static_volumes=_without(volumes.volumes, (each.name for each in batch.static_volumes)),
             removed_static_claims=_without(volumes.claims, (each.id for each in batch.static_claims)),
         )
-        self.apply(removals)
+        yield
+        yield from self.apply(removals)
         self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
-        self.apply(batch)
+        yield from self.apply(batch)
 
-    def apply(self, batch: Batch) -> None:
-        """Take in a batch. Gangs are updated after known pods and before new pods: that shows whether a gang that was
-        declared anew has a pod left of its former incarnation.
+    def apply(self, batch: Batch) -> Slices[None]:
+        """Take in a batch, in slices. Gangs are updated after known pods and before new pods: that shows whether a gang
+        that was declared anew has a pod left of its former incarnation.
         """
-        self.ledger.selection.apply(batch)
-        for pod_class in batch.pod_classes:
-            self.ledger.put_class(pod_class)
-        for node in batch.nodes:
-            for event in self.ledger.put_node(node):
-                self._wake(event)
-        for name in batch.removed_nodes:
-            self.ledger.drop_node(name)
-            self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
-        self.ledger.volumes.apply(batch)
+        ledger = self.ledger
+        ledger.selection.apply(Batch(namespaces=batch.namespaces))
+        for selectors in parts(batch.selectors):
+            ledger.selection.apply(Batch(selectors=selectors))
+            yield
+        for label_sets in parts(batch.label_sets):
+            ledger.selection.apply(Batch(label_sets=label_sets))
+            yield
+        for pod_classes in parts(batch.pod_classes):
+            for pod_class in pod_classes:
+                ledger.put_class(pod_class)
+            yield
+        for nodes in parts(batch.nodes):
+            for node in nodes:
+                for event in ledger.put_node(node):
+                    self._wake(event)
+            yield
+        for names in parts(batch.removed_nodes):
+            for name in names:
+                ledger.drop_node(name)
+                self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
+            yield
+        ledger.volumes.apply(batch)
         self._put_trees(batch)
-        for uid in batch.removed_pods:
-            self._drop_pod(uid)
-        self._freed(EventKind.CAPACITY_FREED, self.ledger.forget(batch.removed_pods))
+        for uids in parts(batch.removed_pods):
+            for uid in uids:
+                self._drop_pod(uid)
+            self._freed(EventKind.CAPACITY_FREED, ledger.forget(uids))
+            yield
         self._note_arrivals(batch)
-        freed, selected = self.ledger.observe(batch.pods)
-        self._freed(EventKind.CAPACITY_FREED, freed)
-        if selected:
-            self._wake(ClusterEvent(EventKind.POD_SCHEDULED))
-        for pod in batch.pods:
-            if pod.uid in self.gang_of:
-                self._put_pod(pod)
-        for facts in batch.gangs:
-            self._put_gang(facts)
-        for pod in batch.pods:
-            if pod.ours and pod.uid not in self.gang_of:
-                self._put_pod(pod)
-        for id_ in batch.removed_gangs:
-            if (gang := self.gangs.get(id_)) is not None:
-                self.drop_gang(gang)
+        for pods in parts(batch.pods):
+            freed, selected = ledger.observe(pods)
+            self._freed(EventKind.CAPACITY_FREED, freed)
+            if selected:
+                self._wake(ClusterEvent(EventKind.POD_SCHEDULED))
+            yield
+        for pods in parts(batch.pods):
+            for pod in pods:
+                if pod.uid in self.gang_of:
+                    self._put_pod(pod)
+            yield
+        for gangs in parts(batch.gangs):
+            for facts in gangs:
+                self._put_gang(facts)
+            yield
+        for pods in parts(batch.pods):
+            for pod in pods:
+                if pod.ours and pod.uid not in self.gang_of:
+                    self._put_pod(pod)
+            yield
+        for ids in parts(batch.removed_gangs):
+            for id_ in ids:
+                if (gang := self.gangs.get(id_)) is not None:
+                    self.drop_gang(gang)
+            yield
         for budget in batch.budgets:
             if budget.allowed > self.budgets.get(budget.id, 0):
                 self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
@@ -133,10 +160,10 @@ class Cache:
         for id_ in batch.removed_budgets:
             if self.budgets.pop(id_, None) is not None:
                 self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
-        if batch.removed_pod_classes or self.ledger.has_retired_classes:
+        if batch.removed_pod_classes or ledger.has_retired_classes:
             nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
-            self.ledger.retire_classes(batch.removed_pod_classes, nominated)
-        self.ledger.selection.forget(batch)
+            ledger.retire_classes(batch.removed_pod_classes, nominated)
+        ledger.selection.forget(batch)
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
