@@ -110,6 +110,15 @@ async def volumes(world: World) -> None:
     await world.bound(two)
 
 
+async def static_volumes(world: World) -> None:
+    nodes = await world.nodes(1, 1)
+    local = await world.static_class()
+    await world.local_volumes(local, *nodes)
+    two = gang("two").of(2).with_claims(local)
+    await world.create(two)
+    await world.bound(two)
+
+
 async def preemption(world: World) -> None:
     await world.nodes(2)
     low, high = gang("low").of(2), gang("high").of(2).with_priority(10)
@@ -200,6 +209,7 @@ ACTS = (
     native_gang,
     sakkara,
     volumes,
+    static_volumes,
     preemption,
     status_without_subresource,
     restart,

@@ -104,3 +104,16 @@ async def test_a_gang_is_divided_as_attach_limits_allow(world: World) -> None:
     await world.attach_limits(**{one: 2})
     await world.bound(b)
     assert list(world.bound_pods(b).values()) == [one]
+
+
+async def test_a_gang_is_divided_as_storage_capacity_allows(world: World) -> None:
+    one, two = await world.nodes(4, 4)
+    storage_class = await world.storage_class()
+    await world.storage_capacity(storage_class, **{one: "1Gi", two: "2Gi"})
+    a = gang("a").of(4).with_claims(storage_class)
+    await world.create(a)
+    await world.waits(a, "3 of 4 members fit", "2 node(s) did not have enough free storage of storage class")
+    await world.storage_capacity(storage_class, **{one: "2Gi"})
+    await world.bound(a)
+    assert sorted(world.bound_pods(a).values()) == sorted([one, one, two, two])
+    await volumes_are_with_their_pods(world, a)

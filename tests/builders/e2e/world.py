@@ -39,6 +39,7 @@ class World(Observations):
         self._storage_classes: list[str] = []
         self._csi_nodes: list[str] = []
         self._volumes: list[str] = []
+        self._segments: list[str] = []
         self.removed: set[str] = set()
         """Nodes that were deleted."""
 
@@ -130,6 +131,24 @@ class World(Observations):
             else:
                 self._csi_nodes.append(node)
                 await self.cluster.apply({**kind, "metadata": {"name": node}, "spec": spec})
+
+    async def storage_capacity(self, storage_class: str, **capacities: str) -> None:
+        """Publish or change the storage that the local provisioner has on these nodes."""
+        if not self._segments:
+            await self._make_namespace(self.name)
+            driver = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIDriver", "metadata": {"name": PROVISIONER}}
+            await self.cluster.apply({**driver, "spec": {"storageCapacity": True}})
+        kind = {"apiVersion": "storage.k8s.io/v1", "kind": "CSIStorageCapacity"}
+        path = f"/apis/storage.k8s.io/v1/namespaces/{self.name}/csistoragecapacities"
+        for node, capacity in capacities.items():
+            name = f"{storage_class}-{node}"
+            if name in self._segments:
+                await self.cluster.merge(f"{path}/{name}", {"capacity": capacity})
+                continue
+            self._segments.append(name)
+            topology = {"matchLabels": {"kubernetes.io/hostname": node}}
+            segment = {**kind, "metadata": {"name": name, "namespace": self.name}, "nodeTopology": topology}
+            await self.cluster.apply({**segment, "storageClassName": storage_class, "capacity": capacity})
 
     # -- when
 
@@ -333,6 +352,11 @@ class World(Observations):
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/storageclasses/{name}")
         for name in self._volumes:
             await self.cluster.try_call("DELETE", f"/api/v1/persistentvolumes/{name}")
+        if self._segments:
+            path = f"/apis/storage.k8s.io/v1/namespaces/{self.name}/csistoragecapacities"
+            for name in self._segments:
+                await self.cluster.try_call("DELETE", f"{path}/{name}")
+            await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/csidrivers/{PROVISIONER}")
         for name in self._csi_nodes:
             await self.cluster.try_call("DELETE", f"/apis/storage.k8s.io/v1/csinodes/{name}")
 

@@ -33,7 +33,7 @@ async def muster(tmp_path: Path) -> AsyncIterator[Rig]:
 
 async def storage_class(muster: Rig, name: str = "fast", **parameters: str) -> None:
     """A class with WaitForFirstConsumer binding."""
-    body = {"provisioner": "muster.dev/simulated", "volumeBindingMode": "WaitForFirstConsumer"}
+    body = {"provisioner": "simulated.muster.dev", "volumeBindingMode": "WaitForFirstConsumer"}
     await muster.kube.create("StorageClass", {"metadata": {"name": name}, "parameters": parameters, **body})
 
 

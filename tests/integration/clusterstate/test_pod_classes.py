@@ -20,7 +20,7 @@ HOST = "kubernetes.io/hostname"
 def storage_class(**more: Any) -> dict[str, Any]:
     return {
         "metadata": {"name": "fast"},
-        "provisioner": "muster.dev/simulated",
+        "provisioner": "simulated.muster.dev",
         "volumeBindingMode": "WaitForFirstConsumer",
         **more,
     }

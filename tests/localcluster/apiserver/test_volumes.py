@@ -14,7 +14,7 @@ SELECTED = "volume.kubernetes.io/selected-node"
 def storage_class(name: str, *, delayed: bool = True, **parameters: str) -> Any:
     return {
         "metadata": {"name": name},
-        "provisioner": "muster.dev/simulated",
+        "provisioner": "simulated.muster.dev",
         "volumeBindingMode": "WaitForFirstConsumer" if delayed else "Immediate",
         "parameters": parameters,
     }

@@ -1,4 +1,4 @@
-"""Simulated volume provisioner for storage classes with the provisioner "muster.dev/simulated".
+"""Simulated volume provisioner for storage classes with the provisioner "simulated.muster.dev".
 
 Parameters of such a storage class, all optional:
 
@@ -21,7 +21,7 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.storage_kinds import CLAIMS, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Object, Record
 
-PROVISIONER: Final = "muster.dev/simulated"
+PROVISIONER: Final = "simulated.muster.dev"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 
 _PROVISIONED_BY: Final = "volume.kubernetes.io/storage-provisioner"
