@@ -31,6 +31,7 @@ SHORT_TIMEOUTS = {
 """Short timeouts, so that seconds show what would take minutes."""
 _WAIT_PROBABILITY = 0.6
 """Probability that the next fault waits for recovery from the last; else it may hit a process that just started."""
+_SAMPLE_SECONDS = 0.5
 _SETTLE_SECONDS = 60.0
 _RECORD_SECONDS = 90.0
 _MAX_CHARACTERS = 1500
@@ -186,7 +187,7 @@ class ChaosRun:
                 if ran.get(name) == child.starts or time.monotonic() - since > _SETTLE_SECONDS:
                     self._problems.append(str(child.died())[:_MAX_CHARACTERS])
                     await child.start()
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(_SAMPLE_SECONDS)  # the pace of sampling; nothing is waited for
 
     async def _watch_services(self, traffic: Traffic) -> None:
         """Records the times in which every service, the API server and etcd were available."""
@@ -202,7 +203,7 @@ class ChaosRun:
             )
             if was_available and available:
                 traffic.available.append((before, seen))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(_SAMPLE_SECONDS)  # likewise
 
     def _logged(self) -> list[str]:
         """Lists log lines that no service may write."""

@@ -10,7 +10,8 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.class_rules import InterPodRules
-from muster.placement.inter_pod.pod_counts import Kind, PodCount
+from muster.placement.inter_pod.pod_counts import PodCount
+from muster.placement.inter_pod.pod_records import Kind
 from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule
 from muster.placement.inter_pod.topology_spread import TopologySpread
 from muster.placement.solve.instance import Part

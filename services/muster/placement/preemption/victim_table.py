@@ -8,7 +8,7 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
-from muster.placement.inter_pod.pod_counts import Kind
+from muster.placement.inter_pod.pod_records import Kind
 from muster.placement.state.capacity import CapacityState, Evicted
 from muster.placement.state.nodes import Bool
 from muster.placement.state.nominated import NominatedAmounts

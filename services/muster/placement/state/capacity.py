@@ -11,7 +11,8 @@ from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass, split_kind
 from muster.gangs.selection import PodSelection
 from muster.placement.inter_pod.class_rules import InterPodRules, inter_pod_rules_of
-from muster.placement.inter_pod.pod_counts import Kind, PodCounts
+from muster.placement.inter_pod.pod_counts import PodCounts
+from muster.placement.inter_pod.pod_records import Kind
 from muster.placement.state.filters import USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
 from muster.placement.state.time_limit import UNLIMITED, TimeLimit

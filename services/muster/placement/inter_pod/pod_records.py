@@ -1,0 +1,238 @@
+"""Records of pods for inter-pod rules: entries of (class, label set, node, number), and their newest changes.
+
+While no selector is in use only pods of classes with host ports or anti-affinity are recorded, so a cluster without
+inter-pod rules pays nothing.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from muster.gangs.capacity import Capacity, Int64
+from muster.gangs.facts import HostPort, PodClass, PodFacts
+from muster.gangs.selection import PodSelection
+from muster.placement.inter_pod.anti_affinity_terms import AntiAffinityTerms
+from muster.placement.state.nodes import NodeTable
+
+Kind = tuple[int, int]
+"""Class index and label row of pods."""
+
+_MAX_PENDING_MOVES: Final = 100_000
+"""Moves recorded by the capacity state before they are taken over."""
+_MAX_LOGGED: Final = 20_000
+"""Moves that are kept, so that a count that is used again adds only what has changed."""
+_MAX_GENERATIONS: Final = 256
+_MIN_COMPACTED: Final = 4096
+
+_Moves = list[tuple[int, int, int, int]]
+"""(class index, node row, label row, change of the number of pods)."""
+
+
+class PodEntries:
+    """Numbers of pods as arrays: `classes`, `rows`, `labels` and `counts` are int64[size]. Entries may cancel out."""
+
+    def __init__(self, table: Int64) -> None:
+        """`table` is int64[4, size]."""
+        self.classes, self.rows, self.labels, self.counts = table
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)
+
+
+class PodRecords(ABC):
+    """The pods in `capacity` and, within a solve, the pods placed so far, in terms that inter-pod rules can select.
+
+    Entries of pods take 32 bytes each and are at most twice as many as the recorded pods' kinds on nodes. The log of
+    changes keeps _MAX_LOGGED moves and _MAX_GENERATIONS generations at most.
+    """
+
+    def __init__(self, capacity: Capacity, nodes: NodeTable, selection: PodSelection) -> None:
+        self.selection = selection
+        self.terms = AntiAffinityTerms(selection)
+        self.generation = 0
+        """Rises when pods, classes, selectors, label sets or nodes have changed."""
+        self.node_rows = 0
+        self.ports_version = 0
+        self.placed: list[tuple[Kind, Int64, Int64]] = []
+        """Pods placed, and with negative counts removed, since the last refresh: kind, rows and counts."""
+        self._capacity = capacity
+        self._nodes = nodes
+        self.ports: dict[int, tuple[HostPort, ...]] = {}
+        """Host ports of classes that have any, by class index."""
+        self._entries: list[Int64] = [np.zeros((4, 0), np.int64)]
+        self._entry_count = 0
+        self._compacted = 0
+        self._deleting: dict[str, tuple[int, int, int]] = {}  # seats of pods that are being deleted, by uid
+        self._deleting_moves: _Moves = []
+        self._log: deque[tuple[PodEntries, PodEntries]] = deque()  # of the newest generations
+        self._logged = 0
+        self._seen: tuple[int, ...] = ()
+
+    @property
+    def class_rows(self) -> int:
+        """Length of arrays indexed by class."""
+        return len(self._capacity.vectors)
+
+    @property
+    def classes_reset(self) -> int:
+        return self._capacity.classes_reset
+
+    @property
+    def follows(self) -> bool:
+        """Pods of some class are recorded."""
+        return self._capacity.follows_all or bool(self._capacity.followed)
+
+    # -- changes
+
+    def put_class(self, index: int, pod_class: PodClass) -> None:
+        """Record pods of a class that has rules or host ports of its own. Call before any of its pods is seated."""
+        if not (pod_class.required_pod_anti_affinity or pod_class.host_ports):
+            return
+        self._capacity.followed.add(index)
+        self.terms.put(index, pod_class)
+        if pod_class.host_ports:
+            self.ports[index] = pod_class.host_ports
+            self.ports_version += 1
+
+    def drop_class(self, index: int) -> None:
+        """Forget a class that was removed."""
+        self.terms.drop(index)
+        if self.ports.pop(index, None) is not None:
+            self.ports_version += 1
+
+    def put_pods(self, pods: Iterable[PodFacts], removed: Iterable[str]) -> None:
+        """Record which pods are being deleted, after the capacity state has seated them."""
+        if self._deleting:
+            for uid in removed:
+                self._end_deletion(uid)
+        for pod in pods:
+            if self._deleting:
+                self._end_deletion(pod.uid)
+            if pod.deleting and pod.seated:
+                at = self._deleting[pod.uid] = self._capacity.seat_of(pod.uid)
+                self._deleting_moves.append((*at, -1))
+        if len(self._capacity.moves) > _MAX_PENDING_MOVES:
+            self._take_moves()
+
+    def refresh(self) -> None:
+        """Take over the changes since the last call. No solve may be in progress."""
+        capacity, selection = self._capacity, self.selection
+        if capacity.follows_all != bool(selection.selectors):
+            capacity.follows_all = bool(selection.selectors)
+            self._record_anew()
+        seen = (
+            self._nodes.rows,
+            selection.version,
+            self.terms.version,
+            self.ports_version,
+            self.classes_reset,
+            self.class_rows,
+        )
+        if capacity.moves or self._deleting_moves or seen != self._seen:
+            self._seen = seen
+            self.node_rows = self._nodes.rows
+            self._take_moves()
+
+    def add(self, kind: Kind, rows: Int64, counts: Int64) -> None:
+        """Add pods within a solve; negative counts remove them."""
+        if self.follows:
+            self.placed.append((kind, rows, counts))
+
+    def kind(self, class_id: str, label_set: str) -> Kind | None:
+        """Class index and label row of pods if rules could select them."""
+        index = self._capacity.classes[class_id]
+        follows = self._capacity.follows_all or index in self._capacity.followed
+        return (index, self.selection.row(label_set)) if follows else None
+
+    # -- entries
+
+    def entries(self) -> PodEntries:
+        """All recorded pods."""
+        if len(self._entries) > 1:
+            self._entries = [np.concatenate(self._entries, axis=1)]
+        return PodEntries(self._entries[0])
+
+    def deleting_entries(self) -> PodEntries:
+        """Seated pods that are being deleted."""
+        return PodEntries(_table([(*at, 1) for at in self._deleting.values()]))
+
+    def moves_since(self, generation: int) -> Sequence[tuple[PodEntries, PodEntries]] | None:
+        """Changes since a generation, of all pods and of those that are being deleted; None if they are not kept."""
+        missed = self.generation - generation
+        if missed > len(self._log):
+            return None
+        return list(self._log)[len(self._log) - missed :]
+
+    def _forget_placed(self) -> None:
+        """Forget what was placed in the last solve, which has been taken back."""
+        if self.placed:
+            self._settle_counts()
+            self.placed.clear()
+
+    @abstractmethod
+    def _settle_counts(self) -> None:
+        """Have all counts take in what was placed, before it is forgotten."""
+
+    def _record_anew(self) -> None:
+        """Record the pods that are seated now: all if selectors are in use, else those of followed classes."""
+        self._forget_placed()
+        seats = self._capacity.seat_table()
+        if not self._capacity.follows_all:
+            followed = np.zeros(self.class_rows, np.bool_)
+            followed[list(self._capacity.followed)] = True
+            seats = seats[:, followed[seats[0]]]
+        self._entries = [np.concatenate((seats, np.ones((1, seats.shape[1]), np.int64)))]
+        self._entry_count = seats.shape[1]
+        self._capacity.moves = []
+        self._deleting_moves = []
+        self._forget_log()
+        self._compact()
+
+    def _take_moves(self) -> None:
+        self._forget_placed()
+        moves, self._capacity.moves = _table(self._capacity.moves), []
+        deleting, self._deleting_moves = _table(self._deleting_moves), []
+        self.generation += 1
+        size = moves.shape[1]
+        self._log.append((PodEntries(moves), PodEntries(deleting)))
+        self._logged += size
+        while self._logged > _MAX_LOGGED or len(self._log) > _MAX_GENERATIONS:
+            self._logged -= self._log.popleft()[0].size
+        if size:
+            self._entries.append(moves)
+            self._entry_count += size
+            if self._entry_count > max(_MIN_COMPACTED, 2 * self._compacted):
+                self._compact()
+
+    def _compact(self) -> None:
+        """Add up the entries of equal class, label set and node."""
+        entries = self.entries()
+        order = np.lexsort((entries.rows, entries.labels, entries.classes))
+        table = self._entries[0][:, order]
+        if table.shape[1]:
+            new = np.concatenate(([True], (table[:3, 1:] != table[:3, :-1]).any(axis=0)))
+            sums = np.add.reduceat(table[3], np.flatnonzero(new))
+            table = np.concatenate((table[:3, new], sums[None, :]))[:, sums != 0]
+        self._entries = [np.ascontiguousarray(table)]
+        self._entry_count = self._compacted = table.shape[1]
+
+    def _forget_log(self) -> None:
+        self.generation += 1
+        self._log.clear()
+        self._logged = 0
+
+    def _end_deletion(self, uid: str) -> None:
+        at = self._deleting.pop(uid, None)
+        if at is not None:
+            self._deleting_moves.append((*at, 1))
+
+
+def _table(moves: _Moves) -> Int64:
+    """int64[4, moves]."""
+    if not moves:
+        return np.zeros((4, 0), np.int64)
+    return np.ascontiguousarray(np.array(moves, np.int64).T)
