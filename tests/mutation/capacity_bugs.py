@@ -1,4 +1,4 @@
-"""Planted bugs of queue order, capacity accounting and preemption."""
+"""Planted bugs of queue order and capacity accounting."""
 
 from mutation.bug import Bug
 
@@ -44,20 +44,6 @@ CAPACITY_BUGS = (
         "same_class[0] if len(same_class) == 1 else ledger.kind(",
         "ledger.kind(",
         first="unit/coordinator/test_pod_kinds.py",
-    ),
-    Bug(
-        "a step compares the classes of all starving groups",
-        "backfill/reservation.py",
-        " and self._cache.ledger.sums - before < MAX_CLASSES:",
-        ":",
-        first="unit/coordinator/test_starvation_slices.py",
-    ),
-    Bug(
-        "starving groups are compared before all are in queue order",
-        "backfill/reservation.py",
-        "if now < self._not_before or not self._sort(now):",
-        "if now < self._not_before or (self._sort(now) and False):",
-        first="unit/coordinator/test_starvation_slices.py",
     ),
     Bug(
         "groups that are gone starve for ever",
@@ -167,15 +153,8 @@ CAPACITY_BUGS = (
     Bug(
         "capacity of deleted pods is not free",
         "cache/ledger.py",
-        "            self.reserved.pop(uid, None)\n        return self._free(uids)",
-        "            self.reserved.pop(uid, None)\n        return False",
-    ),
-    Bug(
-        "waiting gangs keep reservations on removed nodes",
-        "hold/hold_and_wait.py",
-        "                    if ledger.untenable(held.seat):",
-        "                    if False:",
-        first="unit/coordinator/test_non_strict.py",
+        "            self._pop(uid)\n        return self._free(uids)",
+        "            self._pop(uid)\n        return False",
     ),
     Bug(
         "answers are not validated against the ledger",
@@ -240,25 +219,11 @@ CAPACITY_BUGS = (
         first="unit/coordinator/test_concurrent_solves.py",
     ),
     Bug(
-        "victims are evicted for nodes that hard constraints exclude",
-        "preemption/preemption.py",
-        "        if self._violates_constraint(attempt.group, result.assignments):",
-        "        if False:",
-        first="unit/coordinator/test_rejections.py",
-    ),
-    Bug(
         "one invalid group in a batch blocks the others",
         "solve/solve.py",
         "            group.solve.isolate()\n            self._queue.activate(group)\n",
         "            self._queue.back_off(group, now.monotonic_seconds)\n",
         first="unit/coordinator/test_concurrent_solves.py",
-    ),
-    Bug(
-        "capacity stays nominated after the gang's constraints changed",
-        "preemption/plan.py",
-        "        if nomination.topology != self._cache.topology_of(group):",
-        "        if False:",
-        first="unit/coordinator/test_topology.py",
     ),
     Bug(
         "the ledger keeps the old class of a pod that changed",
@@ -271,107 +236,6 @@ CAPACITY_BUGS = (
         "queue/queue.py",
         "        self.events += 1\n        self._log.add(event)\n",
         "        self.events += 1\n",
-    ),
-    Bug(
-        "pods are evicted before the plan is durable",
-        "preemption/plan.py",
-        "        return self._decide(plan, now)",
-        "        return [*self._decide(plan, now), *self.durable(plan)]",
-    ),
-    Bug(
-        "nominated capacity is given to other groups",
-        "preemption/nomination.py",
-        "        if not each.open_to(group, now):",
-        "        if False:",
-        first="unit/coordinator/test_backfill_reservation.py",
-    ),
-    Bug(
-        "capacity stays nominated for a group that no longer needs it",
-        "preemption/plan.py",
-        "            if expired or not self._wanted(nomination):",
-        "            if expired:",
-    ),
-    Bug(
-        "in a deadlock the first in the queue releases its reservations",
-        "preemption/potential_victims.py",
-        "other.key > key]",
-        "other.key < key]",
-        first="unit/coordinator/test_deadlocks.py",
-    ),
-    Bug(
-        "waiting gangs are not offered as victims in a deadlock",
-        "preemption/potential_victims.py",
-        "        levels = self._offer_waiting(group, holding)",
-        "        levels = 0",
-        first="unit/coordinator/test_deadlocks.py",
-    ),
-    Bug(
-        "gangs of the same priority are evicted",
-        "preemption/potential_victims.py",
-        "enumerate(self._running.below(group.right), start=first_level)",
-        "enumerate(self._running.below(group.right + 1), start=first_level)",
-        first="unit/coordinator/test_right_to_preempt.py",
-    ),
-    Bug(
-        "victims are evicted for pods that never preempt",
-        "preemption/nomination.py",
-        "    return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())",
-        "    return True",
-    ),
-    Bug(
-        "evictions are not retried after binding was unreachable",
-        "preemption/eviction.py",
-        "                self._retry(gang, leaving, now + CALL_RETRY_SECONDS)\n",
-        "                pass\n",
-        first="simulation/test_found_scenarios.py",
-    ),
-    Bug(
-        "a new leader does not continue a durable plan",
-        "preemption/plan.py",
-        "        return self._evictions.send(gang, there)",
-        "        return []",
-        first="simulation/test_found_scenarios.py",
-    ),
-    Bug(
-        "a gang that is evicted as a whole keeps its permit",
-        "preemption/plan.py",
-        "                if gang.eviction.whole:\n                    cache.restart(gang)\n",
-        "",
-        first="unit/coordinator/test_preemption.py",
-    ),
-    Bug(
-        "evictions continue for a deleted preemptor",
-        "preemption/plan.py",
-        "            if gang.eviction.pods and gang.eviction.preemptor == nomination.owner:",
-        "            if False:",
-    ),
-    Bug(
-        "the repair policy Evict is ignored",
-        "preemption/repair.py",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
-        "        if gang is not first:",
-        first="unit/coordinator/test_repair_policy.py",
-    ),
-    Bug(
-        "of two half-bound gangs none makes way",
-        "preemption/repair.py",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT:",
-        first="unit/coordinator/test_repair_policy.py",
-    ),
-    Bug(
-        "a gang that never ran whole keeps its places for ever",
-        "preemption/repair.py",
-        "        return gang.started or any(",
-        "        return True or any(",
-        first="unit/coordinator/test_repair_policy.py",
-    ),
-    Bug(
-        "backfill uses reserved capacity beyond the starving gang's start",
-        "preemption/nomination.py",
-        "        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf",
-        "        return True",
-        first="unit/coordinator/test_backfill_reservation.py",
     ),
     Bug(
         "an evicted gang keeps the start times of its last run",
@@ -400,20 +264,6 @@ CAPACITY_BUGS = (
         "                if gang.group.not_ready is not None:\n                    self._cache.touch(gang)\n",
         "                pass\n",
         first="unit/coordinator/test_gang_requirements.py",
-    ),
-    Bug(
-        "victims are evicted for gangs whose declaration forbids preemption",
-        "preemption/nomination.py",
-        "    if any(gang.facts is not None and gang.facts.never_preempts for gang in gangs):",
-        "    if False:",
-        first="unit/coordinator/test_gang_requirements.py",
-    ),
-    Bug(
-        "a single pod is evicted of a gang that is only evicted as a whole",
-        "preemption/potential_victims.py",
-        "    if gang.facts is not None and gang.facts.evicted_whole:\n        return 0\n",
-        "",
-        first="unit/coordinator/test_preemption.py",
     ),
     Bug(
         "a permit is revoked because its own reservations count against minimum resources",

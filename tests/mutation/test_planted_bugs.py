@@ -15,6 +15,7 @@ from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
 from mutation.fence_bugs import FENCE_BUGS
 from mutation.growth_bugs import GROWTH_BUGS
+from mutation.preemption_bugs import PREEMPTION_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
 FENCE = ROOT / "services/muster/binding/leader_fence.py"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
-BUGS = (*START_BUGS, *CAPACITY_BUGS, *CLAIM_BUGS, *SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS)
+BUGS = (*START_BUGS, *CAPACITY_BUGS, *PREEMPTION_BUGS, *CLAIM_BUGS, *SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS)
 SEEDS = 300
 
 

@@ -1,4 +1,4 @@
-"""Changes by users, nodes and other schedulers at inconvenient moments."""
+"""Changes by users, nodes and other schedulers while gangs are pending, bound or recovered."""
 
 from msgspec.structs import replace
 
@@ -11,14 +11,13 @@ from muster.coordinator.core.events import (
     BindResult,
     BindResults,
     NotPersisted,
-    Persisted,
     Snapshot,
     Solved,
     ViewLost,
 )
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodClass, PodPhase
-from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
+from muster.gangs.solve import SolveOutcome, SolveResult
 
 NAMES = ("default/a", "default/b")
 
@@ -240,111 +239,7 @@ def test_a_node_overcommitted_in_an_unrequested_resource_is_used() -> None:
     assert scenario.bound("a") == 2
 
 
-# -- while the permit is written
-
-
-def test_i1_a_pod_deleted_while_the_permit_is_written_revokes_it() -> None:
-    scenario = Scenario({"n3": 3})
-    a = gang("a").of(3)
-    scenario.add(a)
-    scenario.do(0)
-    scenario.change(remove_pods=[a.pods()[0].uid])
-    scenario.run()
-    scenario.pass_time(1)
-    assert scenario.bound("a") == 0, "two of three are not a start"
-    assert scenario.etcd == {}
-    assert any("2 of 3 members" in note for note in scenario.notes())
-    scenario.change(pods=[replace(a.pods()[0], uid="again")])
-    scenario.run()
-    assert scenario.bound("a") == 3
-
-
-def test_g32_a_higher_minimum_while_the_permit_is_written_is_respected() -> None:
-    scenario = Scenario({"n5": 5})
-    a = gang("a").of(3)
-    scenario.add(a)
-    scenario.do(0)
-    scenario.change(gangs=[a.needing(5).gang_facts()])
-    scenario.run()
-    assert scenario.bound("a") == 0
-    assert scenario.gang("a").phase is Phase.GATHERING
-    assert scenario.etcd == {}
-
-
-def test_i1_a_partner_deleted_while_the_permit_is_written_revokes_it() -> None:
-    scenario = Scenario({"n5": 5})
-    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
-    scenario.add(a, b)
-    scenario.do(0)
-    scenario.delete(b)
-    scenario.run()
-    scenario.pass_time(1)
-    assert scenario.bound("a") == 0
-    assert any("b of its gang group does not exist" in note for note in scenario.notes())
-    scenario.add(b.recreated("2"))
-    scenario.run()
-    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
-
-
-def test_i2_a_revoked_permit_keeps_the_record_of_a_recreated_gang() -> None:
-    scenario = Scenario({"n2": 2, "m2": 2})
-    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
-    scenario.add(a, b)
-    scenario.do(0)
-    first = scenario.only(Persist)
-    scenario.delete(b)
-    scenario.change(remove_nodes=["m2"])
-    scenario.change(nodes=[node("k2", 2)])
-    scenario.add(gang("b").of(2).recreated("2"))  # on its own now
-    solve = next(effect for effect in scenario.under_way if isinstance(effect, Solve))
-    scenario.under_way.remove(solve)
-    scenario.tell(Solved(solve.solve_id, (SolveResult(b.id, SolveOutcome.PLACED, (Assignment(b.id, 0, "k2", 2),)),)))
-    scenario.under_way.remove(first)
-    scenario.persist(first)
-    scenario.tell(Persisted(first.persist_id))
-    scenario.run()
-    assert scenario.bound("b") == 2
-    assert b.id in scenario.etcd
-
-
-def test_i7_a_partner_recreated_while_the_permit_fails_joins() -> None:
-    scenario = Scenario({"n5": 5})
-    a, b = gang("a").of(2).with_group(*NAMES), gang("b").of(2).with_group(*NAMES)
-    scenario.add(a, b)
-    scenario.do(0)
-    persist = scenario.only(Persist)
-    scenario.under_way.clear()
-    scenario.delete(b)
-    scenario.add(b.recreated("2"))
-    scenario.tell(NotPersisted(persist.persist_id, "too large"))
-    scenario.run()
-    scenario.pass_time(1)
-    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2)
-
-
-def test_a_permit_that_fails_after_its_gang_was_deleted_is_harmless() -> None:
-    scenario = Scenario({"n5": 5})
-    a = gang("a").of(6)
-    scenario.solver = lambda solve: tuple(
-        SolveResult(asked.id, SolveOutcome.PLACED, (Assignment(asked.id, 0, "n5", 2),)) for asked in solve.groups
-    )
-    scenario.add(gang("a").of(2))
-    scenario.do(0)
-    persist = scenario.only(Persist)
-    scenario.under_way.clear()
-    scenario.delete(gang("a").of(2))
-    scenario.solver = scenario.first_fit
-    scenario.add(a.recreated("2"))
-    scenario.run()
-    scenario.tell(NotPersisted(persist.persist_id, "too large"))
-    scenario.run()
-    scenario.change(nodes=[node("n6", 6)])
-    scenario.run()
-    scenario.pass_time(1)
-    assert scenario.bound("a") == 6
-
-
-# -- recovery, and news that is late or comes twice
+# -- recovery, and reports that are late or repeated
 
 
 def test_g35_a_record_of_a_former_gang_of_that_name_is_void_after_a_restart() -> None:
@@ -415,7 +310,7 @@ def test_i6_partly_started_gangs_precede_all_others() -> None:
     assert scenario.gang("a").group.key < scenario.gang("important").group.key
 
 
-# -- what is not ours to decide
+# -- pods of other schedulers
 
 
 def test_a_pod_bound_by_another_scheduler_is_not_queued() -> None:
