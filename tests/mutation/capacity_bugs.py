@@ -153,8 +153,8 @@ CAPACITY_BUGS = (
     Bug(
         "capacity of deleted pods is not free",
         "cache/ledger.py",
-        "            self._pop(uid)\n        return self._free(uids)",
-        "            self._pop(uid)\n        return False",
+        "                self.volumes.end_pod(uid)\n        return self._free(uids)",
+        "                self.volumes.end_pod(uid)\n        return []",
     ),
     Bug(
         "answers are not validated against the ledger",
@@ -254,8 +254,8 @@ CAPACITY_BUGS = (
     Bug(
         "minimum resources ignore what the gang holds",
         "queue/pre_enqueue.py",
-        "        free = ledger.free_in_all(name) + theirs[name] if amount > asked[name] else amount",
-        "        free = ledger.free_in_all(name) if amount > asked[name] else amount",
+        "        free = ledger.free_in_all(name) + seated[name] if amount > requested[name] else amount",
+        "        free = ledger.free_in_all(name) if amount > requested[name] else amount",
         first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(
@@ -290,7 +290,7 @@ CAPACITY_BUGS = (
         "gangs that end before the reservation are queued behind long ones",
         "solve/request.py",
         "longest_run(group), request.partial",
-        "asked.partial",
+        "request.partial",
         first="unit/coordinator/test_equivalence_classes.py",
     ),
     Bug(

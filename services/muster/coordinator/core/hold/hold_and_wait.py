@@ -165,7 +165,7 @@ class HoldAndWait:
 
 
 def within_share(
-    cache: Cache, requested: SolveGroup, assignments: Sequence[Assignment], share: float
+    cache: Cache, request: SolveGroup, assignments: Sequence[Assignment], share: float
 ) -> tuple[Assignment, ...]:
     """The part of a partial answer that may be reserved: with it, all gangs that wait hold at most this share of each
     resource of the cluster.
@@ -175,7 +175,7 @@ def within_share(
     capacity = cache.ledger.capacity
     _, held = capacity.used_by(_reserved_without_permit(cache))
     limit = share * capacity.allocatable.sum(axis=0, dtype=np.float64) - held.sum(axis=0, dtype=np.float64)
-    roles = {(gang.id, index): role for gang in requested.gangs for index, role in enumerate(gang.roles)}
+    roles = {(gang.id, index): role for gang in request.gangs for index, role in enumerate(gang.roles)}
     kept = []
     for assignment in assignments:
         role = roles.get((assignment.gang, assignment.role))
@@ -219,10 +219,10 @@ def _timeout_event(gang: Gang, late: Gang, group: Group) -> KubeEvent | None:
         return None
     lacking = max(0, gang.missing)
     missing = f"{lacking} were missing" if lacking else f"members of gang {late.label} were missing"
-    because = f" ({group.solve.explanation.summary})" if group.solve.explanation is not None else ""
+    reason = f" ({group.solve.explanation.summary})" if group.solve.explanation is not None else ""
     placed = f"{gang.required - lacking} of {gang.required} members of gang {gang.label} had a reservation"
     note = (
-        f"gang {late.label} timed out after {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{because}; all "
+        f"gang {late.label} timed out after {late.facts.waiting_time_seconds:g} s: {placed}, {missing}{reason}; all "
         "reservations of its gang group are released; edit the gang or replace its pods to schedule it again"
     )
     return KubeEvent(gang.reference, EventType.WARNING, "GangTimedOut", note)

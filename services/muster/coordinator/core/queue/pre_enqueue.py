@@ -219,12 +219,12 @@ def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
     facts = gang.facts
     if facts is None or not facts.resources or gang.missing <= 0:
         return None
-    theirs = _asked((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
-    waiting = _asked((pod.class_id for pod in gang.pending.values()), ledger)
-    asked = Counter[str]() if gang.group.accumulates else _asked(_held(gang), ledger) + waiting
+    seated = _requested((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
+    waiting = _requested((pod.class_id for pod in gang.pending.values()), ledger)
+    requested = Counter[str]() if gang.group.accumulates else _requested(_held(gang), ledger) + waiting
     short = []
     for name, amount in facts.resources:
-        free = ledger.free_in_all(name) + theirs[name] if amount > asked[name] else amount
+        free = ledger.free_in_all(name) + seated[name] if amount > requested[name] else amount
         if free < amount:
             short.append(f"{in_units(name, amount)} {name} ({in_units(name, max(0, free))} free)")
     return f"its minimum resources are not free in the cluster: {', '.join(short)}" if short else None
@@ -245,9 +245,9 @@ def _held(gang: Gang) -> Iterator[str]:
     yield from (gang.pods[uid].class_id for uid in gang.bound)
 
 
-def _asked(class_ids: Iterable[str], ledger: Ledger) -> Counter[str]:
-    asked: Counter[str] = Counter()
+def _requested(class_ids: Iterable[str], ledger: Ledger) -> Counter[str]:
+    requested: Counter[str] = Counter()
     for class_id, count in Counter(class_ids).items():
         for name, amount in ledger.classes[class_id].requests:
-            asked[name] += amount * count
-    return asked
+            requested[name] += amount * count
+    return requested

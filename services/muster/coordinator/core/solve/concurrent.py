@@ -193,7 +193,7 @@ class Attempt:
 
     solve_id: int
     groups: list[Group]
-    asked: dict[str, SolveGroup]
+    requests: dict[str, SolveGroup]
     """Request by group id."""
     represents: dict[str, EquivalenceKey]
     """Equivalence classes that groups represent, by group id."""
@@ -273,7 +273,7 @@ class ConcurrentSolves:
             for other in under_way
             for group in other.groups
             if group.gangs and group.key < last
-            for class_id in _classes(other.asked[group.id])
+            for class_id in _classes(other.requests[group.id])
         }
         return self._may_want(earlier_classes, nodes)
 
@@ -296,7 +296,7 @@ class ConcurrentSolves:
 
     def overtake(self, attempt: Attempt, group: Group) -> None:
         """The capacity that the group was assigned was taken meanwhile: it goes first."""
-        self._overtaken[group] = frozenset(_classes(attempt.asked[group.id]))
+        self._overtaken[group] = frozenset(_classes(attempt.requests[group.id]))
 
     def settled(self, group: Group) -> None:
         """The group was tried again."""
@@ -340,9 +340,9 @@ def assigned_nodes(attempt: Attempt, group: Group) -> set[str]:
 
 
 def _attempt_classes(attempt: Attempt) -> Iterator[str]:
-    for asked in attempt.asked.values():
-        yield from _classes(asked)
+    for request in attempt.requests.values():
+        yield from _classes(request)
 
 
-def _classes(asked: SolveGroup) -> set[str]:
-    return {role.class_id for gang in asked.gangs for role in gang.roles}
+def _classes(request: SolveGroup) -> set[str]:
+    return {role.class_id for gang in request.gangs for role in gang.roles}

@@ -128,10 +128,10 @@ class Solves:
     def _request(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
         cache = self._cache
         solve_id = next(self._solve_ids)
-        asked = {group.id: to_place(group, cache.ledger) for group in groups}
+        requests = {group.id: to_place(group, cache.ledger) for group in groups}
         represents = {group.id: key for group in groups if (key := group.queueing.equivalence_key) is not None}
         events = self._queue.record_events()
-        self._concurrent.begin(Attempt(solve_id, groups, asked, represents, now, events, at_risk))
+        self._concurrent.begin(Attempt(solve_id, groups, requests, represents, now, events, at_risk))
         for group in groups:
             group.solve.begin(solve_id)
             for gang in group.gangs:
@@ -142,7 +142,7 @@ class Solves:
             solve_id,
             dict(cache.revision),
             cache.ledger.reservations(),
-            tuple(asked.values()),
+            tuple(requests.values()),
             as_amounts(nominated, cache.ledger),
         )
 
@@ -232,7 +232,7 @@ class Solves:
 
     def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> dict[Gang, int]:
         """Queue the group again, or reserve its seats; returns how many members of which gangs got seats."""
-        asked = attempt.asked[group.id]
+        request = attempt.requests[group.id]
         if group.solve.slow:
             self._slow.tried(group, now.monotonic_seconds - attempt.began, now.monotonic_seconds)
         out_of_time = result is not None and result.out_of_time and result.outcome is SolveOutcome.NOT_FOUND
@@ -248,7 +248,7 @@ class Solves:
             return {}
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
-            self._not_placed(group, asked, result, now)
+            self._not_placed(group, request, result, now)
         if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTIAL):
             return {}
         cache = self._cache
@@ -257,8 +257,8 @@ class Solves:
             return {}
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, now.monotonic_seconds)
         outlasting = self._preemption.reservations_outlasting(group, now)
-        assignments = result.assignments if placed else self._within_share(group, asked, result, now)
-        seated = validate_and_reserve(cache.ledger, cache.trees, group, asked, assignments, nominated)
+        assignments = result.assignments if placed else self._within_share(group, request, result, now)
+        seated = validate_and_reserve(cache.ledger, cache.trees, group, request, assignments, nominated)
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
             return {}
@@ -268,10 +268,10 @@ class Solves:
         self._preemption.seated(group, seated, outlasting, whole=placed)
         return seated
 
-    def _within_share(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> tuple[Assignment, ...]:
+    def _within_share(self, group: Group, request: SolveGroup, result: SolveResult, now: Now) -> tuple[Assignment, ...]:
         """What may be held of a partial answer. A group that may not hold all of it is tried again after a pause."""
         share = self._max_held_share
-        kept = within_share(self._cache, asked, result.assignments, share)
+        kept = within_share(self._cache, request, result.assignments, share)
         if kept != result.assignments:
             self._preemption.limit_hold(group, f"gangs that wait may hold {share:.0%} of the cluster (max-held-share)")
             self._queue.back_off(group, now.monotonic_seconds, at_least=MAX_BACKOFF_SECONDS)
@@ -289,9 +289,9 @@ class Solves:
             self._rejections.add(group, rejection)
             self._back_off(group, f"placement's answer could not be used: {rejection.message}", now)
 
-    def _not_placed(self, group: Group, asked: SolveGroup, result: SolveResult, now: Now) -> None:
+    def _not_placed(self, group: Group, request: SolveGroup, result: SolveResult, now: Now) -> None:
         proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._cache.nominations
-        self._queue.classify(group, equivalence_key(group, asked) if proved else None)
+        self._queue.classify(group, equivalence_key(group, request) if proved else None)
         if result.explanation is not None:
             self._explain(group, result.explanation)
         if not group.accumulates:  # schedule cycles are of gangs that are placed whole
