@@ -160,7 +160,7 @@ CAPACITY_BUGS = (
         "answers are not validated against the ledger",
         "solve/validation.py",
         "    problem = ledger.refusal(demand, nominated)\n",
-        "",
+        "    problem = None\n",
     ),
     Bug(
         "answers are not validated against hard constraints",

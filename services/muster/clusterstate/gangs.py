@@ -86,7 +86,7 @@ class Gangs:
     def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
         """Changed facts, ids of removed gangs, and the revisions by kind of the changes that caused both."""
         changed: list[GangFacts] = []
-        gone: list[str] = []
+        removed: list[str] = []
         revisions: dict[str, int] = {}
         for gang_id, since in self._unsettled.items():
             gang = self._gangs[gang_id]
@@ -99,7 +99,7 @@ class Gangs:
                 continue
             if after is None:
                 del self.facts[gang_id]
-                gone.append(gang_id)
+                removed.append(gang_id)
             else:
                 self.facts[gang_id] = after
                 changed.append(after)
@@ -109,7 +109,7 @@ class Gangs:
             if not self._gangs[gang_id].exists:
                 del self._gangs[gang_id]
         self._unsettled.clear()
-        return changed, gone, revisions
+        return changed, removed, revisions
 
     def _gang(self, gang_id: str) -> "_Gang":
         gang = self._gangs.get(gang_id)
@@ -181,10 +181,10 @@ class _Gang:
 
     def undefine(self, uid: str) -> bool:
         """Returns False if another object has the name by now."""
-        gone = [name for name, definition in self.definitions.items() if definition.uid == uid]
-        for name in gone:
+        removed = [name for name, definition in self.definitions.items() if definition.uid == uid]
+        for name in removed:
             del self.definitions[name]
-        return bool(gone)
+        return bool(removed)
 
     def decide(self) -> None:
         self._incarnation.decide(entry.member for entry in self._pods.values())

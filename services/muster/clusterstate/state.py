@@ -103,12 +103,12 @@ class ClusterState:
             PRIORITY_CLASSES.kind: self._drop_priority_class,
             BUDGETS.kind: self._drop_budget,
             NAMESPACES.kind: self._drop_namespace,
-            CLAIMS.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_claim(gone.uid)),
-            VOLUMES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_volume(gone.uid)),
-            STORAGE_CLASSES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_class(gone.uid)),
-            CSI_NODES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_csi_node(gone.uid)),
-            CSI_DRIVERS.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_driver(gone.uid)),
-            STORAGE_CAPACITIES.kind: lambda gone: self._recompute_pods(self.pods.volumes.drop_segment(gone.uid)),
+            CLAIMS.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_claim(removed.uid)),
+            VOLUMES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_volume(removed.uid)),
+            STORAGE_CLASSES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_class(removed.uid)),
+            CSI_NODES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_csi_node(removed.uid)),
+            CSI_DRIVERS.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_driver(removed.uid)),
+            STORAGE_CAPACITIES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_segment(removed.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
@@ -226,8 +226,8 @@ class ClusterState:
             self.pods.volumes.put_node(facts)
         return facts is not None
 
-    def _drop_node(self, gone: Removed) -> bool:
-        name = self.nodes.remove(gone.uid)
+    def _drop_node(self, removal: Removed) -> bool:
+        name = self.nodes.remove(removal.uid)
         if name is not None:
             self._pending.nodes[name] = None
             self.trees.node_changed(None, None)
@@ -301,13 +301,13 @@ class ClusterState:
                 self.gangs.drop_pod(uid, kind, revision, decide=self._in_order)
         return changed
 
-    def _drop_pod(self, gone: Removed) -> bool:
-        self.owners.drop_pod(gone.uid)
-        self.gangs.drop_pod(gone.uid, PODS.kind, gone.revision, decide=self._in_order)
-        others = self.pods.remove(gone.uid)
+    def _drop_pod(self, removal: Removed) -> bool:
+        self.owners.drop_pod(removal.uid)
+        self.gangs.drop_pod(removal.uid, PODS.kind, removal.revision, decide=self._in_order)
+        others = self.pods.remove(removal.uid)
         if others is None:
             return False
-        self._pending.pods[gone.uid] = None
+        self._pending.pods[removal.uid] = None
         self._pending.add_pods(others)
         return True
 
@@ -315,8 +315,8 @@ class ClusterState:
         self._priority_classes[priority_class.metadata.uid] = priority_class
         return self._reprioritise(priority_class.metadata.revision)
 
-    def _drop_priority_class(self, gone: Removed) -> bool:
-        return self._priority_classes.pop(gone.uid, None) is not None and self._reprioritise(gone.revision)
+    def _drop_priority_class(self, removal: Removed) -> bool:
+        return self._priority_classes.pop(removal.uid, None) is not None and self._reprioritise(removal.revision)
 
     def _reprioritise(self, revision: int) -> bool:
         priorities = Priorities.of(self._priority_classes.values())
@@ -327,8 +327,8 @@ class ClusterState:
         metadata = namespace.metadata
         return self._add_namespace(self.namespaces.put(metadata.uid, metadata.name, metadata.labels))
 
-    def _drop_namespace(self, gone: Removed) -> bool:
-        return self._add_namespace(self.namespaces.remove(gone.uid))
+    def _drop_namespace(self, removal: Removed) -> bool:
+        return self._add_namespace(self.namespaces.remove(removal.uid))
 
     def _add_namespace(self, name: str | None) -> bool:
         if name is not None:
@@ -345,8 +345,8 @@ class ClusterState:
         covers = self._pending.add_pods(self.pods.cover(change.covered))
         return change.facts is not None or covers
 
-    def _drop_budget(self, gone: Removed) -> bool:
-        removed = self.budgets.remove(gone.uid)
+    def _drop_budget(self, removal: Removed) -> bool:
+        removed = self.budgets.remove(removal.uid)
         if removed is None:
             return False
         id_, covered = removed
@@ -357,16 +357,16 @@ class ClusterState:
     def _put_topology(self, config_map: ConfigMap) -> bool:
         return self.trees.put(config_map) and self._settle_trees()
 
-    def _drop_topology(self, gone: Removed) -> bool:
-        return self.trees.remove(gone.uid) and self._settle_trees()
+    def _drop_topology(self, removal: Removed) -> bool:
+        return self.trees.remove(removal.uid) and self._settle_trees()
 
     def _settle_trees(self) -> bool:
         if not self._settled:
             return False
-        changed, gone = self.trees.settle(self.nodes.facts)
+        changed, removed = self.trees.settle(self.nodes.facts)
         self._pending.trees.update((tree.name, tree) for tree in changed)
-        self._pending.trees.update((name, None) for name in gone)
-        return bool(changed or gone)
+        self._pending.trees.update((name, None) for name in removed)
+        return bool(changed or removed)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
         """Returns whether facts of pods changed; the gang's own facts are computed later."""
@@ -379,22 +379,22 @@ class ClusterState:
         owners = self.owners.put_definition(defined, registry.controller_gang(defined))
         return self._rejoin(owners, kind.revision_key, group.metadata.revision)
 
-    def _drop_definition(self, kind: str, gone: Removed) -> bool:
-        self.gangs.drop_definition(gone.uid, kind, gone.revision)
-        return self._rejoin(self.owners.drop_definition(gone.uid), kind, gone.revision)
+    def _drop_definition(self, kind: str, removal: Removed) -> bool:
+        self.gangs.drop_definition(removal.uid, kind, removal.revision)
+        return self._rejoin(self.owners.drop_definition(removal.uid), kind, removal.revision)
 
     # -- the batch for subscribers
 
     def _take_batch(self) -> Batch:
         gangs: list[GangFacts] = []
-        gone: list[str] = []
+        removed: list[str] = []
         if self.pods.volumes.has_changes:
             self._add_volumes()
         if self._settled:
-            gangs, gone, revisions = self.gangs.settle()
-            if self._label_key_trees.take(gangs, gone):
+            gangs, removed, revisions = self.gangs.settle()
+            if self._label_key_trees.take(gangs, removed):
                 self.trees.offer(self._label_key_trees.labels())
                 self._settle_trees()
             for kind, revision in revisions.items():
                 self._pending.raise_revision(kind, revision)
-        return self._pending.take(gangs, gone, self.through, self.pods.classes, self.pods.label_sets)
+        return self._pending.take(gangs, removed, self.through, self.pods.classes, self.pods.label_sets)

@@ -87,9 +87,9 @@ class Trees:
 
     def remove(self, uid: str) -> bool:
         """Remove a ConfigMap; returns False if it was not known."""
-        gone = self._definitions.pop(uid, None) is not None
-        self.stale |= gone
-        return gone
+        removed = self._definitions.pop(uid, None) is not None
+        self.stale |= removed
+        return removed
 
     def node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         """A node was added (before: None), changed, or removed (after: None)."""
@@ -189,7 +189,7 @@ class LabelKeyTrees:
         self._asked: dict[str, tuple[int, str, str]] = {}  # gang id -> its creation, its id, the label
         self._gangs: Counter[str] = Counter()  # by label
 
-    def take(self, changed: Iterable[GangFacts], gone: Iterable[str]) -> bool:
+    def take(self, changed: Iterable[GangFacts], removed: Iterable[str]) -> bool:
         """Apply changed and removed gangs; returns whether the labels or the ages of their gangs changed."""
         before = set(self._gangs)
         aged = False
@@ -201,7 +201,7 @@ class LabelKeyTrees:
             if asks is not None:
                 self._asked[facts.id] = asks
                 self._gangs[key] += 1
-        for gang_id in gone:
+        for gang_id in removed:
             aged |= gang_id in self._asked
             self._drop(gang_id)
         return before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
@@ -218,8 +218,8 @@ class LabelKeyTrees:
         return sorted(oldest)
 
     def _drop(self, gang_id: str) -> None:
-        asked = self._asked.pop(gang_id, None)
-        if asked is not None:
-            self._gangs[asked[2]] -= 1
-            if not self._gangs[asked[2]]:
-                del self._gangs[asked[2]]
+        request = self._asked.pop(gang_id, None)
+        if request is not None:
+            self._gangs[request[2]] -= 1
+            if not self._gangs[request[2]]:
+                del self._gangs[request[2]]

@@ -33,12 +33,12 @@ def fewest_nodes(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
     counts = MAX_FITS - (roomiest_first >> FITS_SHIFT)
     held = counts.cumsum()
     full = int(np.searchsorted(held, wanted, side="right"))
-    rest = wanted - (int(held[full - 1]) if full else 0)
+    remaining = wanted - (int(held[full - 1]) if full else 0)
     chosen, counts = roomiest_first[:full] ^ _FITS_FIELD, counts[:full]
-    if not rest:
+    if not remaining:
         return chosen, counts
-    others = keys[((keys ^ _FITS_FIELD) > roomiest_first[full - 1]) & (keys >= rest << FITS_SHIFT)]
-    return np.append(chosen, others.min()), np.append(counts, rest)
+    larger = keys[((keys ^ _FITS_FIELD) > roomiest_first[full - 1]) & (keys >= remaining << FITS_SHIFT)]
+    return np.append(chosen, larger.min()), np.append(counts, remaining)
 
 
 def tightest_first(keys: Int64, wanted: int) -> tuple[Int64, Int64]:
