@@ -29,7 +29,9 @@ class Action(NamedTuple):
 
 @dataclass(frozen=True)
 class ActionKind:
-    """A kind of action: its numbers by name, each below its bound, and its weight in random draws."""
+    """A kind of action: its numbers by name, each below its bound, and its weight in random draws; 0: it is not drawn,
+    but inserted into some scenarios.
+    """
 
     do: Callable[..., None]
     weight: float
@@ -78,11 +80,12 @@ def draw(seed: int) -> Iterator[Action]:
     constant. So scenarios differ more than draws from one distribution would.
     """
     dice = random.Random(seed)
-    names = list(ACTION_KINDS)
-    weights = list(accumulate(kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in ACTION_KINDS.values()))
+    drawn = {name: kind for name, kind in ACTION_KINDS.items() if kind.weight}
+    names = list(drawn)
+    weights = list(accumulate(kind.weight * dice.choice((0.1, 0.5, 1, 1, 2, 4)) for kind in drawn.values()))
     habits = {
         (name, number): dice.randrange(bound)
-        for name, kind in ACTION_KINDS.items()
+        for name, kind in drawn.items()
         for number, bound in kind.bounds.items()
         if dice.random() < 0.3 and number not in ("slot", "which")
     }

@@ -37,6 +37,7 @@ from simulation.effect_checks import (
     check_volumes_first,
 )
 from simulation.gang_checks import check_bound, check_members, check_progress, check_run, check_sent, check_stage
+from simulation.turn_checks import Turns
 
 if TYPE_CHECKING:
     from builders.core.scenario import Scenario
@@ -74,6 +75,7 @@ class Oracle:
         """Since when gangs wait for minimum resources, without a break."""
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
+        self._turns = Turns()
         self._leader: Machine | None = None
 
     def evicted(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
@@ -122,6 +124,7 @@ class Oracle:
                     f"I7: a solve waits for revision {effect.min_revision}, and the newest is {newest}"
                 )
                 self._solve(scenario.leader, effect)
+                self._turns.check(scenario, effect)
             case Persist():
                 check_records(scenario.leader, effect)
                 check_ranks(scenario, effect)
@@ -165,6 +168,7 @@ class Oracle:
             self._nominated.clear()
             self._short.clear()
             self._paused.clear()
+            self._turns.forget()
             self._term_began = scenario.now
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
             gangs = scenario.cluster.gangs  # one that was declared anew begins anew

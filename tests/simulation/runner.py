@@ -1,7 +1,7 @@
 """Runs a scenario from its actions, and describes its failure."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -14,6 +14,10 @@ ACTION_MODULES = (user_actions, node_actions, service_actions)
 """Modules that register actions."""
 MIN_ACTIONS, MAX_ACTIONS = 40, 120
 """Acts of a scenario."""
+FLOODED = 5
+"""One of so many scenarios has floods."""
+FLOODS = 0.03
+"""Floods per action in these."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,7 @@ def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], F
     world = World(listen)
     length = random.Random(seed).randint(MIN_ACTIONS, MAX_ACTIONS)
     try:
-        for action in islice(draw(seed), 4 * length):
+        for action in islice(_with_floods(seed), 4 * length):
             before = world.fingerprint()
             actions.append(action)
             perform(world, action)
@@ -60,6 +64,15 @@ def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], F
     except Exception as error:
         return actions, failure_of(error)
     return actions, None
+
+
+def _with_floods(seed: int) -> Iterator[Action]:
+    """The seed's actions; in every fifth scenario a tenant floods the queue now and then."""
+    dice = random.Random(f"flood {seed}")
+    for action in draw(seed):
+        if seed % FLOODED == 0 and dice.random() < FLOODS:
+            yield Action("flood", (dice.randrange(4), dice.randrange(4)))
+        yield action
 
 
 def failure_of(error: Exception) -> Failure:

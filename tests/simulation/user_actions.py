@@ -8,7 +8,7 @@ from builders.core.objects import class_with_volume, plain_pod, pod_class
 from builders.gangs.facts import gang
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
 from simulation.actions import action
-from simulation.world import GROUPINGS, SLOTS, World
+from simulation.world import FLOOD_SLOTS, GROUPINGS, SLOTS, World
 
 WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
 EXPECTED_SECONDS = (0.0, 10.0, 300.0)
@@ -49,6 +49,23 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
         built = built.with_budget("default/budget")
     world.declare(slot, built)
     world.create_pods(slot, size - max(0, missing - 3))
+
+
+@action(0, fit=4, priority=4)
+def flood(world: World, fit: int, priority: int) -> None:
+    """A tenant creates many gangs at once, of which some fit, or deletes them all."""
+    present = [slot for slot in FLOOD_SLOTS if slot in world.gangs]
+    if present:
+        ids = {world.gangs.pop(slot).id for slot in present}
+        uids = [pod.uid for pod in world.scenario.cluster.pods.values() if pod.gang in ids]
+        world.scenario.change(remove_pods=uids, remove_gangs=sorted(ids))
+        return
+    for number, slot in enumerate(FLOOD_SLOTS):
+        built = gang(f"x{number}", "flood").recreated(str(world.number())).with_priority(priority)
+        world.gangs[slot] = built.of(1, cpu=1 if number % 4 < fit - 1 else 9 + number % 8)
+    gangs = [world.gangs[slot] for slot in FLOOD_SLOTS]
+    pods = [world.anew(pod) for each in gangs for pod in each.pods()]
+    world.scenario.change(gangs=[each.gang_facts() for each in gangs], pods=pods)
 
 
 def _grouping(slot: int, group: int) -> list[str]:

@@ -19,13 +19,17 @@ SLOTS = "abcdef"
 """Names of the gangs that may exist; a gang's slot is its index."""
 GROUPINGS = ("ab", "cd", "ef", "abc", "def", "bc")
 """Gangs that may declare each other as their gang group."""
+FLOOD_SLOTS = range(100, 130)
+"""Slots of the gangs of the namespace "flood"."""
 RANKED_GANG = "/f"
 """End of the id of the gang whose pods ask for ranks."""
 FOREIGN_NODE = "theirs"
 """A node closed to us, on which other schedulers bind pods."""
 MAX_EFFECTS = 3000
 """Limit of effects without any other event: a coordinator that exceeds it is in an endless loop."""
-RULES = Rules(reservation_timeout_seconds=900.0, max_waiting_time_seconds=1000.0, max_held_share=0.9)
+RULES = Rules(
+    reservation_timeout_seconds=900.0, max_waiting_time_seconds=1000.0, max_held_share=0.9, groups_per_solve=3
+)
 """The defaults, with limits that scenarios reach."""
 _IN_ORDER = (Persist, MarkTimedOut)
 

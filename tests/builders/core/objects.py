@@ -55,7 +55,7 @@ def plain_pod(name: str, cpu: int = 1, priority: int = 0, age: int = 0, uid: str
 
 
 def _classes() -> list[PodClass]:
-    return [*map(pod_class, range(17)), *map(class_with_volume, range(1, 4))]
+    return [*map(pod_class, range(17)), *map(class_with_volume, range(1, 17))]
 
 
 @dataclass

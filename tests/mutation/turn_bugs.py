@@ -1,0 +1,72 @@
+"""Planted bugs of turns: namespaces in solve requests, and slow groups."""
+
+from mutation.bug import Bug
+
+_TURNS = "unit/coordinator/test_namespace_turns.py"
+_SLOW = "unit/coordinator/test_slow_groups.py"
+
+TURN_BUGS = (
+    Bug(
+        "a request takes the head of the queue only",
+        "queue/active.py",
+        "        if len(self._heaps) == 1:\n",
+        "        if True:\n",
+        first=_TURNS,
+    ),
+    Bug(
+        "groups that cannot share a request wait for all those that can",
+        "queue/active.py",
+        "(first if first not in walk.namespaces else None), False",
+        "None, False",
+        first=_TURNS,
+    ),
+    Bug(
+        "the same namespaces have a turn in every request",
+        "queue/active.py",
+        "            self._heaps[namespace] = self._heaps.pop(namespace)\n",
+        "            pass\n",
+        first=_TURNS,
+    ),
+    Bug(
+        "turns of namespaces of lower priority take as many groups as others",
+        "queue/active.py",
+        "(namespace in self.namespaces and head[0][:2] != self._level)",
+        "False",
+        first=_TURNS,
+    ),
+    Bug(
+        "a group that conflicts with one solve after another waits for ever",
+        "queue/active.py",
+        "return answer is Answer.TAKEN or not self._first_waits",
+        "return True",
+        first=_TURNS,
+    ),
+    Bug(
+        "an edit of a gang is the end of its namespace's turn",
+        "queue/active.py",
+        "        self._counts[namespace] -= 1\n",
+        "        self._counts[namespace] -= 1\n        self._heaps[namespace] = self._heaps.pop(namespace)\n",
+        first=_TURNS,
+    ),
+    Bug(
+        "groups whose turn it is come first in their request",
+        "queue/queue.py",
+        "in sorted(popped, key=itemgetter(0))]",
+        "in popped]",
+        first=_TURNS,
+    ),
+    Bug(
+        "a place is left to thousands of equal groups of another namespace",
+        "solve/solve.py",
+        "            if group.solve.yields >= MAX_YIELDS:\n",
+        "            if False:\n",
+        first=_TURNS,
+    ),
+    Bug(
+        "slow groups of one namespace have all turns",
+        "solve/slow.py",
+        "            if group_id is not None or not waiting:\n",
+        "            if not waiting:\n",
+        first=_SLOW,
+    ),
+)
