@@ -8,10 +8,14 @@ from builders.gangs.facts import gang
 from simulation.world import World
 
 PROBE_SECONDS = 60.0
+SPARE: Final = 16
 PER_NODE: Final = 64
 """Entries of arrays that are kept for each node that the cluster ever had at once; rows are used again."""
 ARRAYS_OF_NODES: Final = ("capacity.", "eligible._masks.", "eligible._known[]")
 """Arrays with a row per node, and what is known of nodes: as large as the cluster was, whatever pods came and went."""
+ROWS_OF_LABEL_SETS: Final = "selection."
+PER_LABEL_SET: Final = 4
+"""Rows of label sets are used again, in lots; there are as many as there were label sets at once."""
 TREES_OF_NODES: Final = "trees._whereabouts"
 """Paths of nodes in topology trees, computed when a gang with constraints asks."""
 AS_MANY_AS_NAMES: Final = ("rejections.counts", "ledger._free_in_all")
@@ -37,6 +41,8 @@ def check_nothing_grows(world: World) -> None:
             continue
         if any(part in path for part in ARRAYS_OF_NODES) or TREES_OF_NODES in path:
             most += rows
+        if ROWS_OF_LABEL_SETS in path:
+            most += PER_LABEL_SET * scenario.most_label_sets + SPARE
         assert count <= most, f"I11: {path} has {count} entries after all is gone, {most} would do"
 
 
@@ -45,7 +51,12 @@ def _come_and_go(scenario: Scenario) -> None:
     scenario.add(last)
     scenario.pass_time(PROBE_SECONDS)
     scenario.delete(last)
-    scenario.change(remove_classes=list(scenario.cluster.classes))
+    cluster = scenario.cluster
+    scenario.change(
+        remove_classes=list(cluster.classes),
+        remove_selectors=list(cluster.selectors),
+        remove_label_sets=list(cluster.label_sets),
+    )
     scenario.pass_time(PROBE_SECONDS)
     scenario.change()  # a second batch: removed classes are forgotten with it
     scenario.pass_time(PROBE_SECONDS)

@@ -167,10 +167,21 @@ def answer_not_found(world: World) -> None:
         world.scenario.tell(Solved(solve.solve_id, results))
 
 
+def _solve_badly(world: World) -> Solve | None:
+    """A solve request that placement answers without regard to rules between pods, which the coordinator trusts."""
+    if (solve := _solve(world)) is not None:
+        gangs = {asked.id for group in solve.groups for asked in group.gangs}
+        world.scenario.unruled.update(pod.uid for pod in world.scenario.cluster.pods.values() if pod.gang in gangs)
+        plain = {id_ for id_, gang in world.scenario.leader.cache.gangs.items() if gang.plain and id_ in gangs}
+        for id_ in plain:
+            world.scenario.unruled.update(world.scenario.leader.cache.gangs[id_].pods)
+    return solve
+
+
 @action(0.7)
 def answer_without_reservations(world: World) -> None:
     """Placement ignores reservations and nominations, and omits a group."""
-    if solve := _solve(world):
+    if solve := _solve_badly(world):
         blind = Solve(solve.solve_id, {}, (), solve.groups[:-1] or solve.groups)
         world.scenario.tell(Solved(solve.solve_id, world.scenario.first_fit(blind)))
 
@@ -179,7 +190,7 @@ def answer_without_reservations(world: World) -> None:
 def answer_one_node(world: World, which: int) -> None:
     """Placement assigns all members to one node."""
     name = world.node(which)
-    if name is not None and (solve := _solve(world)):
+    if name is not None and (solve := _solve_badly(world)):
         results = tuple(SolveResult(group.id, SolveOutcome.PLACED, _all_on(name, group)) for group in solve.groups)
         world.scenario.tell(Solved(solve.solve_id, results))
 
@@ -188,7 +199,7 @@ def answer_one_node(world: World, which: int) -> None:
 def answer_scattered(world: World, which: int) -> None:
     """Placement assigns members to nodes in turn, against any constraints."""
     names = sorted(world.scenario.cluster.nodes)
-    if names and (solve := _solve(world)):
+    if names and (solve := _solve_badly(world)):
         results = tuple(
             SolveResult(group.id, SolveOutcome.PLACED, _scattered(names[which % len(names) :] + names, group))
             for group in solve.groups

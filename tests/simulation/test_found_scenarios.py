@@ -6,6 +6,20 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "pods with labels that selectors name are held within the share": """
+        dress slot=4 labels=1 rule=3
+        create slot=4 size=3 mode=1
+        remove_node
+    """,
+    "nothing more is evicted of a gang that gets a member of the preemptor's priority": """
+        create
+        create slot=1 size=2
+        run
+        fail_evict
+        create slot=2 size=3 priority=1
+        run
+        create_odd_member priority=1
+    """,
     "nothing more is evicted for a gang that is edited to never preempt": """
         create size=3
         create slot=1 size=2

@@ -6,12 +6,16 @@ from msgspec.structs import replace
 
 from builders.core.objects import class_with_volume, plain_pod, pod_class
 from builders.gangs.facts import gang
+from builders.gangs.labels import labelled, selectors_named
 from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
 from simulation.actions import action
-from simulation.world import FLOOD_SLOTS, GROUPINGS, SLOTS, World
+from simulation.world import FLOOD_SLOTS, GROUPINGS, SLOTS, Dress, World
 
 WAITING_SECONDS = (5.0, 60.0, 600.0, 1200.0)
 EXPECTED_SECONDS = (0.0, 10.0, 300.0)
+LABELS = ("red", "blue", "red+blue", "red+i", "blue+i", "")
+RULES = (("red", ""), ("blue", ""), ("", "red"), ("", "blue"), ("", ""), ("", ""))
+"""Labels of pods that a pod must not have on its node, and that it must have there."""
 CONSTRAINTS = {
     1: "rack: hard pack",
     2: "rack: hard pack; node: spread",
@@ -74,6 +78,37 @@ def _grouping(slot: int, group: int) -> list[str]:
     if not group or group > len(groupings):
         return []
     return [f"{'default' if name in 'abc' else 'other'}/{name}" for name in groupings[group - 1]]
+
+
+@action(4, slot=6, labels=6, rule=6)
+def dress(world: World, slot: int, labels: int, rule: int) -> None:
+    """From now on pods of the gang have other labels, and another rule about pods on their node."""
+    apart_from, beside = RULES[rule]
+    world.dresses[slot] = Dress(LABELS[labels], apart_from, beside)
+    world.number()
+
+
+@action(1, which=40, labels=6)
+def relabel(world: World, which: int, labels: int) -> None:
+    """Somebody edits the labels of a pod."""
+    if pod := world.pod(which):
+        world.change_pods(replace(pod, label_set=labelled(*LABELS[labels].split("+")) if LABELS[labels] else ""))
+
+
+@action(1)
+def sweep(world: World) -> None:
+    """cluster-state forgets classes, selectors and label sets that no pod has."""
+    cluster = world.scenario.cluster
+    used = {pod.class_id for pod in cluster.pods.values()}
+    ruled = [each for each in cluster.classes.values() if each.required_pod_affinity or each.required_pod_anti_affinity]
+    unused = [each.id for each in ruled if each.id not in used]
+    named = {each.id for each in selectors_named(each for each in ruled if each.id in used)}
+    labels = {pod.label_set for pod in cluster.pods.values()}
+    world.scenario.change(
+        remove_classes=unused,
+        remove_selectors=[id_ for id_ in cluster.selectors if id_ not in named],
+        remove_label_sets=[id_ for id_ in cluster.label_sets if id_ not in labels],
+    )
 
 
 @action(5, slot=6, count=4)
@@ -144,7 +179,7 @@ def declare_priority(world: World, slot: int, priority: int) -> None:
 def create_odd_member(world: World, slot: int, priority: int) -> None:
     """Creates one more pod of the gang, with a priority of its own."""
     if built := world.gangs.get(slot):
-        odd = replace(world.anew(built.pods()[0]), name=f"odd{world.number()}")
+        odd = replace(world.dressed(slot, world.anew(built.pods()[0])), name=f"odd{world.number()}")
         world.change_pods(replace(odd, priority=(0, 2, 2_000_000_000)[priority]))
 
 
@@ -276,7 +311,7 @@ def gate(world: World, which: int, slot: int) -> None:
     if pod is not None and pod.gated:
         world.change_pods(replace(pod, gated=False))
     elif built := world.gangs.get(slot):
-        gated = replace(world.anew(built.pods()[0]), name=f"gated{world.number()}", gated=True)
+        gated = replace(world.dressed(slot, world.anew(built.pods()[0])), name=f"gated{world.number()}", gated=True)
         world.change_pods(gated)
 
 

@@ -5,11 +5,22 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from builders.core.objects import plain_pod
+from builders.core.objects import plain_pod, ruled_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
+from builders.gangs.labels import labelled, selects
 from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
-from muster.coordinator.core.events import Event, EvictOutcome, EvictResult, PodName, Rules, Tick
+from muster.coordinator.core.events import (
+    BindOutcome,
+    BindResult,
+    Event,
+    EvictOutcome,
+    EvictResult,
+    PodName,
+    Rules,
+    Seat,
+    Tick,
+)
 from muster.coordinator.core.machine import Machine
 from muster.gangs.facts import PodFacts
 from simulation.binding_replicas import BindingReplicas
@@ -50,6 +61,10 @@ class ObservedScenario(Scenario):
         self.binding = BindingReplicas()
         self.etcd_restored = False
         """The next leader's epoch is lower than those before."""
+        self.unruled: set[str] = set()
+        """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed."""
+        self.most_label_sets = 0
+        """Number of label sets that there were at once."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
         super().__init__(nodes, rules=RULES)
@@ -66,6 +81,10 @@ class ObservedScenario(Scenario):
 
     def change(self, **changes: Any) -> None:
         """Delays the change behind earlier delayed ones."""
+        for pod in changes.get("pods") or ():
+            before = self.cluster.pods.get(pod.uid)
+            if before is not None and (before.class_id, before.label_set) != (pod.class_id, pod.label_set):
+                self.unruled.add(pod.uid)
         lagging, self.lagging = self.lagging, self.lagging or bool(self.stream)
         super().change(**changes)
         self.lagging = lagging
@@ -75,6 +94,7 @@ class ObservedScenario(Scenario):
             for event in events:
                 self.listen(self, event)
         self.steps += 1
+        self.most_label_sets = max(self.most_label_sets, len(self.cluster.label_sets))
         effects = self.effects
         super().tell(*events)
         if self.machine is not None:
@@ -87,6 +107,16 @@ class ObservedScenario(Scenario):
             self.listen(self, effect)
         self.oracle.take(self, effect)
         super().take(effect)
+
+    def bind(self, seat: Seat) -> BindResult:
+        result = super().bind(seat)
+        if result.outcome is BindOutcome.BOUND and self.cluster.ruled:
+            check_apart(self, seat)
+        return result
+
+    def bind_elsewhere(self, uid: str, node_name: str) -> None:
+        self.unruled.add(uid)
+        super().bind_elsewhere(uid, node_name)
 
     def evict(self, name: PodName) -> EvictResult:
         pod = self.cluster.pods.get(name.uid)
@@ -101,6 +131,30 @@ class ObservedScenario(Scenario):
 
     def run_effects(self, most: int = MAX_EFFECTS) -> None:
         super().run_effects(most)
+
+
+def check_apart(scenario: ObservedScenario, seat: Seat) -> None:
+    """Rules between pods: no pod is bound beside one that it, or that one, must not be with."""
+    cluster, bound = scenario.cluster, scenario.cluster.pods[seat.uid]
+    if seat.uid in scenario.unruled:
+        return
+    own = [term.selector for term in cluster.class_of(bound.class_id).required_pod_anti_affinity]
+    for pod in cluster.pods.values():
+        if pod.uid == seat.uid or pod.node != seat.node or not pod.seated or pod.uid in scenario.unruled:
+            continue
+        theirs = [term.selector for term in cluster.class_of(pod.class_id).required_pod_anti_affinity]
+        apart = any(selects(name, pod.label_set) for name in own)
+        apart = apart or any(selects(name, bound.label_set) for name in theirs)
+        assert not apart, f"rules: {seat.uid} is bound to {seat.node} beside {pod.uid}, which must be apart"
+
+
+class Dress(NamedTuple):
+    """Labels of a gang's pods, and their rule about the labels of others on their node."""
+
+    labels: str = ""
+    """Names of labels, joined by "+"; with "i" each pod has a label of its own, as pods of an indexed Job do."""
+    apart_from: str = ""
+    beside: str = ""
 
 
 class DeposedLeader(NamedTuple):
@@ -120,6 +174,8 @@ class World:
         """Present and past declarations by slot."""
         self.deposed: DeposedLeader | None = None
         """A former leader that does not know yet that another one leads."""
+        self.dresses: dict[int, Dress] = {}
+        """Labels and rules of gangs by slot."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
         self._count = 0
@@ -142,7 +198,20 @@ class World:
         there = {(pod.gang, pod.name) for pod in self.scenario.cluster.pods.values()}
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
         if missing and most:
-            self.scenario.change(pods=[self.anew(pod) for pod in missing[:most]])
+            self.scenario.change(pods=[self.dressed(slot, self.anew(pod)) for pod in missing[:most]])
+
+    def dressed(self, slot: int, pod: PodFacts) -> PodFacts:
+        """Returns the pod with the labels and the rule of the slot's pods."""
+        dress = self.dresses.get(slot, Dress())
+        names = [pod.name.replace("-", "") if name == "i" else name for name in dress.labels.split("+")]
+        pod = replace(pod, label_set=labelled(*names) if dress.labels else "")
+        if not (dress.apart_from or dress.beside):
+            return pod
+        cpu = self.scenario.cluster.cpu(pod) // 1000
+        ruled = ruled_class(cpu, apart_from=dress.apart_from, beside=dress.beside)
+        if ruled.id not in self.scenario.cluster.classes:
+            self.scenario.change(classes=[ruled])
+        return replace(pod, class_id=ruled.id)
 
     def change_pods(self, *pods: PodFacts) -> None:
         """Somebody edits pods."""
@@ -176,6 +245,9 @@ class World:
             scenario.graceful,
             scenario.thief,
             len(scenario.stuck),
+            len(scenario.unruled),
+            len(scenario.cluster.label_sets),
+            len(scenario.cluster.selectors),
             scenario.steps,
             self._count,
             len(self.gangs),

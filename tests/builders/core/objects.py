@@ -3,7 +3,7 @@
 from collections import Counter
 from dataclasses import dataclass, field
 
-from builders.gangs.labels import with_labels
+from builders.gangs.labels import selects, with_labels
 from muster.gangs.facts import (
     Batch,
     DisruptionBudget,
@@ -11,13 +11,18 @@ from muster.gangs.facts import (
     NodeFacts,
     PodClass,
     PodFacts,
+    PodTerm,
     StaticClaim,
     StaticVolume,
     TopologyTree,
     TreeDomain,
     TreeLevel,
+    kind_id,
     split_kind,
 )
+from muster.gangs.selectors import LabelSet, PodSelector
+
+HOST = "kubernetes.io/hostname"
 
 
 def pod_class(cpu: int = 1) -> PodClass:
@@ -28,6 +33,17 @@ def pod_class(cpu: int = 1) -> PodClass:
 def class_with_volume(cpu: int = 1) -> PodClass:
     """The class of the same pods after a claim of theirs was bound to a volume."""
     return PodClass(id=f"cpu{cpu}-volume", requests=pod_class(cpu).requests)
+
+
+def ruled_class(cpu: int, *, apart_from: str = "", beside: str = "") -> PodClass:
+    """A class of pods that tolerate no pod with this label on their node, or want one there."""
+    rule = f"-apart-{apart_from}" if apart_from else f"-beside-{beside}"
+    return PodClass(
+        id=f"{pod_class(cpu).id}{rule}",
+        requests=pod_class(cpu).requests,
+        required_pod_anti_affinity=(PodTerm(apart_from, HOST),) if apart_from else (),
+        required_pod_affinity=(PodTerm(beside, HOST),) if beside else (),
+    )
 
 
 def racks(**nodes: str) -> TopologyTree:
@@ -71,6 +87,9 @@ class Cluster:
 
     static_volumes: dict[str, StaticVolume] = field(default_factory=dict)
     static_claims: dict[str, StaticClaim] = field(default_factory=dict)
+    former_classes: dict[str, PodClass] = field(default_factory=dict)
+    selectors: dict[str, PodSelector] = field(default_factory=dict)
+    label_sets: dict[str, LabelSet] = field(default_factory=dict)
     revision: int = 0
     """Number of changes so far; lower after a restore of the API server."""
     used: Counter[str] = field(default_factory=Counter)
@@ -95,7 +114,47 @@ class Cluster:
         return self.class_cpu(pod.class_id)
 
     def class_cpu(self, kind: str) -> int:
-        return dict(self.classes[split_kind(kind)[0]].requests)["cpu"]
+        return dict(self.class_of(split_kind(kind)[0]).requests)["cpu"]
+
+    def drop_class(self, class_id: str) -> None:
+        """No pod has the class any more; requests under way may name it."""
+        if (dropped := self.classes.pop(class_id, None)) is not None:
+            self.former_classes[class_id] = dropped
+
+    def class_of(self, class_id: str) -> PodClass:
+        """A class, which may have been removed since a request was made."""
+        return self.classes.get(class_id) or self.former_classes[class_id]
+
+    @property
+    def ruled(self) -> bool:
+        """Some class has inter-pod rules."""
+        return bool(self.selectors)
+
+    def kinds_on_nodes(self) -> dict[str, Counter[str]]:
+        """Pods by node and kind; empty if no class has inter-pod rules."""
+        kinds: dict[str, Counter[str]] = {}
+        if self.ruled:
+            for pod in self.pods.values():
+                if pod.seated:
+                    kinds.setdefault(pod.node, Counter())[kind_id(pod.class_id, pod.label_set)] += 1
+        return kinds
+
+    def room_beside(self, kind: str, there: Counter[str], count: int, *, first: bool) -> int:
+        """How many of `count` pods of a kind the rules between pods let onto a node with these pods; `first`: no pod of
+        the cluster has labels that the kind's affinity selects.
+        """
+        class_id, labels = split_kind(kind)
+        own = self.class_of(class_id)
+        kinds = [split_kind(other) for other, number in there.items() if number > 0]
+        apart = [term.selector for term in own.required_pod_anti_affinity]
+        for other, others_labels in kinds:
+            theirs = [term.selector for term in self.class_of(other).required_pod_anti_affinity]
+            if any(selects(name, others_labels) for name in apart) or any(selects(name, labels) for name in theirs):
+                return 0
+        for term in own.required_pod_affinity:
+            if not any(selects(term.selector, labels_) for _, labels_ in kinds):
+                return count if first and selects(term.selector, labels) else 0
+        return min(count, 1) if any(selects(name, labels) for name in apart) else count
 
     def whole(self) -> Batch:
         whole = Batch(
@@ -105,6 +164,8 @@ class Cluster:
             gangs=tuple(self.gangs.values()),
             budgets=tuple(self.budgets.values()),
             trees=tuple(self.trees.values()),
+            selectors=tuple(self.selectors.values()),
+            label_sets=tuple(self.label_sets.values()),
             static_volumes=tuple(self.static_volumes.values()),
             static_claims=tuple(self.static_claims.values()),
             changed={"pods": self.revision},

@@ -20,6 +20,7 @@ from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
 from builders.core.step_limit import Spins, StepLimit, WakeLimit
 from builders.gangs.facts import CoreGang
+from builders.gangs.labels import label_set_of, selectors_named
 from muster.coordinator.core.effects import (
     Bind,
     ClaimEnded,
@@ -67,6 +68,7 @@ from muster.gangs.facts import (
     DisruptionBudget,
     GangFacts,
     NodeFacts,
+    PodClass,
     PodFacts,
     PodPhase,
     StaticClaim,
@@ -332,14 +334,24 @@ class Scenario:
         remove_pods: list[str] | None = None,
         remove_gangs: list[str] | None = None,
         remove_trees: list[str] | None = None,
+        classes: list[PodClass] | None = None,
         remove_classes: list[str] | None = None,
+        remove_selectors: list[str] | None = None,
+        remove_label_sets: list[str] | None = None,
         static_volumes: list[StaticVolume] | None = None,
         static_claims: list[StaticClaim] | None = None,
         remove_static_volumes: list[str] | None = None,
         remove_static_claims: list[str] | None = None,
     ) -> None:
         """Changes the cluster and tells the coordinator."""
-        self.cluster.nodes.update((facts.name, facts) for facts in nodes or [])
+        cluster = self.cluster
+        cluster.nodes.update((facts.name, facts) for facts in nodes or [])
+        selectors = [each for each in selectors_named(classes or []) if each.id not in cluster.selectors]
+        labels = {pod.label_set for pod in pods or [] if pod.label_set} - cluster.label_sets.keys()
+        label_sets = [label_set_of(id_) for id_ in sorted(labels)]
+        cluster.classes.update((each.id, each) for each in classes or [])
+        cluster.selectors.update((each.id, each) for each in selectors)
+        cluster.label_sets.update((each.id, each) for each in label_sets)
         for pod in pods or []:
             self.cluster.put_pod(pod)
         self.cluster.gangs.update((facts.id, facts) for facts in gangs or [])
@@ -360,7 +372,11 @@ class Scenario:
         for gang_id in remove_gangs or []:
             self.cluster.gangs.pop(gang_id, None)
         for class_id in remove_classes or []:
-            self.cluster.classes.pop(class_id, None)
+            self.cluster.drop_class(class_id)
+        for id_ in remove_selectors or []:
+            self.cluster.selectors.pop(id_, None)
+        for id_ in remove_label_sets or []:
+            self.cluster.label_sets.pop(id_, None)
         self.cluster.revision += 1
         batch = Batch(
             changed={"pods": self.cluster.revision},
@@ -373,7 +389,12 @@ class Scenario:
             removed_nodes=tuple(remove_nodes or ()),
             removed_pods=tuple(remove_pods or ()),
             removed_gangs=tuple(remove_gangs or ()),
+            pod_classes=tuple(classes or ()),
+            selectors=tuple(selectors),
+            label_sets=tuple(label_sets),
             removed_pod_classes=tuple(remove_classes or ()),
+            removed_selectors=tuple(remove_selectors or ()),
+            removed_label_sets=tuple(remove_label_sets or ()),
             static_volumes=tuple(static_volumes or ()),
             removed_static_volumes=tuple(remove_static_volumes or ()),
             static_claims=tuple(static_claims or ()),

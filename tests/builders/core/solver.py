@@ -3,13 +3,15 @@
 It satisfies "rack: hard pack" in the default tree; other constraints are soft.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
 from builders.core.objects import Cluster
+from builders.gangs.labels import selects
 from muster.coordinator.core.effects import Solve
-from muster.gangs.facts import LevelPolicy
+from muster.gangs.facts import LevelPolicy, split_kind
 from muster.gangs.solve import (
     Assignment,
     Explanation,
@@ -25,8 +27,26 @@ from muster.gangs.solve import (
 MOST_COMBINED = 12
 """Above this number of gangs not every set is tried."""
 
-Free = dict[str, int]
-"""Usable millicores by node; nodes that accept no pod are missing."""
+
+class Free(dict[str, int]):
+    """Usable millicores by node; nodes that accept no pod are missing. `pods`: kinds of pods by node, which matter only
+    if some class has inter-pod rules.
+    """
+
+    def __init__(self, millicores: Mapping[str, int], pods: Mapping[str, Counter[str]], *, ruled: bool) -> None:
+        super().__init__(millicores)
+        self.pods = {node: Counter(kinds) for node, kinds in pods.items()}
+        self.ruled = ruled
+
+    def copy(self) -> "Free":
+        """Another one that may be changed."""
+        return Free(self, self.pods, ruled=self.ruled)
+
+    def add(self, node: str, kind: str, count: int) -> None:
+        """Pods of a kind are on the node now, or fewer are."""
+        if self.ruled:
+            self.pods.setdefault(node, Counter())[kind] += count
+
 
 Racks = Mapping[str, str]
 """Required rack by gang id; gangs without a required rack are missing."""
@@ -67,12 +87,14 @@ def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
 
 def _free(cluster: Cluster, solve: Solve) -> Free:
     open_ = {name for name, facts in cluster.nodes.items() if facts.ready and not facts.unschedulable}
-    free = {name: room for name, room in cluster.free().items() if name in open_}
+    usable = {name: room for name, room in cluster.free().items() if name in open_}
+    free = Free(usable, cluster.kinds_on_nodes(), ruled=cluster.ruled)
     for held in solve.reservations:
         for uid in held.pod_uids:
             pod = cluster.pods.get(uid)
             if held.node in free and not (pod is not None and pod.node):
                 free[held.node] -= cluster.class_cpu(held.class_id)
+                free.add(held.node, held.class_id, 1)
     for kept in solve.nominated:
         if kept.node in free:
             free[kept.node] -= dict(kept.amounts).get("cpu", 0)
@@ -83,7 +105,7 @@ class _Fitter:
     """Whether a group fits into the free capacity."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cpu, self._rack_of = cluster.class_cpu, cluster.rack_of
+        self.cpu, self._rack_of, self._cluster = cluster.class_cpu, cluster.rack_of, cluster
 
     def try_whole(self, free: Free, group: SolveGroup) -> _Fit:
         """All minimums, then members above them, which take nothing from partners."""
@@ -104,7 +126,7 @@ class _Fitter:
         return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
 
     def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
-        trial, assignments = dict(free), list[Assignment]()
+        trial, assignments = free.copy(), list[Assignment]()
         needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
         fit = {asked.id: self._fill(trial, asked, needed[asked.id], assignments, racks) for asked in group.gangs}
         short = [
@@ -123,7 +145,7 @@ class _Fitter:
         )
 
     def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
-        trial, assignments = dict(free), list[Assignment]()
+        trial, assignments = free.copy(), list[Assignment]()
         placed: dict[str, list[int]] = {}
         for asked in group.gangs:
             before = len(assignments)
@@ -159,12 +181,23 @@ class _Fitter:
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
             for name in sorted(nodes, key=lambda name: (free[name], name)):
                 count = min(free[name] // cpu, left)
+                if count > 0 and free.ruled:
+                    count = self._beside(free, name, asked.roles[index].class_id, count)
                 if count > 0:
                     free[name] -= count * cpu
+                    free.add(name, asked.roles[index].class_id, count)
                     left -= count
                     placed += count
                     assignments.append(Assignment(asked.id, index, name, count))
         return placed
+
+    def _beside(self, free: Free, node: str, kind: str, count: int) -> int:
+        """How many of the pods the rules between pods let onto the node."""
+        rules = self._cluster.class_of(split_kind(kind)[0]).required_pod_affinity
+        wanted = [term.selector for term in rules]
+        pods = [split_kind(other)[1] for kinds in free.pods.values() for other, number in kinds.items() if number > 0]
+        first = not any(selects(name, labels) for name in wanted for labels in pods)
+        return self._cluster.room_beside(kind, free.pods.get(node, Counter()), count, first=first)
 
 
 def _packed_in_racks(asked: SolveGang) -> bool:
@@ -228,11 +261,12 @@ class _Removal:
                 going[each.id] = fewer
 
     def _fit(self, going: dict[str, list[PodsOnNode]]) -> _Fit:
-        trial = dict(self.free)
+        trial = self.free.copy()
         for pods in going.values():
             for pod in pods:
                 if pod.node in trial:
                     trial[pod.node] += pod.count * self.fitter.cpu(pod.class_id)
+                    trial.add(pod.node, pod.class_id, -pod.count)
         return self.fitter.try_whole(trial, self.group)
 
 

@@ -32,7 +32,9 @@ def with_labels(batch: Batch, known: Mapping[str, PodClass]) -> Batch:
     classes = {**known, **{each.id: each for each in batch.pod_classes}}
     label_sets = {each.label_set for each in batch.pod_classes if each.label_set}
     pods = (
-        replace(pod, label_set=classes[pod.class_id].label_set) if pod.class_id in classes else pod
+        replace(pod, label_set=classes[pod.class_id].label_set)
+        if pod.class_id in classes and not pod.label_set
+        else pod
         for pod in batch.pods
     )
     return replace(
@@ -41,6 +43,11 @@ def with_labels(batch: Batch, known: Mapping[str, PodClass]) -> Batch:
         label_sets=(*batch.label_sets, *map(label_set_of, sorted(label_sets))),
         pods=tuple(pods),
     )
+
+
+def selectors_named(classes: Iterable[PodClass]) -> list[PodSelector]:
+    """The selectors that rules of these classes name."""
+    return [selector_of(name) for name in sorted(set(_named(classes)))]
 
 
 def _named(classes: Iterable[PodClass]) -> Iterable[str]:

@@ -27,7 +27,7 @@ from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
-from muster.gangs.facts import GangFacts
+from muster.gangs.facts import GangFacts, split_kind
 from muster.gangs.solve import Assignment, SolveGroup
 
 
@@ -179,9 +179,10 @@ def within_share(
     kept = []
     for assignment in assignments:
         role = roles.get((assignment.gang, assignment.role))
-        if role is None or role.class_id not in capacity.classes:
+        class_id = split_kind(role.class_id)[0] if role is not None else ""
+        if class_id not in capacity.classes:
             return tuple(assignments)  # the answer is rejected as a whole
-        amounts = capacity.vectors[capacity.classes[role.class_id]]
+        amounts = capacity.vectors[capacity.classes[class_id]]
         needed = amounts > 0
         most = int((limit[needed] // amounts[needed]).min()) if needed.any() else assignment.count
         if (count := min(assignment.count, most)) > 0:

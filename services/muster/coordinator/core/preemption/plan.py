@@ -356,6 +356,10 @@ class Plans:
             or not group.gangs_to_place
             or group.right < nomination.right_needed
             or (nomination.victims and not nomination.ready and not may_preempt(group))
+            or any(
+                gang.eviction.preemptor == nomination.owner and gang.protection >= group.right
+                for gang in nomination.victims
+            )
         ):
             return False
         if nomination.topology != self._cache.topology_of(group):
