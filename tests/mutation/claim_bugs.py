@@ -75,6 +75,27 @@ CLAIM_BUGS = (
         first=_PLANS,
     ),
     Bug(
+        "a plan goes on although a victim got a member of the preemptor's priority",
+        "preemption/plan.py",
+        "                gang.eviction.preemptor == nomination.owner and gang.protection >= group.right\n",
+        "                False\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "a new leader evicts gangs whole of which spare pods were to go",
+        "preemption/plan.py",
+        " and record.preempted_by == record.evicted_for\n",
+        "\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "labelled pods are held beyond the share of the cluster",
+        "hold/hold_and_wait.py",
+        """        class_id = split_kind(role.class_id)[0] if role is not None else ""\n""",
+        """        class_id = role.class_id if role is not None else ""\n""",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "plans in vain are not counted",
         "preemption/plan.py",
         """            effects.append(ClaimEnded("nomination", "capacity_taken"))\n""",

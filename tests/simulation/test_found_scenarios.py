@@ -6,6 +6,39 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "a member whose volume is missing joins a gang of which enough others wait for their binds": """
+        create slot=1 size=2
+        run
+        create slot=2 size=4 priority=1
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        volumes
+        create_odd_member slot=1
+        create slot=5 size=1
+        cordon which=1
+        create size=1
+        create slot=1
+        add_node cpu=4
+        create slot=1 size=1
+        delete_pod
+        create slot=3 size=1 cpu=2 priority=1
+        move_pod which=33 slot=5
+        crash writes=1 late=1
+        cordon which=1
+        break_call
+        volumes which=4 count=1
+    """,
+    "a gang without a permit that loses a spare pod is not preempted whole by the next leader": """
+        create slot=3 size=2
+        run
+        break_definition slot=3
+        recreate_definition slot=3
+        crash
+        create size=4 priority=1
+        depose late=1
+    """,
     "pods with labels that selectors name are held within the share": """
         dress slot=4 labels=1 rule=3
         create slot=4 size=3 mode=1

@@ -228,7 +228,7 @@ class Plans:
 
     def _resume(self, gang: Gang, record: Record) -> list[Effect]:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
-        whole = record.state is RecordState.UNPERMITTED
+        whole = record.state is RecordState.UNPERMITTED and record.preempted_by == record.evicted_for
         preemptor = self._cache.gangs.get(record.evicted_for)
         needed = not record.evicted_for or (preemptor is not None and bool(preemptor.nominated))
         if not needed and not whole:
