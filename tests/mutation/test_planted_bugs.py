@@ -19,6 +19,7 @@ from mutation.preemption_bugs import PREEMPTION_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 from mutation.turn_bugs import TURN_BUGS
+from mutation.volume_bugs import VOLUME_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
@@ -26,7 +27,7 @@ FENCE = ROOT / "services/muster/binding/leader_fence.py"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
 BUGS = (
     *(*START_BUGS, *CAPACITY_BUGS, *PREEMPTION_BUGS, *CLAIM_BUGS),
-    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS),
+    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS),
 )
 SEEDS = 300
 

@@ -99,6 +99,27 @@ def check_volumes_first(leader: Machine, effect: Bind) -> None:
     assert effect.volumes_first and not others, f"I1: {effect.gang} is bound without the volumes of {sorted(others)}"
 
 
+def check_chosen_volumes(leader: Machine) -> None:
+    """I3: no static volume is chosen for two pods."""
+    owners: dict[str, str] = {}
+    for gang in leader.cache.gangs.values():
+        for seat in (*gang.unbound_seats, *gang.acknowledged.values()):
+            for _, volume in seat.volumes:
+                other = owners.setdefault(volume, seat.uid)
+                assert other == seat.uid, f"I3: volume {volume} is chosen for {other} and {seat.uid}"
+
+
+def check_bound_volumes(scenario: Scenario, effect: Bind) -> None:
+    """I2: pods with static claims are bound with volumes that are in the record."""
+    recorded = {seat.uid: seat.volumes for seat in scenario.etcd[effect.gang].seats}
+    for seat in effect.seats:
+        assert recorded.get(seat.uid) == seat.volumes, f"I2: {seat.uid} is bound with volumes that are not recorded"
+        claims = [f"{seat.namespace}/{name}" for name in effect.claims.get(seat.uid, ())]
+        wanted = [claim for claim in claims if claim in scenario.leader.cache.ledger.volumes.claims]
+        chosen = {f"{seat.namespace}/{name}" for name, _ in seat.volumes}
+        assert chosen.issuperset(wanted), f"I3: {seat.uid} is bound without volumes for {wanted}"
+
+
 def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
     """Checks hard constraints of a Strict gang at its first start, by the tree in the coordinator's cache."""
     facts, cache = gang.facts, leader.cache

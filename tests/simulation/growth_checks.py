@@ -56,6 +56,8 @@ def _come_and_go(scenario: Scenario) -> None:
         remove_classes=list(cluster.classes),
         remove_selectors=list(cluster.selectors),
         remove_label_sets=list(cluster.label_sets),
+        remove_static_volumes=list(cluster.static_volumes),
+        remove_static_claims=list(cluster.static_claims),
     )
     scenario.pass_time(PROBE_SECONDS)
     scenario.change()  # a second batch: removed classes are forgotten with it

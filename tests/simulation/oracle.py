@@ -31,6 +31,8 @@ from muster.dialects.progress import Stage
 from muster.gangs.facts import PodFacts
 from simulation.effect_checks import (
     check_bound_ranks,
+    check_bound_volumes,
+    check_chosen_volumes,
     check_eviction,
     check_ranks,
     check_records,
@@ -128,8 +130,10 @@ class Oracle:
             case Persist():
                 check_records(scenario.leader, effect)
                 check_ranks(scenario, effect)
+                check_chosen_volumes(scenario.leader)
             case Bind():
                 check_bound_ranks(scenario, effect)
+                check_bound_volumes(scenario, effect)
                 check_volumes_first(scenario.leader, effect)
             case Evict():
                 check_eviction(scenario, effect)

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from builders.core.objects import class_with_volume, plain_pod, pod_class
 from builders.gangs.facts import gang
 from builders.gangs.labels import labelled, selectors_named
-from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy
+from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy, StaticClaim, StaticVolume
 from simulation.actions import action
 from simulation.world import FLOOD_SLOTS, GROUPINGS, SLOTS, Dress, World
 
@@ -295,6 +295,29 @@ def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
     if pod.class_id == class_with_volume(cpu).id:
         return replace(pod, class_id=pod_class(cpu).id, claims=("data",))
     return replace(pod, class_id=class_with_volume(cpu).id, claims=())
+
+
+@action(1, which=40, count=4)
+def static_volumes(world: World, which: int, count: int) -> None:
+    """Replaces pods by pods with claims of a class without provisioner, and creates a volume for each."""
+    unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
+    start = which % len(unbound) if unbound else 0
+    for pod in unbound[start : start + count + 1]:
+        number = world.number()
+        world.remove_pods(pod)
+        world.scenario.change(
+            pods=[replace(world.anew(pod), claims=(f"disk-{number}",))],
+            static_claims=[StaticClaim(f"{pod.namespace}/disk-{number}", "local")],
+            static_volumes=[StaticVolume(f"volume-{number}", "local")],
+        )
+
+
+@action(0.7, which=8)
+def take_volume(world: World, which: int) -> None:
+    """Another claim takes a volume, and an administrator creates a new one."""
+    if names := sorted(world.scenario.cluster.static_volumes):
+        new = StaticVolume(f"volume-{world.number()}", "local")
+        world.scenario.change(remove_static_volumes=[names[which % len(names)]], static_volumes=[new])
 
 
 @action(0.7, which=40)

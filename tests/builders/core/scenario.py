@@ -253,6 +253,7 @@ class Scenario:
         failing = [uid for uid in effect.claims if self.volume_failures[uid] > 0]
         for uid in failing:
             self.volume_failures[uid] -= 1
+        failing += [seat.uid for seat in effect.seats if self._lost_volume(seat) and seat.uid not in failing]
         results = []
         for seat in effect.seats:
             if seat.uid in failing:
@@ -262,6 +263,12 @@ class Scenario:
             else:
                 results.append(self.bind(seat))
         return tuple(results)
+
+    def _lost_volume(self, seat: Seat) -> bool:
+        """A volume that was chosen for the seat is taken by somebody else."""
+        pod = self.cluster.pods.get(seat.uid)
+        waits = pod is not None and not pod.node
+        return waits and any(volume not in self.cluster.static_volumes for _, volume in seat.volumes)
 
     def bind(self, seat: Seat) -> BindResult:
         """Binds as the API server does, and checks the invariants."""
@@ -276,7 +283,11 @@ class Scenario:
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
         known = self.machine.cache.gangs if self.machine is not None else {}
         check_bind(self, known, pod, seat)
-        self.change(pods=[self._running(pod, seat.node)])
+        self.change(
+            pods=[self._running(pod, seat.node)],
+            remove_static_volumes=[volume for _, volume in seat.volumes],
+            remove_static_claims=[f"{pod.namespace}/{claim}" for claim in pod.claims],
+        )
         return BindResult(seat.uid, BindOutcome.BOUND, seat.node)
 
     def evict(self, name: PodName) -> EvictResult:

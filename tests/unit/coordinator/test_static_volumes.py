@@ -10,7 +10,7 @@ from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.records import decode, encode
 from muster.gangs.facts import Amounts, PodClass, PodFacts, StaticClaim, StaticVolume
-from muster.gangs.volume_resources import static_volumes
+from muster.gangs.volume_resources import static_volumes, storage_capacity
 
 RWO = ("ReadWriteOnce",)
 DISKS = static_volumes("local", "Filesystem", RWO[0], 1)
@@ -138,3 +138,24 @@ def test_a_gang_without_enough_volumes_holds_none(volumes: int) -> None:
     scenario, _ = cluster(volumes, "a")
     scenario.run()
     assert (scenario.bound("a"), scenario.leader.cache.ledger.volumes.taken) == (0, {})
+
+
+def test_capacity_that_was_provisioned_does_not_cost_the_seat() -> None:
+    """The driver publishes the rest before the claim is bound, and so before the pod's class changes."""
+    scenario, _ = cluster(0)
+    there, capacity = scenario.cluster, storage_capacity("lvm")
+    there.classes["with-lvm"] = replace(
+        wanting(), id="with-lvm", requests=tuple(sorted((*pod_class(1).requests, (capacity, 5))))
+    )
+    scenario.crash()
+    scenario.start()
+    node = there.nodes["n"]
+    offers = dict(node.allocatable)
+    scenario.change(nodes=[replace(node, allocatable=tuple(sorted({**offers, capacity: 10}.items())))])
+    built = gang("a").of(2)
+    pods = [replace(pod, class_id="with-lvm", claims=(f"{pod.name}-data",)) for pod in built.pods()]
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    until(scenario, Persist)
+    scenario.change(nodes=[node])
+    scenario.run()
+    assert scenario.bound("a") == 2

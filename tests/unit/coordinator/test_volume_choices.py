@@ -88,6 +88,13 @@ def test_a_volume_for_other_claims_only_is_none() -> None:
     assert found.message.startswith('node n0 has no free volume of storage class "local" of at least 1 bytes')
 
 
+def test_a_claim_leaves_the_smallest_volume_to_one_that_has_no_other() -> None:
+    members, claims = pods([1], [1])
+    made = choices([volume("everywhere"), volume("here", on("n0"), size=5)], claims)
+    found = chosen(made, members, ["n0", "n1"])
+    assert found == {members[0].uid: (("c0-0", "here"),), members[1].uid: (("c1-0", "everywhere"),)}
+
+
 def test_volumes_that_few_nodes_can_use_are_not_spared() -> None:
     members, claims = pods([1], [1])
     made = choices([volume("everywhere"), volume("here", on("n0"))], claims)

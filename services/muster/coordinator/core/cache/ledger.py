@@ -18,7 +18,7 @@ from muster.coordinator.core.cache.eligible_nodes import EligibleNodes
 from muster.coordinator.core.cache.volume_choices import VolumeChoices
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
-from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
+from muster.gangs.capacity import MAX_AMOUNT, NOT_OFFERED, Capacity, Int64
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
 from muster.gangs.node_filters import filter_reason
 from muster.gangs.selection import PodSelection
@@ -125,7 +125,8 @@ class Ledger:
         uids = list(uids)
         for uid in uids:
             self._pop(uid)
-            if self.volumes.has_bound_pods:
+        if self.volumes.has_bound_pods:
+            for uid in uids:
                 self.volumes.end_pod(uid)
         return self._free(uids)
 
@@ -196,7 +197,10 @@ class Ledger:
         if not over.any():
             return False
         columns = set(np.flatnonzero(over).tolist())
-        return any(not is_storage_capacity(name) for name, at in self.capacity.resources.items() if at in columns)
+        exceeded = {name for name, at in self.capacity.resources.items() if at in columns}
+        if NOT_OFFERED in exceeded:
+            exceeded = (exceeded - {NOT_OFFERED}) | self.capacity.lacking(class_id).keys()
+        return any(not is_storage_capacity(name) for name in exceeded)
 
     def untenable(self, seat: Seat) -> bool:
         """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more."""

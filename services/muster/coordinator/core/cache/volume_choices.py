@@ -89,6 +89,10 @@ class VolumeChoices:
         """The seat's volumes are chosen for it."""
         self.taken.update((volume, seat.uid) for _, volume in seat.volumes)
 
+    def is_kept(self, seat: Seat) -> bool:
+        """None of the seat's volumes is taken by another pod."""
+        return all(self.taken.get(volume, seat.uid) == seat.uid for _, volume in seat.volumes)
+
     def bound(self, seat: Seat) -> None:
         """The seat's pod is bound."""
         self._bound[seat.uid] = seat

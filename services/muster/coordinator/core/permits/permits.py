@@ -345,14 +345,20 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> None:
     ]
     if not seats:
         return
-    if cache.ledger.refusal(_demand(seats)) is None:
+    if cache.ledger.refusal(_demand(seats)) is None and all(_has_volumes(cache, gang, seat) for seat in seats):
         _reserve(cache, gang, seats)
         return
     for seat in seats:
-        if cache.ledger.refusal(_demand([seat])) is None:
+        if cache.ledger.refusal(_demand([seat])) is None and _has_volumes(cache, gang, seat):
             _reserve(cache, gang, [seat])
         else:
             gang.lose_recorded_seat(seat.uid)
+
+
+def _has_volumes(cache: Cache, gang: Gang, seat: Seat) -> bool:
+    """The seat has a volume for each claim that needs one, and no other seat has it."""
+    volumes = cache.ledger.volumes
+    return volumes.is_kept(seat) and not volumes.lacks_choice(seat, gang.pods[seat.uid].claims)
 
 
 def _reserve(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> None:
