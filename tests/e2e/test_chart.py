@@ -1,4 +1,4 @@
-"""The chart installed, upgraded and tested: real Helm, etcd with TLS and users, only the chart's rights.
+"""The chart installed, upgraded and tested: real Helm, etcd with TLS and users, only the chart's permissions.
 
 The whole release runs on this machine; tests/builders/deploy/chart.py turns its pods into processes.
 """

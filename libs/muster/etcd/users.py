@@ -1,4 +1,4 @@
-"""Sets up etcd for Muster: authentication, root, and a user with rights below the prefix only."""
+"""Sets up etcd for Muster: authentication, root, and a user with permissions below the prefix only."""
 
 import time
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class CannotSetUpUsers(CannotStart):
 
 @dataclass(frozen=True)
 class UserSetup:
-    """The wanted users and rights. Passwords never appear in logs or errors."""
+    """The users and permissions to set up. Passwords never appear in logs or errors."""
 
     user: str
     password: str

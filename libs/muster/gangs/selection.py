@@ -160,7 +160,7 @@ class PodSelection:
             self.reset_version = self.version
             self._selector_index.namespaces_changed()
 
-    # -- questions
+    # -- queries
 
     def row(self, label_set: str) -> int:
         """The row of a label set."""

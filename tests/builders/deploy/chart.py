@@ -1,5 +1,5 @@
 """A release of the chart on this machine: Helm installs it into the embedded API server, and the containers that a
-cluster would run are processes with the rights, certificates and arguments of the chart.
+cluster would run are processes with the permissions, certificates and arguments of the chart.
 
 async with released(directory, values) as release:
     await release.upgrade(other_values)       # a rolling update: new pods first, then SIGTERM to old ones

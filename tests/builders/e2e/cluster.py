@@ -178,7 +178,7 @@ class Cluster:
     async def check_access(self) -> None:
         """Check that no request of a service was denied."""
         missing = refused(await uses(self.session)) if self.stack.is_embedded else self.faults.refusals.messages
-        assert not missing, f"rights that are lacking: {missing}"
+        assert not missing, f"permissions that are missing: {missing}"
 
     # -- watching
 

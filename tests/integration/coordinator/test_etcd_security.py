@@ -1,4 +1,4 @@
-"""A coordinator with an etcd that requires client certificates and a user with rights below the prefix."""
+"""A coordinator with an etcd that requires client certificates and a user with permissions below the prefix."""
 
 import asyncio
 import sys
@@ -63,7 +63,7 @@ def coordinator(etcd: SecureEtcd, directory: Path, tls: TlsSettings, password: s
     return child, address
 
 
-async def test_a_coordinator_leads_with_certificate_and_prefix_rights(etcd: SecureEtcd, tmp_path: Path) -> None:
+async def test_a_coordinator_leads_with_certificate_and_prefix_permissions(etcd: SecureEtcd, tmp_path: Path) -> None:
     child, address = coordinator(etcd, tmp_path, etcd.client, PASSWORD)
     await child.start()
     try:

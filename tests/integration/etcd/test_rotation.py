@@ -111,6 +111,6 @@ async def test_wrong_password_is_reported_until_the_file_has_the_right_one(etcd:
     assert await store.get_prefix(f"{PREFIX}/") == []
 
 
-async def test_rights_are_limited_to_the_prefix(store: Store) -> None:
+async def test_permissions_are_limited_to_the_prefix(store: Store) -> None:
     with pytest.raises(EtcdUnavailable, match="permission denied"):
         await store.get_prefix("/other/")

@@ -1,4 +1,4 @@
-"""Setup of users in a real etcd: idempotent, and corrects passwords and rights."""
+"""Setup of users in a real etcd: idempotent, and corrects passwords and permissions."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -36,7 +36,7 @@ async def put(etcd: EtcdProcess, key: str, user: str | None, password: str | Non
         await store.close()
 
 
-async def test_user_has_rights_below_the_prefix_only_with_its_password(etcd: EtcdProcess) -> None:
+async def test_user_has_permissions_below_the_prefix_only_with_its_password(etcd: EtcdProcess) -> None:
     await set_up(etcd, WANTED)
     await put(etcd, "/muster/v1/gangs/a", "muster", "of muster")
     for key, user, password in (
@@ -49,7 +49,7 @@ async def test_user_has_rights_below_the_prefix_only_with_its_password(etcd: Etc
             await put(etcd, key, user, password)
 
 
-async def test_repeated_setup_corrects_passwords_and_rights(etcd: EtcdProcess) -> None:
+async def test_repeated_setup_corrects_passwords_and_permissions(etcd: EtcdProcess) -> None:
     await set_up(etcd, WANTED)
     await set_up(etcd, WANTED)
     changed = replace(WANTED, password="another", prefix="/muster/v2")

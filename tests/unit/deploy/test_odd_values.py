@@ -162,6 +162,6 @@ def test_features_are_independent(values: str) -> None:
     assert len(found) == len(set(found))
 
 
-def test_the_helm_test_creates_rights_only_if_enabled() -> None:
+def test_the_helm_test_creates_permissions_only_if_enabled() -> None:
     kinds = {each["kind"] for each in rendered("rbac: {create: false}")}
     assert not kinds & {"Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"}

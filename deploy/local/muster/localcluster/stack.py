@@ -91,7 +91,7 @@ class Stack:
             if self.security is not None and any(name in self.etcd_addresses for name in base):
                 await self.security.enable_etcd_authentication(self.etcd_address)
             if API_SERVER in base:
-                await self._grant_rights()
+                await self._grant_permissions()
             if self.quota_webhook is not None:
                 await self.quota_webhook.create_certificate()
             await self._start_and_wait([name for name in names_to_start if name not in base])
@@ -248,7 +248,7 @@ class Stack:
         self.identities.write(server=server, services_server=self.options.services_server or server)
         self._has_kubeconfigs = True
 
-    async def _grant_rights(self) -> None:
+    async def _grant_permissions(self) -> None:
         """Create the services' RBAC objects in the embedded API server, which starts empty."""
         session = await KubeSession.connect(KubeSettings(kubeconfig=self.kubeconfig))
         try:
