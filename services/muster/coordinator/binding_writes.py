@@ -5,6 +5,7 @@ a call that failed for some pods is repeated for all of them, which is safe, wit
 """
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -17,6 +18,7 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.core.effects import KubeEvent, MarkTimedOut, PodCondition, Report
 from muster.coordinator.core.events import PodName
+from muster.coordinator.write_queue import WriteQueue
 from muster.dialects.registry import timeout_annotations
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
@@ -38,22 +40,23 @@ def is_permanent(error: aio.AioRpcError) -> bool:
 
 
 class ReportWriter:
-    """Writes pod conditions, of which only the newest of each pod is kept, and events."""
+    """Writes pod conditions, of which only the newest of each pod is kept, and events. Namespaces take turns."""
 
     def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._conditions: dict[str, PodCondition] = {}
-        self._events: list[pb.Event] = []
+        self._conditions: WriteQueue[str, PodCondition] = WriteQueue()
+        self._events: WriteQueue[int, pb.Event] = WriteQueue()
+        self._serial = itertools.count()
         self._arrived = asyncio.Event()
 
     def put(self, report: Report, trace_id: str) -> None:
         """Queues a report. Its events carry `trace_id`, if there is one."""
-        self._conditions.update((condition.uid, condition) for condition in report.conditions)
-        self._events.extend(_event(event, trace_id) for event in report.events)
-        if len(self._events) > MAX_PENDING_EVENTS:
-            dropped = len(self._events) - MAX_PENDING_EVENTS
-            del self._events[:dropped]
+        for condition in report.conditions:
+            self._conditions.put(condition.namespace, condition.uid, condition)
+        for event in report.events:
+            self._events.put(event.regarding.namespace, next(self._serial), _event(event, trace_id))
+        if dropped := self._events.drop_down_to(MAX_PENDING_EVENTS):
             _log.warning("events_dropped", dropped=dropped, reason="binding does not keep up")
         self._arrived.set()
 
@@ -62,16 +65,14 @@ class ReportWriter:
         backoff = Backoff()
         while True:
             await self._arrived.wait()
-            conditions = [self._conditions.pop(uid) for uid in list(self._conditions)[:MAX_WRITES_PER_CALL]]
-            events, self._events = self._events[:MAX_WRITES_PER_CALL], self._events[MAX_WRITES_PER_CALL:]
+            conditions, events = self._conditions.take(MAX_WRITES_PER_CALL), self._events.take(MAX_WRITES_PER_CALL)
             if not self._conditions and not self._events:
                 self._arrived.clear()
-            if await self._write(conditions, events):
+            if await self._write([entry.value for entry in conditions], [entry.value for entry in events]):
                 backoff.reset()
                 continue
-            for condition in conditions:
-                self._conditions.setdefault(condition.uid, condition)
-            self._events[:0] = events
+            self._conditions.put_back(conditions)
+            self._events.put_back(events)
             self._arrived.set()
             await backoff.pause()
 
@@ -105,7 +106,7 @@ class TimeoutMarkWriter:
     def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._pending: dict[str, _Mark] = {}
+        self._pending: WriteQueue[str, _Mark] = WriteQueue()
         self._arrived = asyncio.Event()
 
     def put(self, effect: MarkTimedOut) -> None:
@@ -113,7 +114,8 @@ class TimeoutMarkWriter:
         annotations = timeout_annotations(effect.gang, effect.timed_out)
         if not annotations:
             return
-        self._pending.update((pod.uid, _Mark(pod, annotations)) for pod in effect.pods)
+        for pod in effect.pods:
+            self._pending.put(pod.namespace, pod.uid, _Mark(pod, annotations))
         self._arrived.set()
 
     async def run(self) -> None:
@@ -121,14 +123,13 @@ class TimeoutMarkWriter:
         backoff = Backoff(longest_seconds=MAX_MARK_PAUSE_SECONDS)
         while True:
             await self._arrived.wait()
-            marks = [self._pending.pop(uid) for uid in list(self._pending)[:MAX_WRITES_PER_CALL]]
+            marks = self._pending.take(MAX_WRITES_PER_CALL)
             if not self._pending:
                 self._arrived.clear()
-            if not marks or await self._write(marks):
+            if not marks or await self._write([entry.value for entry in marks]):
                 backoff.reset()
                 continue
-            for mark in marks:
-                self._pending.setdefault(mark.pod.uid, mark)
+            self._pending.put_back(marks)
             self._arrived.set()
             await backoff.pause()
 

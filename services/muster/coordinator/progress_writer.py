@@ -18,6 +18,7 @@ from opentelemetry import context
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.binding_writes import MAX_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_permanent
+from muster.coordinator.write_queue import WriteQueue
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import progress_writes, writes_progress
 from muster.retry.retrying import Backoff
@@ -62,7 +63,7 @@ class ProgressWriter:
         self._epoch = leader_epoch
         self._progress_of, self._on_failure, self._traceparent_of = progress_of, on_failure, traceparent_of
         self._settled = settled
-        self._pending: dict[str, None] = {}
+        self._pending: WriteQueue[str, None] = WriteQueue()
         self._in_flight: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._backoffs: dict[str, Backoff] = {}
@@ -75,7 +76,7 @@ class ProgressWriter:
             return
         if (timer := self._retries.pop(gang, None)) is not None:
             timer.cancel()
-        self._pending[gang] = None
+        self._pending.put(_namespace(gang), gang, None)
         self._ready.set()
 
     async def run(self) -> None:
@@ -104,15 +105,13 @@ class ProgressWriter:
             if reached:
                 backoff.reset()
             else:
-                self._pending.setdefault(gang)
+                self._pending.put(_namespace(gang), gang, None)
                 await backoff.pause()
 
     async def _next(self) -> str:
         """Takes a gang that has no call in flight, so that the last write of each gang is its newest."""
         while True:
-            gang = next((each for each in self._pending if each not in self._in_flight), None)
-            if gang is not None:
-                del self._pending[gang]
+            if (gang := self._pending.take_first(lambda gang: gang not in self._in_flight)) is not None:
                 return gang
             self._ready.clear()
             await self._ready.wait()
@@ -159,13 +158,18 @@ class ProgressWriter:
         if gang not in self._backoffs:
             self._backoffs[gang] = Backoff(MIN_RETRY_SECONDS, MAX_RETRY_SECONDS)
             self._on_failure(gang, reason)
-        if gang not in self._pending and gang not in self._retries:
+        if not self._pending.has(_namespace(gang), gang) and gang not in self._retries:
             seconds = self._backoffs[gang].next_seconds()
             self._retries[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
 
     def _forget(self, gang: str) -> None:
         self._backoffs.pop(gang, None)
         self._written.pop(gang, None)
+
+
+def _namespace(gang: str) -> str:
+    """The namespace of a gang id: "dialect/namespace/name"."""
+    return gang.split("/", 2)[1]
 
 
 def _requests(writes: Writes, namespace: str) -> Iterator[pb.WriteRequest]:

@@ -7,7 +7,8 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
 2. `reconcile` looks at every touched gang and group, those on whose state a change may have an effect: does the
    pre-enqueue check pass (`queue/pre_enqueue`)? Then the group is in the `queue`: active, in backoff, or unschedulable
    until an event could help it (`queue/wake`).
-3. When placement is free, the head of the queue becomes one solve request (`solve/solve`, `solve/request`). Of groups
+3. When placement is free, the head of the queue becomes one solve request (`solve/solve`, `solve/request`), with
+   groups of namespaces whose turn it is, so that no tenant's gangs delay all others (`queue/active`). Of groups
    with equal requests that had no place, only representatives are tried (`queue/equivalence`). Several replicas get
    requests at the same time if their groups cannot want the same nodes (`solve/concurrent`).
 4. Answers are validated against members, ledger and topology constraints (`solve/validation`); seats are reserved and
