@@ -9,15 +9,15 @@ VOLUME_BUGS = (
     Bug(
         "a volume that is chosen for one pod is chosen for another",
         "cache/volume_choices.py",
-        "if want.claim.fits(volume) and self.taken.get(name, want.seat.uid) == want.seat.uid",
-        "if want.claim.fits(volume)",
+        "if each.name not in self.taken and claim.fits(each)",
+        "if claim.fits(each)",
         first=_CHOICES,
     ),
     Bug(
         "a claim never leaves its volume to another one that has no other",
         "cache/volume_choices.py",
-        "                claims.append(owner)\n",
-        "                pass\n",
+        "                    claims.append(owner)\n",
+        "                    pass\n",
         first=_CHOICES,
     ),
     Bug(

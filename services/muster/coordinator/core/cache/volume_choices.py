@@ -4,10 +4,11 @@ Nodes offer numbers of these volumes as resources, so that placement and ledger 
 suffice for volumes of one node that differ in size; the choice decides for all others, too.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.coordinator.core.events import Seat
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, StaticClaim, StaticVolume
@@ -16,10 +17,15 @@ from muster.gangs.quoting import quoted
 from muster.gangs.volume_resources import binary
 
 MAX_STEPS: Final = 200_000
-"""Volumes looked at for one group, some 50 ms; a choice that takes longer is given up."""
+"""Volumes looked at for augmenting paths of one group, some 50 ms; a choice that takes longer is given up."""
 
 Chosen = dict[str, tuple[tuple[str, str], ...]]
 """Pairs of claim and volume, by uid of the pod."""
+
+
+_Ranking = list[tuple[bool, int, int, str]]
+"""Volumes, the best first; the name is the last entry."""
+_Key = tuple[Region, StaticClaim]
 
 
 class NoVolume(Struct, frozen=True):
@@ -50,6 +56,7 @@ class VolumeChoices:
         self._bound: dict[str, Seat] = {}
         self._regions = NodeRegions()
         self._at: dict[tuple[Region, str], dict[str, StaticVolume]] = {}  # by region and storage class
+        self._own: dict[str, set[str]] = {}  # volumes that are reserved for a claim
 
     # -- what is seen
 
@@ -70,6 +77,8 @@ class VolumeChoices:
             self.volumes[volume.name] = volume
             self._regions.add(volume.region)
             self._at.setdefault((volume.region, volume.storage_class), {})[volume.name] = volume
+            if volume.claim:
+                self._own.setdefault(volume.claim, set()).add(volume.name)
         for id_ in batch.removed_static_claims:
             self.claims.pop(id_, None)
         self.claims.update((claim.id, claim) for claim in batch.static_claims)
@@ -81,6 +90,10 @@ class VolumeChoices:
             del at[name]
             if not at:
                 del self._at[volume.region, volume.storage_class]
+            if volume.claim:
+                self._own[volume.claim].discard(name)
+                if not self._own[volume.claim]:
+                    del self._own[volume.claim]
             self._regions.discard(volume.region)
 
     # -- reservations
@@ -132,7 +145,8 @@ class VolumeChoices:
             if (claim := self.claims.get(f"{seat.namespace}/{name}")) is not None
         ]
         wants.sort(key=lambda want: (-want.claim.size_bytes, want.claim.id, want.seat.uid))
-        matching = _Matching([self._fitting(want) for want in wants])
+        shared: dict[_Key, _Ranking] = {}
+        matching = _Matching([self._rankings(want, shared) for want in wants])
         for index, want in enumerate(wants):
             if not matching.augment(index):
                 return NoVolume(self._why(want), want.seat.node)
@@ -141,17 +155,30 @@ class VolumeChoices:
             chosen[want.seat.uid] = (*chosen.get(want.seat.uid, ()), (want.name, matching.volume_of[index]))
         return chosen
 
-    def _fitting(self, want: _Want) -> list[str]:
-        """Names of the volumes that the claim could have, the best first: its own, then small ones, then those that
-        few nodes can use.
+    def _rankings(self, want: _Want, shared: dict[_Key, _Ranking]) -> list[_Ranking]:
+        """The volumes that the claim could have, the best first in each list: its own; then, for each region of the
+        node, small ones, and of these the ones that few nodes can use. Equal claims in one region share a list.
         """
-        found = [
-            (volume.claim != want.claim.id, volume.size_bytes, len(self._regions.nodes(region)), name)
-            for region in self._regions.regions(want.seat.node)
-            for name, volume in self._at.get((region, want.claim.storage_class), {}).items()
-            if want.claim.fits(volume) and self.taken.get(name, want.seat.uid) == want.seat.uid
-        ]
-        return [name for *_, name in sorted(found)]
+        claim, rankings = want.claim, []
+        for region in self._regions.regions(want.seat.node):
+            at = self._at.get((region, claim.storage_class))
+            if at is None:
+                continue
+            if own := self._ranked(region, (at[name] for name in self._own.get(claim.id, ()) if name in at), claim):
+                rankings.append(own)
+            key = (region, replace(claim, id=""))
+            if key not in shared:
+                shared[key] = self._ranked(region, (each for each in at.values() if not each.claim), claim)
+            rankings.append(shared[key])
+        return rankings
+
+    def _ranked(self, region: Region, volumes: Iterable[StaticVolume], claim: StaticClaim) -> _Ranking:
+        breadth = len(self._regions.nodes(region))
+        return sorted(
+            (not each.claim, each.size_bytes, breadth, each.name)
+            for each in volumes
+            if each.name not in self.taken and claim.fits(each)
+        )
 
     def _why(self, want: _Want) -> str:
         claim = want.claim
@@ -162,32 +189,51 @@ class VolumeChoices:
 
 
 class _Matching:
-    """A matching of claims and volumes, extended by augmenting paths."""
+    """A matching of claims and volumes: each claim takes the best free volume, or extends an augmenting path."""
 
-    def __init__(self, fitting: Sequence[Collection[str]]) -> None:
-        self._fitting = fitting
+    def __init__(self, rankings: Sequence[Sequence[_Ranking]]) -> None:
+        self._rankings = rankings
+        self._firsts: dict[int, int] = {}  # index of the first free volume, by id of the ranking
         self._steps = 0
         self._claim_of: dict[str, int] = {}
         self.volume_of: dict[int, str] = {}
 
     def augment(self, claim: int) -> bool:
         """Give the claim a volume; others may get another one. Returns whether it has one."""
+        free = [ranking[at] for ranking in self._rankings[claim] if (at := self._first_free(ranking)) < len(ranking)]
+        if free:
+            volume = min(free)[-1]
+            self._claim_of[volume], self.volume_of[claim] = claim, volume
+            return True
         reached: dict[str, int] = {}  # volume -> claim that would take it
+        searched: set[int] = set()
         claims = [claim]
         for each in claims:
-            for volume in self._fitting[each]:
-                self._steps += 1
-                if volume in reached:
+            for ranking in self._rankings[each]:
+                if id(ranking) in searched:
                     continue
-                reached[volume] = each
-                owner = self._claim_of.get(volume)
-                if owner is None:
-                    self._flip(claim, volume, reached)
-                    return True
-                claims.append(owner)
+                searched.add(id(ranking))
+                self._steps += len(ranking)
+                for *_, volume in ranking:
+                    if volume in reached:
+                        continue
+                    reached[volume] = each
+                    owner = self._claim_of.get(volume)
+                    if owner is None:
+                        self._flip(claim, volume, reached)
+                        return True
+                    claims.append(owner)
             if self._steps > MAX_STEPS:
                 return False
         return False
+
+    def _first_free(self, ranking: _Ranking) -> int:
+        """A volume that a claim has is never free again, so that none is looked at twice."""
+        at = self._firsts.get(id(ranking), 0)
+        while at < len(ranking) and ranking[at][-1] in self._claim_of:
+            at += 1
+        self._firsts[id(ranking)] = at
+        return at
 
     def _flip(self, claim: int, volume: str, reached: Mapping[str, int]) -> None:
         while True:
