@@ -16,6 +16,13 @@ SPIN_BUGS = (
         "",
     ),
     Bug(
+        "every step looks at all gangs",
+        "reconcile.py",
+        "            touched, cache.touched = cache.touched, {}\n",
+        "            touched = {**dict.fromkeys(cache.gangs.values(), False), **cache.touched}\n"
+        "            cache.touched = {}\n",
+    ),
+    Bug(
         "a void entry of starving groups is read for ever",
         "backfill/reservation.py",
         "            heappop(self._order)\n        if not self._order:",

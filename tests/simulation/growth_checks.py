@@ -13,6 +13,9 @@ PER_NODE: Final = 64
 """Entries of arrays that are kept for each node that the cluster ever had at once; rows are used again."""
 ARRAYS_OF_NODES: Final = ("capacity.", "eligible._masks.", "eligible._known[]")
 """Arrays with a row per node, and what is known of nodes: as large as the cluster was, whatever pods came and went."""
+ROWS_OF_CLASSES: Final = ("capacity.vectors", "capacity._class_ids", "capacity._class_seats", "capacity._free_classes")
+PER_CLASS: Final = 32
+"""Rows of classes are used again; arrays double, and there are as many rows as there were classes at once."""
 ROWS_OF_LABEL_SETS: Final = "selection."
 PER_LABEL_SET: Final = 4
 """Rows of label sets are used again, in lots; there are as many as there were label sets at once."""
@@ -41,6 +44,8 @@ def check_nothing_grows(world: World) -> None:
             continue
         if any(part in path for part in ARRAYS_OF_NODES) or TREES_OF_NODES in path:
             most += rows
+        if any(part in path for part in ROWS_OF_CLASSES):
+            most += PER_CLASS * scenario.most_classes
         if ROWS_OF_LABEL_SETS in path:
             most += PER_LABEL_SET * scenario.most_label_sets + SPARE
         assert count <= most, f"I11: {path} has {count} entries after all is gone, {most} would do"

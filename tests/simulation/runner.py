@@ -18,6 +18,8 @@ FLOODED = 5
 """One of so many scenarios has floods."""
 FLOODS = 0.03
 """Floods per action in these."""
+CROWDED = 400
+"""One of so many scenarios has crowds of pods with requests of their own: each takes a hundred times as long."""
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,14 @@ def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], F
 
 
 def _with_floods(seed: int) -> Iterator[Action]:
-    """The seed's actions; in every fifth scenario a tenant floods the queue now and then."""
+    """The seed's actions; in every fifth scenario a tenant floods the queue now and then, and some have
+    crowds.
+    """
     dice = random.Random(f"flood {seed}")
-    for action in draw(seed):
+    crowds = [dice.randrange(20), 20 + dice.randrange(20)] if seed % CROWDED == 3 else []
+    for number, action in enumerate(draw(seed)):
+        if number in crowds:
+            yield Action("crowd", (dice.randrange(4),))
         if seed % FLOODED == 0 and dice.random() < FLOODS:
             yield Action("flood", (dice.randrange(4), dice.randrange(4)))
         yield action

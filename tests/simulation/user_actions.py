@@ -7,7 +7,16 @@ from msgspec.structs import replace
 from builders.core.objects import class_with_volume, plain_pod, pod_class
 from builders.gangs.facts import gang
 from builders.gangs.labels import labelled, selectors_named
-from muster.gangs.facts import GangMode, MatchPolicy, PodFacts, PodPhase, RepairPolicy, StaticClaim, StaticVolume
+from muster.gangs.facts import (
+    GangMode,
+    MatchPolicy,
+    PodClass,
+    PodFacts,
+    PodPhase,
+    RepairPolicy,
+    StaticClaim,
+    StaticVolume,
+)
 from simulation.actions import action
 from simulation.world import FLOOD_SLOTS, GROUPINGS, SLOTS, Dress, World
 
@@ -93,6 +102,22 @@ def relabel(world: World, which: int, labels: int) -> None:
     """Somebody edits the labels of a pod."""
     if pod := world.pod(which):
         world.change_pods(replace(pod, label_set=labelled(*LABELS[labels].split("+")) if LABELS[labels] else ""))
+
+
+@action(0, size=4)
+def crowd(world: World, size: int) -> None:
+    """Creates many pods, each with requests of its own, or deletes them; steps make a bounded number of calls."""
+    scenario = world.scenario
+    scenario.counts_calls = True
+    there = [pod.uid for pod in scenario.cluster.pods.values() if pod.name.startswith("crowd")]
+    if there:
+        world.number()
+        scenario.change(remove_pods=there)
+        return
+    classes = [PodClass(f"crowd{n}", (("cpu", 1000 + n), ("pods", 1))) for n in range(250 * (size + 1))]
+    pods = [replace(plain_pod(each.id, uid=f"{each.id}#{world.number()}"), class_id=each.id) for each in classes]
+    known = scenario.cluster.classes
+    scenario.change(classes=[each for each in classes if each.id not in known], pods=pods)
 
 
 @action(1)

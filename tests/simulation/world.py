@@ -65,6 +65,8 @@ class ObservedScenario(Scenario):
         """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed."""
         self.most_label_sets = 0
         """Number of label sets that there were at once."""
+        self.most_classes = 0
+        """Number of classes that there were at once."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
         super().__init__(nodes, rules=RULES)
@@ -95,6 +97,7 @@ class ObservedScenario(Scenario):
                 self.listen(self, event)
         self.steps += 1
         self.most_label_sets = max(self.most_label_sets, len(self.cluster.label_sets))
+        self.most_classes = max(self.most_classes, len(self.cluster.classes))
         effects = self.effects
         super().tell(*events)
         if self.machine is not None:
