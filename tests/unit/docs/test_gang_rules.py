@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from builders.docs.pages import DOCS
+from muster.clusterstate import static_volumes
 from muster.dialects import (
     coscheduling,
     kube_arbitrator,
@@ -39,6 +40,7 @@ LIMITS = {
     "pods in a minimum": (values.MAX_COUNT,),
     "pods, and tasks, of a QueueJob": (job.MAX_PODS, job.MAX_TASKS),
     "levels of a topology tree": (trees.MAX_LEVELS,),
+    "sizes of a storage class": (static_volumes.MAX_SIZES,),
     "trees of node labels": (trees.MAX_LABEL_KEY_TREES,),
     "characters of `muster.dev/topology`": (constraints.MAX_TEXT_LENGTH,),
     "characters of Sakkara's `constraints`": (sakkara_constraints.MAX_TEXT_LENGTH,),
