@@ -293,6 +293,13 @@ FOUND = {
         complete_effect
         break_call
     """,
+    "a member with a new claim is not bound before the retry of the others": """
+        create size=1
+        answer_without_reservations
+        crash writes=1
+        static_volumes
+        break_call
+    """,
 }
 
 

@@ -38,8 +38,15 @@ class Binds:
         return bool(_unbindable(cache, gang, Binds.unsent(gang)))
 
     def permitted(self, cache: Cache, gang: Gang) -> list[Effect]:
-        """The permit is durable: send binds."""
-        return self._send_or_lose(cache, gang, self.unsent(gang))
+        """The permit is durable: send binds. If volumes come first while earlier binds of the gang are under way or
+        to be retried, all wait for the joint retry.
+        """
+        unsent = self.unsent(gang)
+        if volumes_first(gang) and len(unsent) < len(gang.seats):
+            for seat in unsent:
+                self._retry(gang, gang.seats[seat.uid], 0.0)
+            return []
+        return self._send_or_lose(cache, gang, unsent)
 
     def _send_or_lose(self, cache: Cache, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
         """Send binds, but for seats on nodes that are gone or that other pods filled, and for those without a volume:
