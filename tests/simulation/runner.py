@@ -18,7 +18,7 @@ FLOODED = 5
 """One of so many scenarios has floods."""
 FLOODS = 0.03
 """Floods per action in these."""
-CROWDED = 400
+CROWDED = 1000
 """One of so many scenarios has crowds of pods with requests of their own: each takes a hundred times as long."""
 
 
