@@ -15,7 +15,7 @@ from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel
-from muster.telemetry.metrics_server import MAX_EVENT_LOOP_LAG
+from muster.telemetry.metrics_server import MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG
 
 _CALL_SECONDS = 60.0
 _WAVE_SECONDS = 1800.0
@@ -28,7 +28,7 @@ async def diversity(cluster: BenchCluster) -> dict[str, Any]:
     """Run all waves; seconds, MiB."""
     options = cluster.options
     await cluster.start_services()
-    lags = _LongestLags(cluster)
+    holds = _LongestHolds(cluster)
     await asyncio.sleep(_SETTLE_SECONDS)
     before = memory_mib(cluster.stack)
     waves = []
@@ -40,7 +40,7 @@ async def diversity(cluster: BenchCluster) -> dict[str, Any]:
         "pods": options.diverse_pods,
         "classes": options.classes,
         "waves": waves,
-        "longest_hold_of_the_event_loop_seconds": await lags.stop(),
+        "longest": await holds.stop(),
         "mib_before": before,
         "mib_after": memory_mib(cluster.stack),
     }
@@ -79,18 +79,24 @@ async def _all_gone(cluster: BenchCluster) -> None:
         await eventually(none_left, "the coordinator knows no gang any more", seconds=_WAVE_SECONDS, every_seconds=0.5)
 
 
-class _LongestLags:
-    """The longest delays of all event loops, read from the services' metrics."""
+class _LongestHolds:
+    """The longest holds and delays of all event loops, read from the services' metrics."""
 
     def __init__(self, cluster: BenchCluster) -> None:
         self._addresses = {name: cluster.stack.metrics_addresses[name] for name in SERVICES}
-        self._longest = dict.fromkeys(SERVICES, 0.0)
+        self._longest = {
+            metric.name: dict.fromkeys(SERVICES, 0.0) for metric in (MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG)
+        }
         self._task = asyncio.create_task(self._sample())
 
-    async def stop(self) -> dict[str, float]:
+    async def stop(self) -> dict[str, dict[str, float]]:
+        """Seconds by metric and service."""
         await self._read()
         self._task.cancel()
-        return {name: round(seconds, 3) for name, seconds in self._longest.items()}
+        return {
+            metric: {name: round(seconds, 3) for name, seconds in longest.items()}
+            for metric, longest in self._longest.items()
+        }
 
     async def _sample(self) -> None:
         while True:
@@ -99,14 +105,17 @@ class _LongestLags:
 
     async def _read(self) -> None:
         for name, address in self._addresses.items():
-            self._longest[name] = max(self._longest[name], await _metric(address, MAX_EVENT_LOOP_LAG.name))
+            values = await _metrics(address)
+            for metric, longest in self._longest.items():
+                longest[name] = max(longest[name], values[metric])
 
 
-async def _metric(address: str, name: str) -> float:
-    """The value of a metric without labels."""
+async def _metrics(address: str) -> dict[str, float]:
+    """The values of metrics without labels."""
     host, _, port = address.partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
     body = (await reader.read()).decode()
     writer.close()
-    return next(float(line.split()[1]) for line in body.splitlines() if line.startswith(f"{name} "))
+    lines = (line.split() for line in body.partition("\r\n\r\n")[2].splitlines())
+    return {line[0]: float(line[1]) for line in lines if len(line) >= 2 and line[0] != "#" and "{" not in line[0]}

@@ -7,7 +7,7 @@ restrict access, and no metric is secret.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Final
 
 import structlog
@@ -45,6 +45,11 @@ MAX_EVENT_LOOP_LAG: Final = sampled(
     "muster_event_loop_lag_max_seconds",
     "Longest of these delays in the last one to two minutes: the longest hold of the event loop, less up to 50 ms.",
 )
+MAX_EVENT_LOOP_HOLD: Final = sampled(
+    "muster_event_loop_hold_max_seconds",
+    "The same, but of each delay only the processor time that the service used meanwhile; the rest of the delay is "
+    "waiting for a processor.",
+)
 
 _log = structlog.get_logger(__name__)
 
@@ -76,15 +81,17 @@ async def serving_metrics(listen: str, service: str) -> AsyncIterator[int]:
 
 async def _measure_lag() -> None:
     """Measure by how much the event loop delays a timer."""
-    longest = _Longest(perf_counter())
-    MAX_EVENT_LOOP_LAG.read_from(lambda: {(): longest.value})
+    longest_lag, longest_hold = _Longest(perf_counter()), _Longest(perf_counter())
+    MAX_EVENT_LOOP_LAG.read_from(lambda: {(): longest_lag.value})
+    MAX_EVENT_LOOP_HOLD.read_from(lambda: {(): longest_hold.value})
     while True:
-        started = perf_counter()
+        started, used_before = perf_counter(), process_time()
         await asyncio.sleep(_LAG_INTERVAL_SECONDS)
         ended = perf_counter()
         lag = max(0.0, ended - started - _LAG_INTERVAL_SECONDS)
         EVENT_LOOP_LAG.observe(lag)
-        longest.add(lag, ended)
+        longest_lag.add(lag, ended)
+        longest_hold.add(min(lag, process_time() - used_before), ended)
 
 
 class _Longest:
