@@ -20,7 +20,7 @@ from muster.telemetry.metrics_server import MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_
 _CALL_SECONDS = 60.0
 _WAVE_SECONDS = 1800.0
 _SAMPLE_SECONDS = 20.0
-_SETTLE_SECONDS = 75.0
+_SETTLE_SECONDS = 100.0
 """Pod classes without pods are dropped, and memory is returned, by then."""
 
 

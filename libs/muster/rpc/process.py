@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 _SWITCH_SECONDS = 0.001
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
-_RETURN_MEMORY_SECONDS = 30.0
+_RETURN_MEMORY_SECONDS = 10.0
 _M_ARENA_MAX = -8
 """mallopt's parameter; see malloc.h of the GNU C library."""
 
