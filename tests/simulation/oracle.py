@@ -237,7 +237,7 @@ class Oracle:
         gangs = [gang for gang in leader.cache.gangs.values() if not gang.permitted and gang.group.accumulates]
         held = {uid: seat for gang in gangs for uid, seat in gang.seats.items() if not gang.group.holds_minimum}
         more = held.keys() - self._held
-        self._held = {uid for gang in gangs for uid in gang.seats}
+        self._held = {uid for gang in leader.cache.gangs.values() if not gang.permitted for uid in gang.seats}
         capacity = leader.cache.ledger.capacity
         cpu = capacity.resources.get("cpu")
         if more and cpu is not None:
