@@ -6,6 +6,15 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "a new leader evicts nothing of a gang that got a member of the preemptor's priority meanwhile": """
+        create size=3 slack=3
+        create slot=1 size=2
+        run
+        flood fit=2 priority=1
+        depose late=1
+        move_pod which=8
+        crash
+    """,
     "a member whose volume is missing joins a gang of which enough others wait for their binds": """
         create slot=1 size=2
         run

@@ -191,8 +191,8 @@ class Plans:
     # -- a new term
 
     def recall(self, resumed: Sequence[tuple[Gang, Record]], now: Now) -> list[Effect]:
-        """Resume the plans of an earlier leader; evictions for a preemptor that is gone do not begin. Their time to
-        leave begins again.
+        """Resume the plans of an earlier leader; evictions for a preemptor that is gone, or has no right to them any
+        more, do not begin. Their time to leave begins again.
         """
         cache = self._cache
         leaving: defaultdict[str, set[str]] = defaultdict(set)
@@ -230,7 +230,9 @@ class Plans:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
         whole = record.state is RecordState.UNPERMITTED and record.preempted_by == record.evicted_for
         preemptor = self._cache.gangs.get(record.evicted_for)
-        needed = not record.evicted_for or (preemptor is not None and bool(preemptor.nominated))
+        needed = not record.evicted_for or (
+            preemptor is not None and bool(preemptor.nominated) and gang.protection < preemptor.group.right
+        )
         if not needed and not whole:
             return []
         if not needed and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
