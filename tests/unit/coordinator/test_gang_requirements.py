@@ -7,7 +7,8 @@ from builders.core.actions import end, evicted, full, until
 from builders.core.objects import class_with_volume, node, plain_pod, pod_class, racks
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
-from muster.coordinator.core.effects import Persist, Phase, Solve
+from muster.coordinator.core.cache.cache import MAX_OUTDATED
+from muster.coordinator.core.effects import Effect, GangChanged, Persist, Phase, Solve
 from muster.coordinator.core.report import reports
 from muster.dialects.dialect import Dialect, PodMarks
 from muster.dialects.registry import Registry
@@ -163,6 +164,27 @@ def test_a_gang_waits_until_so_much_is_free_in_the_whole_cluster() -> None:
     assert not any(isinstance(effect, Solve) and effect.groups[0].id.endswith("/a") for effect in scenario.solves)
     assert any("its minimum resources are not free in the cluster: 6 cpu (5 free)" in note for note in scenario.notes())
     scenario.change(remove_pods=["default/b-0@1"])
+    scenario.run()
+    assert scenario.bound("a") == 2
+
+
+def test_freed_capacity_reconciles_few_of_the_gangs_that_wait_for_more() -> None:
+    scenario = full(gang("b").of(3), nodes={"n": 4, "m": 4})
+    scenario.add(*(gang(f"w{number:03}").of(1).needing_free_cpu(90) for number in range(300)))
+    scenario.add(gang("a").of(2).needing_free_cpu(6))
+    scenario.pass_time(1)
+    changed: set[str] = set()
+    take = scenario.take
+
+    def note(effect: Effect) -> None:
+        if isinstance(effect, GangChanged):
+            changed.add(effect.gang)
+        take(effect)
+
+    scenario.take = note  # type: ignore[method-assign]
+    scenario.change(remove_pods=["default/b-0@1"])
+    assert any(id_.endswith("/a") for id_ in changed)
+    assert len(changed) <= MAX_OUTDATED + 2
     scenario.run()
     assert scenario.bound("a") == 2
 

@@ -4,9 +4,9 @@ A gang is touched (`cache.touch`) when anything changed on which its state depen
 nodes, a gang of its group, or the end of a call about it.
 """
 
-from itertools import takewhile
+from itertools import islice, takewhile
 
-from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.cache import MAX_OUTDATED, Cache
 from muster.coordinator.core.effects import (
     Effect,
     EventType,
@@ -24,7 +24,7 @@ from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
 from muster.coordinator.core.preemption.repair import Repairs
-from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources
+from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources, may_be_free
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
@@ -66,11 +66,22 @@ class Reconciler:
         effects = yield from self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
-            for gang in self._wants_free:
-                if gang.group.not_ready is not None:
-                    self._cache.touch(gang)
+            self._touch_short()
             effects += yield from self._reconcile(now)
         return effects
+
+    def _touch_short(self) -> None:
+        """Have the gangs reconciled whose minimum resources may be free now, and some of the others, in turn, for the
+        sake of the amounts in their message.
+        """
+        ledger = self._cache.ledger
+        for gang in list(islice(self._wants_free, MAX_OUTDATED)):
+            self._wants_free[gang] = self._wants_free.pop(gang)  # the others first next time
+            if gang.group.not_ready is not None:
+                self._cache.touch(gang)
+        for gang in self._wants_free:
+            if gang.group.not_ready is not None and may_be_free(gang, ledger):
+                self._cache.touch(gang)
 
     def next_time(self) -> float | None:
         """When a gang is tried although its minimum resources are not free."""

@@ -230,6 +230,13 @@ def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
     return f"its minimum resources are not free in the cluster: {', '.join(short)}" if short else None
 
 
+def may_be_free(gang: Gang, ledger: Ledger) -> bool:
+    """Whether a gang for which `lacks_free_resources` named a resource may have it now; a quick check of the sums."""
+    if gang.facts is None or gang.places or len(gang.group.gangs) > 1:  # what they hold counts as free for them
+        return True
+    return all(amount <= ledger.free_in_all(name) for name, amount in gang.facts.resources)
+
+
 def could_be_free(amounts: Amounts, ledger: Ledger) -> bool:
     """The schedulable nodes have these amounts in all."""
     capacity = ledger.capacity
