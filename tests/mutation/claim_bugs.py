@@ -47,13 +47,6 @@ CLAIM_BUGS = (
         first=_RIGHTS,
     ),
     Bug(
-        "a plan goes on although its group has lost the right to it",
-        "preemption/plan.py",
-        "            or group.right < nomination.right_needed\n",
-        "",
-        first=_RIGHTS,
-    ),
-    Bug(
         "a plan goes on although its group was edited to never preempt",
         "preemption/plan.py",
         "            or (nomination.victims and not nomination.ready and not may_preempt(group))\n",

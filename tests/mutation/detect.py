@@ -40,7 +40,7 @@ def _expect_progress() -> None:
 
 def main(seeds: int, first: str, tests: Sequence[str]) -> int:
     """Runs the first tests, some random scenarios, all tests, and the other random scenarios."""
-    print(f"core: {Path(core.__file__).parent}")
+    print(f"core: {Path(core.__file__).parent}", flush=True)  # the watchdog ends the process without flushing
     if first and (code := _run_tests(first)):
         return code
     if _fails(range(min(seeds, FIRST_SEEDS))):

@@ -338,3 +338,15 @@ def test_g35_a_new_leader_starts_the_clock_of_a_gang_that_was_recreated_meanwhil
     scenario.start()
     scenario.pass_time(40)
     assert scenario.gang("a").phase is Phase.WAITING, "70 s after its namesake began to wait"
+
+
+def test_i5_a_member_that_moves_to_another_gang_leaves_no_reservation() -> None:
+    scenario = Scenario({"n": 2})
+    scenario.add(gang("a").of(4).needing(3).non_strict())
+    scenario.run()
+    assert waiting(scenario, "a") == {"a": 2}
+    moved = scenario.cluster.pods[next(iter(scenario.gang("a").seats))]
+    scenario.change(gangs=[gang("b").of(5).gang_facts()], pods=[replace(moved, gang=gang("b").of(5).id)])
+    scenario.run()
+    assert moved.uid not in scenario.leader.cache.ledger.reserved
+    assert waiting(scenario, "a") == {"a": 2}, "another member has the place"

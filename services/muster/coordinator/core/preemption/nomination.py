@@ -55,8 +55,6 @@ class Nomination:
     """An earlier group in the queue took some of the capacity."""
     topology: tuple[object, ...] = ()
     """Topology trees and constraints by which it was chosen."""
-    right_needed: float = -math.inf
-    """The least right to preempt for which its victims may be evicted."""
     begun_at: float = 0.0
     """Monotonic time since which the capacity is withheld."""
     expires_at: float = math.inf

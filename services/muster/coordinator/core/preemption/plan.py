@@ -1,6 +1,5 @@
 """Preemption plans: decided, durable, carried out, and dropped when their group does not need them any more (I9)."""
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
 
@@ -196,11 +195,8 @@ class Plans:
         """
         cache = self._cache
         leaving: defaultdict[str, set[str]] = defaultdict(set)
-        right_needed: defaultdict[str, float] = defaultdict(lambda: -math.inf)
-        for gang, record in resumed:
+        for _, record in resumed:
             leaving[record.evicted_for].update(name.uid for name in record.evicting)
-            if record.evicting:
-                right_needed[record.evicted_for] = max(right_needed[record.evicted_for], gang.protection + 1)
         for gang, record in resumed:
             if record.nominated:
                 for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
@@ -212,7 +208,6 @@ class Plans:
                     gang.nominated = record.nominated
                     leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
                     nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
-                    nomination.right_needed = right_needed[gang.id]
                     self.nominate(nomination, now)
         effects: list[Effect] = []
         for gang, record in resumed:
@@ -356,7 +351,6 @@ class Plans:
             or nomination.used
             or self._cache.groups.get(group.id) is not group
             or not group.gangs_to_place
-            or group.right < nomination.right_needed
             or (nomination.victims and not nomination.ready and not may_preempt(group))
             or any(
                 gang.eviction.preemptor == nomination.owner and gang.protection >= group.right

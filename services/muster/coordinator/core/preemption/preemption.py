@@ -288,8 +288,6 @@ class Preemption:
             if attempt.offer.beyond_budget:
                 self._cautious.add(attempt.group)
             return None
-        if victims.bound:
-            nomination.right_needed = max(gang.protection for gang in victims.bound) + 1
         nomination.leaving = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
         if not self._suffices(nomination, nomination.leaving, now):
             return None
