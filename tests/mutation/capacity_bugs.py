@@ -262,8 +262,22 @@ CAPACITY_BUGS = (
     Bug(
         "gangs waiting for minimum resources are not woken by freed capacity",
         "reconcile.py",
-        "                if gang.group.not_ready is not None:\n                    self._cache.touch(gang)\n",
-        "                pass\n",
+        "            self._touch_short()\n",
+        "",
+        first="unit/coordinator/test_gang_requirements.py",
+    ),
+    Bug(
+        "only some gangs waiting for minimum resources are woken by freed capacity",
+        "queue/pre_enqueue.py",
+        "    return all(amount <= ledger.free_in_all(name) for name, amount in gang.facts.resources)\n",
+        "    return False\n",
+        first="unit/coordinator/test_gang_requirements.py",
+    ),
+    Bug(
+        "freed capacity has all gangs reconciled that wait for minimum resources",
+        "queue/pre_enqueue.py",
+        "    return all(amount <= ledger.free_in_all(name) for name, amount in gang.facts.resources)\n",
+        "    return True\n",
         first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(
