@@ -189,7 +189,7 @@ def _decoded(kind: type[S], decoder: msgspec.json.Decoder[S], data: Encoded) -> 
 
 
 class VolumeNeeds(Struct, frozen=True, gc=False):
-    """What a claim needs of a volume, or what a volume has; access modes are sorted."""
+    """Properties that a claim needs of a volume, or that a volume has; access modes are sorted."""
 
     size_bytes: int = 0
     access_modes: tuple[str, ...] = ()

@@ -1,5 +1,6 @@
 """The job of one claim in a Bind call, whatever volume it gets: reads the claim, and settles its pods."""
 
+from abc import abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -94,12 +95,12 @@ class ClaimJob(Job):
             return await self._settle_pods(facts, timeout_seconds)
         return await self._request_volume(claim, timeout_seconds)
 
+    @abstractmethod
     async def _request_volume(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> WriteOutcome:
         """Request the volume of a claim that is not bound, or wait for it. Raises KubeUnreachable."""
-        raise NotImplementedError
 
     async def _last_words(self, claim: PersistentVolumeClaim, timeout_seconds: float) -> str:
-        """What is known when the time is over, as the end of a sentence. Raises KubeUnreachable."""
+        """The latest news when the time is over, as the end of a sentence. Raises KubeUnreachable."""
         return await newest_event_text(self._claims.session, self._namespace, claim.metadata.uid, timeout_seconds)
 
     def _conflict(self, response: Response) -> WriteOutcome:

@@ -124,5 +124,5 @@ class Classes:
 
 
 def volume_requests(pod_class: PodClass) -> Amounts:
-    """What the class requests of resources that stand for volumes."""
+    """Requests of the class for resources that stand for volumes."""
     return tuple([each for each in pod_class.requests if is_volume_resource(each[0])])

@@ -109,7 +109,7 @@ class StaticVolumes:
                 found[static_volumes(name, *modes, least)] += number
 
     def requested(self, name: str, needs: VolumeNeeds) -> Amounts:
-        """What a claim of the class requests."""
+        """Requests of a claim of the class."""
         sizes = self._sizes.get((name, needs.volume_mode), _NO_SIZES).requested(needs.size_bytes)
         return tuple(
             (static_volumes(name, needs.volume_mode, access_mode, size), 1)

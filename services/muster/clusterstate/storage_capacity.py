@@ -60,7 +60,8 @@ class StorageCapacities:
         return self._set(uid, None)
 
     def offered(self, node: str, published: Callable[[str], bool]) -> tuple[Amounts, Labels]:
-        """What a node offers of classes whose capacity is published, and labels with the sizes of the largest volumes.
+        """Amounts that a node offers of classes whose capacity is published, and labels with the sizes of the
+        largest volumes.
 
         Any one segment may have the volume, so that the largest counts.
         """

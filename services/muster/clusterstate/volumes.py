@@ -170,7 +170,7 @@ class Volumes:
     # -- attach limits
 
     def requests(self, uid: str) -> Amounts:
-        """What a pod requests of the resources that stand for volumes."""
+        """Requests of a pod for the resources that stand for volumes."""
         use = self._uses.get(uid)
         if use is None:
             return ()
@@ -188,7 +188,7 @@ class Volumes:
         return tuple(sorted((+amounts).items()))
 
     def offered(self, node: str) -> tuple[Amounts, dict[str, str]]:
-        """What a node offers of the resources that stand for volumes, and labels that do."""
+        """Amounts that a node offers of the resources that stand for volumes, and labels that do."""
         attachable = self._attached.offered(node)
         if not self._regions.regions(node):
             return attachable, {}

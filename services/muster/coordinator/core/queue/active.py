@@ -30,14 +30,14 @@ Entry = tuple[QueueKey, str]
 
 
 class Answer(Enum):
-    """What becomes of a group that a request could take."""
+    """Decision about a group that a request could take."""
 
     TAKEN = auto()
     """The request has it, and it is not active any more."""
     LEFT = auto()
-    """It is not active any more, since others of its equivalence class are tried."""
+    """The group is not active any more, since others of its equivalence class are tried."""
     PASSED_OVER = auto()
-    """It must not be solved beside the solves under way."""
+    """The group must not be solved beside the solves under way."""
     FULL = auto()
     """It is too large for the rest of the request, or may not share it."""
 

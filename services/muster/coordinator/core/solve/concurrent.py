@@ -53,7 +53,7 @@ class Wishes:
     selectors: Bool
     """Selectors of required affinity, anti-affinity and spreading: bool[selectors]."""
     selected_by: Bool
-    """Those that select one of the pods: bool[selectors]."""
+    """Selectors that select one of the pods: bool[selectors]."""
     host_ports: bool = False
 
     def related(self, other: "Wishes") -> bool:
@@ -77,7 +77,7 @@ class NodeSets:
         self._evaluations_before = self._ledger.eligible.evaluations
 
     def wishes(self, kinds: Iterable[str]) -> Wishes:
-        """What pods of these kinds may want; unknown classes, of pods that are gone, want nothing."""
+        """Wishes of pods of these kinds; unknown classes, of pods that are gone, want nothing."""
         eligible, selection = self._ledger.eligible, self._ledger.selection
         class_ids: dict[str, None] = {}
         label_sets: set[str] = set()
