@@ -109,6 +109,20 @@ CAPACITY_BUGS = (
         first="unit/coordinator/test_queueing_hints.py",
     ),
     Bug(
+        "of the groups that an event helps only those of one slice become active",
+        "queue/queue.py",
+        "            if number % OBJECTS == 0:\n                yield\n",
+        "            if number % OBJECTS == 0:\n                return\n            yield\n",
+        first="unit/coordinator/test_wake_slices.py",
+    ),
+    Bug(
+        "all groups that an event helps become active in one slice",
+        "queue/queue.py",
+        "            if number % OBJECTS == 0:\n                yield\n",
+        "            if number < 0:\n                yield\n",
+        first="unit/coordinator/test_wake_slices.py",
+    ),
+    Bug(
         "classes that were not compared for lack of time are taken to want no node",
         "solve/concurrent.py",
         "                wishes.nodes = None\n",

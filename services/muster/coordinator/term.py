@@ -7,7 +7,7 @@ etcd is kept between terms.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from time import monotonic, time
 from typing import Final, TypeVar
@@ -17,6 +17,7 @@ import structlog
 from muster.coordinator import records
 from muster.coordinator.cluster_watch import watch_cluster
 from muster.coordinator.core import events
+from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.slices import Slices
 from muster.coordinator.effect_runner import Channels, EffectRunner
@@ -27,11 +28,6 @@ from muster.coordinator.traces import GangTraces
 from muster.etcd.election import Leadership
 from muster.etcd.errors import EtcdUnavailable, Fenced
 from muster.etcd.store import Store
-
-EFFECTS_PER_TURN = 500
-"""Effects between two turns of other tasks, such as the renewal of the lease: the first snapshot of a full cluster has
-tens of thousands of effects.
-"""
 
 MAX_TURN_SECONDS: Final = 0.01
 """Longest time, and one slice, for which a step of the machine holds the event loop."""
@@ -116,14 +112,17 @@ class Term:
             if not self._leadership.held:
                 return
             effects = await self._in_turns(self.machine.slices(arrived, events.Now(monotonic(), time())))
-            for number, effect in enumerate(effects, start=1):
-                self._effects.run(effect)
-                if number % EFFECTS_PER_TURN == 0:
-                    await asyncio.sleep(0)
+            await self._in_turns(self._run(effects))
             self._metrics.stepped(arrived, effects)
             if not self.synced and any(isinstance(event, events.Snapshot) for event in arrived):
                 self.synced = True
                 self.on_synced()
+
+    def _run(self, effects: Iterable[Effect]) -> Slices[None]:
+        """Run effects: the first snapshot of a full cluster has tens of thousands."""
+        for effect in effects:
+            self._effects.run(effect)
+            yield
 
     async def _in_turns(self, slices: Slices[_T]) -> _T:
         """Run all slices; other tasks have a turn whenever MAX_TURN_SECONDS have passed (I12)."""

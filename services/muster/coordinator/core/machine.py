@@ -107,6 +107,7 @@ class Machine:
         self._now = now
         for event in events:
             yield from self._take(event)
+            yield
         self._effects += self._binds.due(self.cache, now.monotonic_seconds)
         self._solves.copy_explanations(now)
         self.cache.touch_outdated()
@@ -116,10 +117,12 @@ class Machine:
                 self._effects += overdue
                 continue
             self._effects += self._evictions.due(now.monotonic_seconds)
-            if (solve := self._begin_solve(now)) is not None:
+            yield
+            if (solve := (yield from self._begin_solve(now))) is not None:
                 self._effects.append(solve)
             elif not self.cache.touched:  # by a verdict without a request
                 break
+        yield
         self._effects += self._reports.due(now.monotonic_seconds)
         self._effects += self._tree_reports.due(now.monotonic_seconds)
         self._effects += self.rejections.take_reports()
@@ -163,18 +166,21 @@ class Machine:
             return False
         return not (self._preemption_first and self._preemption.wants_to_ask(now))
 
-    def _begin_solve(self, now: Now) -> Solve | None:
+    def _begin_solve(self, now: Now) -> Slices[Solve | None]:
         """A request for the head of the queue, or preemption's; they take turns if both have one."""
         if not self._may_solve(now):
             return None
         if self._solves.under_way:
-            return self._solves.begin(now, self._replicas)
+            return (yield from self._solves.begin(now, self._replicas))
         if self._preemption_first and (solve := self._preemption.begin(now)) is not None:
             self._preemption_first = False
             return solve
-        solve = self._solves.begin(now, self._replicas)
+        solve = yield from self._solves.begin(now, self._replicas)
         self._preemption_first = solve is not None
-        return solve or self._preemption.begin(now)
+        if solve is None:
+            yield
+            solve = self._preemption.begin(now)
+        return solve
 
     # -- events
 

@@ -12,7 +12,7 @@ Users see all three as the phase Queued, or Waiting if the group holds reservati
 
 import heapq
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, Literal
@@ -22,6 +22,7 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.active import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.retry.backoff import backoff_seconds
 
 RETRY_SHARE = 0.2
@@ -243,51 +244,60 @@ class Queue:
         """The next round of retries waits in proportion to the time that a solve took."""
         self._next_retry = ended + min(MAX_RETRY_WAIT_SECONDS, (ended - began) * (1 / RETRY_SHARE - 1))
 
-    def flush(self, now: float, *, only_due: bool = False) -> None:
+    def flush(self, now: float, *, only_due: bool = False) -> Slices[None]:
         """Activate groups whose backoff has expired, and groups that events could help: the latter also before the next
-        round of retries is due if other groups are tried anyway, unless `only_due`.
+        round of retries is due if other groups are tried anyway, unless `only_due`. In slices, since one event may help
+        all groups (I12); queue order decides among all of them, since groups are taken after the last slice.
         """
-        while self._backoff and self._backoff[0][0] <= now:
-            until, group_id = heapq.heappop(self._backoff)
-            if self._backoff_until.get(group_id) == until:
-                self.activate(self._groups[group_id])
+        yield from self._activate_all(self._expired(now))
         if self._log and ((self._active and not only_due) or now >= self._next_retry):
-            self._flush_events(now)
+            log, self._log = self._log, EventLog()
+            helped = yield from self._waiting.helped_by(log)
+            yield from self._activate_all(self._helped(helped, now))
         emptied, self._emptied = self._emptied, set()
         for key in emptied:
             if self._classes.first(key) is None and not self._active_representatives[key]:
                 self._classes.settle(key, fits=False)
+        yield from self._activate_all(self._due_representatives(now))
+
+    def _activate_all(self, groups: Iterable[Group]) -> Slices[None]:
+        for number, group in enumerate(groups, start=1):
+            self.activate(group)
+            if number % OBJECTS == 0:
+                yield
+
+    def _expired(self, now: float) -> Iterator[Group]:
+        while self._backoff and self._backoff[0][0] <= now:
+            until, group_id = heapq.heappop(self._backoff)
+            if self._backoff_until.get(group_id) == until:
+                yield self._groups[group_id]
+
+    def _helped(self, ids: Iterable[Hashable], now: float) -> Iterator[Group]:
+        for id_ in ids:
+            if (group := self._unschedulable.get(id_) if isinstance(id_, str) else None) is not None:
+                yield group
+            else:
+                self._class_due[id_] = now
+
+    def _due_representatives(self, now: float) -> Iterator[Group]:
         for key in [key for key, at in self._class_due.items() if at <= now]:
             del self._class_due[key]
             count = self._classes.representatives(key) - self._active_representatives[key]
-            for group in self._classes.first_members(key, count):
-                self.activate(group)
-
-    def _flush_events(self, now: float) -> None:
-        log, self._log = self._log, EventLog()
-        for id_ in self._waiting.helped_by(log):
-            if (group := self._unschedulable.get(id_) if isinstance(id_, str) else None) is not None:
-                self.activate(group)
-            else:
-                self._class_due[id_] = now
+            yield from self._classes.first_members(key, count)
 
     # -- taking groups
 
     def pop(
         self,
-        now: float,
         max_groups: int,
         max_pods: int,
         kind: Callable[[Group], Hashable] = lambda _group: None,
-        concurrency: Concurrency | None = None,
+        concurrency: Concurrency = NO_SOLVES,
     ) -> list[Group]:
         """Remove and return groups for one solve, in queue order: the head of the queue, as far as it is of one kind,
         and groups of namespaces whose turn it is. Groups that must not be solved beside the solves under way are passed
-        over, and stay; with `concurrency` the caller has called `flush`.
+        over, and stay. `flush` activates those that are to be tried, before.
         """
-        if concurrency is None:
-            self.flush(now)
-        concurrency = concurrency or NO_SOLVES
         popped: list[tuple[Entry, Group]] = []
         represented = Counter(concurrency.represented)
         pods = 0

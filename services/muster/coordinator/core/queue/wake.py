@@ -24,6 +24,7 @@ from muster.coordinator.core.cache.topology import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.nomination import may_preempt
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodClass
 
@@ -192,10 +193,19 @@ class WakeIndex:
             if not self._ids[waits]:
                 del self._ids[waits]
 
-    def helped_by(self, log: EventLog) -> list[Hashable]:
-        """Ids of the groups and classes that the events could help."""
+    def helped_by(self, log: EventLog) -> Slices[list[Hashable]]:
+        """Ids of the groups and classes that the events could help. In slices of OBJECTS pod classes."""
         round_ = _Round(log, self._ledger)
-        return [id_ for waits, ids in self._ids.items() if round_.helps(waits) for id_ in ids]
+        helped: list[Hashable] = []
+        looked_at = 0
+        for waits, ids in self._ids.items():
+            if round_.helps(waits):
+                helped.extend(ids)
+            looked_at += len(waits.classes)
+            if looked_at >= OBJECTS:
+                looked_at = 0
+                yield
+        return helped
 
 
 def waits_for(group: Group, ledger: Ledger, trees: TopologyTrees) -> WaitsFor:

@@ -17,10 +17,12 @@ from muster.coordinator.core.queue.active import namespace_of
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
 from muster.coordinator.core.queue.queue import (
     MAX_BACKOFF_SECONDS,
+    NO_SOLVES,
     Concurrency,
     Queue,
 )
 from muster.coordinator.core.report.reasons import name_unplaced_pod
+from muster.coordinator.core.slices import Slices
 from muster.coordinator.core.solve.concurrent import (
     MAX_GROUPS_AT_RISK,
     Admission,
@@ -80,17 +82,17 @@ class Solves:
 
     # -- requests
 
-    def begin(self, now: Now, replicas: int) -> Solve | None:
+    def begin(self, now: Now, replicas: int) -> Slices[Solve | None]:
         """The solve request for the head of the queue; None if there is no group to try now."""
         time = now.monotonic_seconds
         self._concurrent.forget_all_but(self._queue)
         if (turn := self._slow.next_turn(time, self._queue.is_parked)) is not None:
             self._queue.activate_parked(turn)
         kind = partial(self._kind, now=time)
+        yield from self._queue.flush(time, only_due=self.under_way > 0)
         if replicas == 1:
             groups = self._pop(time, self._max_groups, kind)
             return self._request(groups, time) if groups else None
-        self._queue.flush(time, only_due=self.under_way > 0)
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
         if state == self._none_at:
             return None
@@ -103,6 +105,7 @@ class Solves:
             groups = self._pop(time, max_groups, kind, concurrency)
             if groups:
                 return self._request(groups, time, at_risk=at_risk)
+            yield
         self._none_at = state if self.under_way else None
         return None
 
@@ -111,11 +114,11 @@ class Solves:
         now: float,
         max_groups: int,
         kind: Callable[[Group], Hashable],
-        concurrency: Concurrency | None = None,
+        concurrency: Concurrency = NO_SOLVES,
     ) -> list[Group]:
         """The head of the queue. Slow groups that an event activated before their turn are parked again."""
         while True:
-            groups = self._queue.pop(now, max_groups, MAX_PODS_PER_SOLVE, kind, concurrency)
+            groups = self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency)
             early = next((group for group in groups if group.solve.slow and not self._slow.has_turn(group)), None)
             if early is None:
                 return groups

@@ -1,0 +1,93 @@
+"""An event that helps very many groups activates them in slices, before a solve begins (I12)."""
+
+from collections.abc import Callable
+
+import pytest
+from msgspec.structs import replace
+
+from builders.core.objects import node, pod_class
+from builders.core.scenario import Scenario
+from builders.gangs.facts import gang
+from muster.coordinator.core.effects import Effect, Solve
+from muster.coordinator.core.events import Delta, Event, Now, Rules, SolveFailed
+from muster.coordinator.core.queue import queue, wake
+from muster.gangs.facts import Batch
+
+AT_ONCE = 5
+GROUPS = 60
+
+
+def with_distinct_infeasible_gangs(count: int) -> Scenario:
+    """Pending gangs that need a node with 5 CPUs, each of a class of its own; the last one precedes the others."""
+    scenario = Scenario({"n": 4}, rules=Rules(groups_per_solve=4))
+    for number in range(count):
+        name = f"gang{number:03}"
+        large = replace(pod_class(5), id=name)
+        scenario.cluster.classes[name] = large
+        scenario.tell(Delta(Batch(pod_classes=(large,))))
+        built = gang(name).of(1).created(1000 - number)
+        scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id=name) for pod in built.pods()])
+    scenario.run_effects()
+    return scenario
+
+
+def slices_of(scenario: Scenario, event: Event, count: Callable[[], int]) -> tuple[list[int], list[Effect]]:
+    """One step of the leader: how much each of its slices added to the count, and its effects."""
+    slices = scenario.leader.slices([event], Now(scenario.now, scenario.now))
+    counted = list[int]()
+    while True:
+        before = count()
+        try:
+            next(slices)
+        except StopIteration as end:
+            return [*counted, count() - before], end.value
+        counted.append(count() - before)
+
+
+def names(effects: list[Effect]) -> list[str]:
+    """Gangs of the solve requests among the effects, in their order."""
+    return [group.id.rsplit("/", 1)[-1] for each in effects if isinstance(each, Solve) for group in each.groups]
+
+
+def of_large_node() -> Event:
+    return Delta(Batch(nodes=(node("large", 8),)))
+
+
+@pytest.fixture
+def scenario(monkeypatch: pytest.MonkeyPatch) -> Scenario:
+    monkeypatch.setattr(queue, "OBJECTS", AT_ONCE)
+    monkeypatch.setattr(wake, "OBJECTS", AT_ONCE)
+    scenario = with_distinct_infeasible_gangs(GROUPS)
+    scenario.now += 10
+    return scenario
+
+
+def test_few_groups_become_active_in_one_slice(scenario: Scenario) -> None:
+    activations, effects = slices_of(scenario, of_large_node(), lambda: scenario.leader.queue.activations)
+    assert sum(activations) >= GROUPS
+    assert max(activations) <= AT_ONCE
+    assert len(names(effects)) == 4
+
+
+def test_few_hints_are_evaluated_in_one_slice(scenario: Scenario) -> None:
+    eligible = scenario.leader.cache.ledger.eligible
+    evaluations, _ = slices_of(scenario, of_large_node(), lambda: eligible.evaluations)
+    assert sum(evaluations) >= GROUPS
+    assert max(evaluations) <= AT_ONCE
+
+
+def test_queue_order_decides_among_all_groups_that_an_event_helps(scenario: Scenario) -> None:
+    _, effects = slices_of(scenario, of_large_node(), lambda: 0)
+    assert names(effects) == [f"gang{GROUPS - number:03}" for number in range(1, 5)]
+
+
+def test_expired_backoffs_end_in_slices(scenario: Scenario) -> None:
+    scenario.tell(of_large_node())
+    while solves := [each for each in scenario.under_way if isinstance(each, Solve)]:
+        scenario.under_way.clear()
+        scenario.tell(*(SolveFailed(each.solve_id, "no answer") for each in solves))
+    scenario.now += 60
+    activations, effects = slices_of(scenario, Delta(Batch()), lambda: scenario.leader.queue.activations)
+    assert sum(activations) == GROUPS
+    assert max(activations) <= AT_ONCE
+    assert names(effects) == [f"gang{GROUPS - number:03}" for number in range(1, 5)]
