@@ -8,7 +8,7 @@ A controller keeps its gang while it has pods, even if the definition is removed
 is deleted, and the remaining pods must not start one by one meanwhile.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,17 +71,21 @@ class ControllerGangs:
             del self._owners[key].pods[uid]
             self._forget_if_empty(key)
 
-    def remark(self, keys: Iterable[ControllerKey]) -> Iterator[tuple[ControllerGang | None, OwnedPod, OwnedPod]]:
-        """Mark all pods of these controllers with their present gang; yields the gang and each pod before and after."""
-        for key in keys:
-            owner = self._owners.get(key)
-            if owner is None or owner.controller is None:
-                continue
-            job = self.job_of(key[0], owner.controller)
-            name = job.name if job is not None else ""
-            for uid, before in owner.pods.items():
-                after = owner.pods[uid] = replace(before, marks=replace(before.marks, controller=name))
-                yield job, before, after
+    def pods_of(self, keys: Iterable[ControllerKey]) -> list[str]:
+        """Uids of the pods of these controllers."""
+        return [uid for key in keys if (owner := self._owners.get(key)) is not None for uid in owner.pods]
+
+    def remark(self, uid: str) -> tuple[ControllerGang | None, OwnedPod, OwnedPod] | None:
+        """Mark a pod with the present gang of its controller; returns the gang, and the pod before and after."""
+        key = self._of_pod.get(uid)
+        if key is None or (controller := self._owners[key].controller) is None:
+            return None
+        owner = self._owners[key]
+        job = self.job_of(key[0], controller)
+        before = owner.pods[uid]
+        marks = replace(before.marks, controller=job.name if job is not None else "")
+        after = owner.pods[uid] = replace(before, marks=marks)
+        return job, before, after
 
     # -- definitions
 

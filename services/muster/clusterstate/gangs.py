@@ -74,14 +74,19 @@ class Gangs:
         if gang_id is not None and gang is not None and gang.undefine(uid):
             self._touch(gang_id, kind, revision)
 
-    def reprioritise(self, priorities: Mapping[str, int], kind: str, revision: int) -> None:
-        """Priority classes changed; `priorities`: their values by name."""
+    def reprioritise(self, priorities: Mapping[str, int]) -> list[str]:
+        """Priority classes changed; `priorities`: their values by name. Returns the gangs that may depend on them."""
         if priorities == self._priorities:
-            return
+            return []
         self._priorities = priorities
-        for gang_id, gang in self._gangs.items():
-            if gang.definitions:
+        return [gang_id for gang_id, gang in self._gangs.items() if gang.definitions]
+
+    def touch(self, gang_id: str, causes: Mapping[str, int]) -> bool:
+        """The facts of a gang may change because of these revisions by kind. Returns False: not at once."""
+        if gang_id in self._gangs:
+            for kind, revision in causes.items():
                 self._touch(gang_id, kind, revision)
+        return False
 
     def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
         """Changed facts, ids of removed gangs, and the revisions by kind of the changes that caused both."""

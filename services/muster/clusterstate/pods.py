@@ -77,46 +77,40 @@ class Pods:
         uid, selectors = facts.uid, read.selectors
         reads_namespaces = bool(selectors) and any(each.reads_namespaces for each in selectors)
         uses_claims = has_claims(pod.spec.volumes)
-        affected: set[str] = set()
         self._narrow(uid, read.pod_class.node_selector, membership, job)
         if reads_namespaces or uses_claims or uid in self._narrowed or uid in self._with_more:
-            affected = self._note_more(facts, pod, reads_namespaces)
+            self._note_more(facts, pod, reads_namespaces)
         facts, pod_class = self._completed(facts, read.pod_class)
         self._note_priority(uid, pod.spec)
-        changed = [facts] if self._keep(facts, pod_class, selectors) else []
-        if affected:
-            affected.discard(uid)
-            changed += self.recompute(affected)
-        return changed
+        return [facts] if self._keep(facts, pod_class, selectors) else []
 
     def depends_on_others(self, uid: str) -> bool:
         """The pod uses claims or is narrowed, so that its class does not follow from the pod alone."""
         return uid in self._with_more
 
-    def remove(self, uid: str) -> list[PodFacts] | None:
-        """Forget a pod that was removed or does not matter any more. Returns None if it never did."""
+    def remove(self, uid: str) -> bool:
+        """Forget a pod that was removed or does not matter any more. Returns False if it never did."""
         self.label_sets.drop(uid)
         facts = self.facts.pop(uid, None)
         if facts is None:
-            return None
+            return False
         self.classes.drop(facts.class_id)
         self._unresolved.pop(uid, None)
         self._with_more.pop(uid, None)
         self._narrowed.pop(uid, None)
         self._reading_namespaces.discard(uid)
-        return self.recompute(self.volumes.release(uid))
+        self.volumes.release(uid)
+        return True
 
-    def recompute(self, uids: Iterable[str]) -> list[PodFacts]:
-        """Compute pods again whose claims may have changed."""
-        changed = []
-        for uid in uids:
-            before = self.facts.get(uid)
-            if before is None:  # the pod could not be read
-                continue
-            facts, pod_class = self._completed(before, self.classes[before.class_id])
-            if self._keep(facts, pod_class, self.classes.named_by(before.class_id)):
-                changed.append(facts)
-        return changed
+    def recompute(self, uid: str) -> list[PodFacts]:
+        """Compute again what does not follow from the pod alone: its claims, budgets and priority."""
+        before = self.facts.get(uid)
+        if before is None:  # the pod was removed, or could not be read
+            return []
+        facts, pod_class = self._completed(self._reprioritised(before), self.classes[before.class_id])
+        if facts.ours and (budgets := self.label_sets.of(uid).budgets[:MAX_BUDGETS_SENT]) != facts.budgets:
+            facts = replace(facts, budgets=budgets)
+        return [facts] if self._keep(facts, pod_class, self.classes.named_by(before.class_id)) else []
 
     def rejoin(self, uid: str, before: Membership, after: Membership, job: ControllerGang | None) -> list[PodFacts]:
         """Change a pod's gang membership, because the gang of its controller changed."""
@@ -141,13 +135,16 @@ class Pods:
         elif self._narrowed:
             self._narrowed.pop(uid, None)
 
-    def unread(self, kinds: Collection[str]) -> list[PodFacts]:
-        """Set the kinds that cannot be read; pods that depend on one wait, with a problem that says so."""
+    def unread(self, kinds: Collection[str]) -> Collection[str]:
+        """Set the kinds that cannot be read; pods that depend on one wait, with a problem that says so. Returns the
+        pods to compute again.
+        """
         self._unread = kinds
-        return self.recompute(self.volumes.unread(kinds) | set(self._with_more))
+        self.volumes.unread(kinds)
+        return list(self._with_more)
 
-    def _note_more(self, facts: PodFacts, pod: Pod, reads_namespaces: bool) -> set[str]:
-        """Note the claims of a pod; returns the pods that may be affected."""
+    def _note_more(self, facts: PodFacts, pod: Pod, reads_namespaces: bool) -> None:
+        """Note the claims of a pod."""
         uid = facts.uid
         problems: list[str] = []
         claims = claims_of(pod.spec.volumes, facts.name, problems)
@@ -158,8 +155,10 @@ class Pods:
             self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
         else:
             self._with_more.pop(uid, None)
-        use = Use(uid, facts.namespace, facts.name, claims, facts.node, facts.created_seconds)
-        return self.volumes.use(use) if claims else self.volumes.release(uid)
+        if claims:
+            self.volumes.use(Use(uid, facts.namespace, facts.name, claims, facts.node, facts.created_seconds))
+        else:
+            self.volumes.release(uid)
 
     def _completed(self, facts: PodFacts, pod_class: PodClass) -> tuple[PodFacts, PodClass]:
         """Facts and class, completed by the parts that do not follow from the pod alone."""
@@ -213,28 +212,23 @@ class Pods:
         elif self._unresolved:
             self._unresolved.pop(uid, None)
 
-    def cover(self, covered: Iterable[LabelledPods]) -> list[PodFacts]:
-        """Update the budgets of our pods with label sets whose budgets changed."""
-        changed = []
-        for labelled in covered:
-            budgets = labelled.budgets[:MAX_BUDGETS_SENT]
-            for facts in filter(None, map(self.facts.get, labelled.uids)):
-                if facts.ours and facts.budgets != budgets:
-                    self.facts[facts.uid] = replace(facts, budgets=budgets)
-                    changed.append(self.facts[facts.uid])
-        return changed
+    def covered(self, by: Iterable[LabelledPods]) -> list[str]:
+        """Uids of the pods with these label sets."""
+        return [uid for labelled in by for uid in labelled.uids]
 
-    def reprioritise(self, priorities: Priorities) -> list[PodFacts]:
-        """Priority classes changed; returns the pods whose priority or preemption policy changed."""
+    def reprioritise(self, priorities: Priorities) -> Collection[str]:
+        """Priority classes changed; returns the pods whose priority or preemption policy may have changed."""
         self._priorities = priorities
-        changed = []
-        for uid, spec in self._unresolved.items():
-            facts = self.facts[uid]
-            priority, never = priorities.of_pod(spec), priorities.never_preempts(spec)
-            if (priority, never) != (facts.priority, facts.never_preempts):
-                facts = self.facts[uid] = replace(facts, priority=priority, never_preempts=never)
-                changed.append(facts)
-        return changed
+        return list(self._unresolved)
+
+    def _reprioritised(self, facts: PodFacts) -> PodFacts:
+        spec = self._unresolved.get(facts.uid)
+        if spec is None:
+            return facts
+        priority, never = self._priorities.of_pod(spec), self._priorities.never_preempts(spec)
+        if (priority, never) == (facts.priority, facts.never_preempts):
+            return facts
+        return replace(facts, priority=priority, never_preempts=never)
 
 
 def _reworded(problem: str, before: str, after: str) -> str:

@@ -12,6 +12,7 @@ from muster.clusterstate.namespaces import Namespaces
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pending_batch import PendingBatch
 from muster.clusterstate.pods import Pods
+from muster.clusterstate.recomputation import SLICE, Recomputation, Recomputed
 from muster.clusterstate.trees import LabelKeyTrees, Trees
 from muster.dialects import registry
 from muster.dialects.definitions import ControllerGang, DefinitionKind
@@ -34,7 +35,7 @@ from muster.kube.api_resources import (
 )
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.gang_marks import definition, gang_marks, pod_age
-from muster.kube.malformed_objects import MalformedObjects, rejected
+from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable, rejected
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
 from muster.kube.pod_facts import Priorities
@@ -82,18 +83,29 @@ class ClusterState:
         self._in_order = False
         self._pending = PendingBatch()
         self._label_key_trees = LabelKeyTrees()
+        self._recomputation = Recomputation()
+        self._listed: dict[str, int] = {}  # newest revisions of lists and watches, which `through` follows
+        self._cause = ("", 0)  # kind and revision of the change that is being applied
+        self._recomputed: dict[Recomputed, Callable[[str], bool]] = {
+            Recomputed.POD: lambda uid: self._pending.add_pods(self.pods.recompute(uid)),
+            Recomputed.NODE: self._refresh_node,
+            Recomputed.GANG: lambda id_: self.gangs.touch(id_, self._recomputation.causes),
+            Recomputed.OWNED_POD: self._rejoin,
+            Recomputed.BUDGET: self._remove_budget,
+        }
+        volumes = self.pods.volumes
         self._put: dict[str, Callable[[Any], bool]] = {
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
             PRIORITY_CLASSES.kind: self._put_priority_class,
             BUDGETS.kind: self._put_budget,
             NAMESPACES.kind: self._put_namespace,
-            CLAIMS.kind: lambda claim: self._recompute_pods(self.pods.volumes.put_claim(claim)),
-            VOLUMES.kind: lambda volume: self._recompute_pods(self.pods.volumes.put_volume(volume)),
-            STORAGE_CLASSES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_class(each)),
-            CSI_NODES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_csi_node(each)),
-            CSI_DRIVERS.kind: lambda each: self._recompute_pods(self.pods.volumes.put_driver(each)),
-            STORAGE_CAPACITIES.kind: lambda each: self._recompute_pods(self.pods.volumes.put_segment(each)),
+            CLAIMS.kind: self._without_facts(volumes.put_claim),
+            VOLUMES.kind: self._without_facts(volumes.put_volume),
+            STORAGE_CLASSES.kind: self._without_facts(volumes.put_class),
+            CSI_NODES.kind: self._without_facts(volumes.put_csi_node),
+            CSI_DRIVERS.kind: self._without_facts(volumes.put_driver),
+            STORAGE_CAPACITIES.kind: self._without_facts(volumes.put_segment),
             TOPOLOGIES: self._put_topology,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
@@ -103,23 +115,26 @@ class ClusterState:
             PRIORITY_CLASSES.kind: self._drop_priority_class,
             BUDGETS.kind: self._drop_budget,
             NAMESPACES.kind: self._drop_namespace,
-            CLAIMS.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_claim(removed.uid)),
-            VOLUMES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_volume(removed.uid)),
-            STORAGE_CLASSES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_class(removed.uid)),
-            CSI_NODES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_csi_node(removed.uid)),
-            CSI_DRIVERS.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_driver(removed.uid)),
-            STORAGE_CAPACITIES.kind: lambda removed: self._recompute_pods(self.pods.volumes.drop_segment(removed.uid)),
+            CLAIMS.kind: self._without_facts(lambda removed: volumes.drop_claim(removed.uid)),
+            VOLUMES.kind: self._without_facts(lambda removed: volumes.drop_volume(removed.uid)),
+            STORAGE_CLASSES.kind: self._without_facts(lambda removed: volumes.drop_class(removed.uid)),
+            CSI_NODES.kind: self._without_facts(lambda removed: volumes.drop_csi_node(removed.uid)),
+            CSI_DRIVERS.kind: self._without_facts(lambda removed: volumes.drop_driver(removed.uid)),
+            STORAGE_CAPACITIES.kind: self._without_facts(lambda removed: volumes.drop_segment(removed.uid)),
             TOPOLOGIES: self._drop_topology,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
     def apply(self, changes: ObjectChanges[Any]) -> Batch:
-        """Apply changes of one kind; returns the resulting batch."""
+        """Apply changes of one kind; returns the resulting batch. While `has_work`, `advance` returns more of it."""
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0
         items: list[Any] = changes.items
+        newest = 0
         for item in items:
             try:
+                self._cause = (changes.kind, item.revision if type(item) is Removed else item.metadata.revision)
+                newest = max(newest, self._cause[1])
                 if type(item) is Removed:
                     matters, revision = drop(item), item.revision
                 else:
@@ -129,20 +144,41 @@ class ClusterState:
                 malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
                 malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
-            if self.pods.volumes.has_changes and self._add_volumes():
+            if self.pods.volumes.has_changes:
+                self._add_volumes()
                 matters = True
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
+        self._cause = (changes.kind, newest)
+        self._queue_volumes()
         if changes.through:
-            if changes.through < self.through.get(changes.kind, 0):
+            if changes.through < self._listed.get(changes.kind, 0):
                 self._restart_history(changes.kind, changes.through)
-            self.through[changes.kind] = changes.through
+            self._listed[changes.kind] = changes.through
             if changes.kind in self._unread:
                 self._unread.discard(changes.kind)
-                if self._pending.add_pods(self.pods.unread(self._unread)):
-                    self._pending.raise_revision(changes.kind, changes.through)
+                self._cause = (changes.kind, changes.through)
+                self._queue(Recomputed.POD, self.pods.unread(self._unread))
+                self._queue_volumes()
+            self._recomputation.reach(changes.kind, changes.through)
+        if len(self._recomputation) <= SLICE:
+            self._recompute()
+        else:
+            self.through.update(self._recomputation.reached())
+        return self._take_batch()
+
+    @property
+    def has_work(self) -> bool:
+        """Changes were applied that concern so many facts that `advance` computes the rest."""
+        return len(self._recomputation) > 0
+
+    def advance(self) -> Batch:
+        """Compute the next slice of what changes have left; returns the resulting batch. Its `through` rises when all
+        facts are computed that are due to the changes up to it.
+        """
+        self._recompute()
         return self._take_batch()
 
     def _restart_history(self, kind: str, through: int) -> None:
@@ -150,6 +186,8 @@ class ClusterState:
         if self._newest.get(kind, 0) > through:
             self._newest[kind] = through
         self._pending.lower_revision(kind, through)
+        self._recomputation.restart(kind, through)
+        self.through[kind] = min(through - 1, self.through.get(kind, 0))
         self.history_restarted = True
 
     def take_history_restarted(self) -> bool:
@@ -161,7 +199,11 @@ class ClusterState:
         """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees."""
         self._settled = True
         self._unread = set(unread)
-        self._pending.add_pods(self.pods.unread(self._unread))
+        self._cause = (PODS.kind, self._newest.get(PODS.kind, 0))
+        self._queue(Recomputed.POD, self.pods.unread(self._unread))
+        self._queue_volumes()
+        while self.has_work:
+            self._recompute()
         self.review()
 
     def review(self) -> Batch:
@@ -234,20 +276,55 @@ class ClusterState:
             self.pods.volumes.drop_node(name)
         return name is not None
 
-    def _add_volumes(self) -> bool:
-        """Compute again what nodes offer for volumes; add this and changed volumes and claims to the batch."""
+    def _add_volumes(self) -> None:
+        """Add changed volumes and claims to the batch."""
         volumes, pending = self.pods.volumes, self._pending
-        matters = bool(volumes.changed_volumes or volumes.changed_claims)
         pending.static_volumes.update(volumes.changed_volumes)
         pending.static_claims.update(volumes.changed_claims)
         volumes.changed_volumes.clear()
         volumes.changed_claims.clear()
-        for name in volumes.take_disturbed(self.nodes.facts):
-            facts = self.nodes.refresh(name)
-            if facts is not None:
-                pending.nodes[name] = facts
-                matters = True
-        return matters
+
+    # -- facts that are computed again because of other objects
+
+    def _without_facts(self, take: Callable[[Any], None]) -> Callable[[Any], bool]:
+        """`take` changes no fact at once."""
+
+        def taken(item: Any) -> bool:
+            take(item)
+            return False
+
+        return taken
+
+    def _queue(self, fact: Recomputed, names: Collection[str]) -> None:
+        self._recomputation.add(fact, names, *self._cause)
+
+    def _queue_volumes(self) -> None:
+        """Pods come before nodes: what nodes offer may be requested from when they offer it."""
+        self._queue(Recomputed.POD, self.pods.volumes.take_stale())
+        self._queue(Recomputed.NODE, self.pods.volumes.take_disturbed(self.nodes.facts))
+
+    def _recompute(self) -> None:
+        """Compute one slice."""
+        work, changed = self._recomputation, False
+        for fact, name in work.take():
+            try:
+                changed |= self._recomputed[fact](name)
+            except Exception as error:
+                found = Unreadable(Reason.REJECTED, f"{fact.name} {name}: {error}")
+                malformed = self._malformed.setdefault("recomputation", MalformedObjects("recomputation"))
+                malformed.note(found, effect="what is known of it stays", error=error)
+        for name in self.pods.volumes.take_disturbed(self.nodes.facts):  # by the pods of this slice
+            changed |= self._refresh_node(name)
+        if changed:
+            for kind, revision in work.causes.items():
+                self._pending.raise_revision(kind, revision)
+        self.through.update(work.reached())
+
+    def _refresh_node(self, name: str) -> bool:
+        facts = self.nodes.refresh(name)
+        if facts is not None:
+            self._pending.nodes[name] = facts
+        return facts is not None
 
     def _put_pod(self, pod: Pod) -> bool:
         metadata = pod.metadata
@@ -287,41 +364,42 @@ class ClusterState:
         if gang_id:
             self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
-    def _rejoin(self, owners: Iterable[ControllerKey], kind: str, revision: int) -> bool:
-        """The gang of these controllers' pods may have changed."""
-        changed = False
-        for job, pod, remarked in self.owners.remark(owners):
-            before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
-            uid = pod.member.age.uid
-            changed |= self._pending.add_pods(self.pods.rejoin(uid, before, after, job))
-            if after.gang_id:
-                marks = remarked.marks
-                self.gangs.put_pod(after.gang_id, pod.member, marks, kind, revision, decide=self._in_order)
-            else:
-                self.gangs.drop_pod(uid, kind, revision, decide=self._in_order)
+    def _rejoin(self, uid: str) -> bool:
+        """The gang of a pod's controller may have changed."""
+        if (found := self.owners.remark(uid)) is None:
+            return False
+        job, pod, remarked = found
+        before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
+        changed = self._pending.add_pods(self.pods.rejoin(uid, before, after, job))
+        kind, revision = next(iter(self._recomputation.causes.items()))
+        if after.gang_id:
+            self.gangs.put_pod(after.gang_id, pod.member, remarked.marks, kind, revision, decide=self._in_order)
+        else:
+            self.gangs.drop_pod(uid, kind, revision, decide=self._in_order)
         return changed
 
     def _drop_pod(self, removal: Removed) -> bool:
         self.owners.drop_pod(removal.uid)
         self.gangs.drop_pod(removal.uid, PODS.kind, removal.revision, decide=self._in_order)
-        others = self.pods.remove(removal.uid)
-        if others is None:
+        if not self.pods.remove(removal.uid):
             return False
         self._pending.pods[removal.uid] = None
-        self._pending.add_pods(others)
         return True
 
     def _put_priority_class(self, priority_class: PriorityClass) -> bool:
         self._priority_classes[priority_class.metadata.uid] = priority_class
-        return self._reprioritise(priority_class.metadata.revision)
+        self._reprioritise()
+        return False
 
     def _drop_priority_class(self, removal: Removed) -> bool:
-        return self._priority_classes.pop(removal.uid, None) is not None and self._reprioritise(removal.revision)
+        if self._priority_classes.pop(removal.uid, None) is not None:
+            self._reprioritise()
+        return False
 
-    def _reprioritise(self, revision: int) -> bool:
+    def _reprioritise(self) -> None:
         priorities = Priorities.of(self._priority_classes.values())
-        self.gangs.reprioritise(priorities.by_name, PRIORITY_CLASSES.kind, revision)
-        return self._pending.add_pods(self.pods.reprioritise(priorities))
+        self._queue(Recomputed.POD, self.pods.reprioritise(priorities))
+        self._queue(Recomputed.GANG, self.gangs.reprioritise(priorities.by_name))
 
     def _put_namespace(self, namespace: Namespace) -> bool:
         metadata = namespace.metadata
@@ -335,23 +413,25 @@ class ClusterState:
             self._pending.namespaces[name] = self.namespaces.facts.get(name)
         return name is not None
 
-    def _recompute_pods(self, uids: Collection[str]) -> bool:
-        return self._pending.add_pods(self.pods.recompute(uids)) if uids else False
-
     def _put_budget(self, budget: PodDisruptionBudget) -> bool:
         change = self.budgets.put(budget)
         if change.facts is not None:
             self._pending.budgets[change.facts.id] = change.facts
-        covers = self._pending.add_pods(self.pods.cover(change.covered))
-        return change.facts is not None or covers
+        self._queue(Recomputed.POD, self.pods.covered(change.covered))
+        return change.facts is not None
 
     def _drop_budget(self, removal: Removed) -> bool:
         removed = self.budgets.remove(removal.uid)
         if removed is None:
             return False
         id_, covered = removed
-        self._pending.budgets[id_] = None
-        self._pending.add_pods(self.pods.cover(covered))
+        self._queue(Recomputed.POD, self.pods.covered(covered))
+        self._queue(Recomputed.BUDGET, (id_,))
+        return False
+
+    def _remove_budget(self, id_: str) -> bool:
+        """A budget was removed, and no pod names it any more; another one may have its id by now."""
+        self._pending.budgets[id_] = self.budgets.facts.get(id_)
         return True
 
     def _put_topology(self, config_map: ConfigMap) -> bool:
@@ -369,27 +449,29 @@ class ClusterState:
         return bool(changed or removed)
 
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
-        """Returns whether facts of pods changed; the gang's own facts are computed later."""
+        """The facts of the gang and of its pods are computed later."""
         defined = definition(group, kind)
         gang_id = registry.defined_gang(defined)
         if gang_id is not None:
             self.gangs.put_definition(gang_id, defined, kind.revision_key, group.metadata.revision)
         else:
             self.gangs.drop_definition(defined.uid, kind.revision_key, group.metadata.revision)
-        owners = self.owners.put_definition(defined, registry.controller_gang(defined))
-        return self._rejoin(owners, kind.revision_key, group.metadata.revision)
+        self._queue_owned(self.owners.put_definition(defined, registry.controller_gang(defined)))
+        return False
 
     def _drop_definition(self, kind: str, removal: Removed) -> bool:
         self.gangs.drop_definition(removal.uid, kind, removal.revision)
-        return self._rejoin(self.owners.drop_definition(removal.uid), kind, removal.revision)
+        self._queue_owned(self.owners.drop_definition(removal.uid))
+        return False
+
+    def _queue_owned(self, owners: Iterable[ControllerKey]) -> None:
+        self._queue(Recomputed.OWNED_POD, self.owners.pods_of(owners))
 
     # -- the batch for subscribers
 
     def _take_batch(self) -> Batch:
         gangs: list[GangFacts] = []
         removed: list[str] = []
-        if self.pods.volumes.has_changes:
-            self._add_volumes()
         if self._settled:
             gangs, removed, revisions = self.gangs.settle()
             if self._label_key_trees.take(gangs, removed):

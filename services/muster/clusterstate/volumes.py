@@ -1,7 +1,8 @@
 """Claims, volumes and storage classes, and the nodes that they allow for the pods that use them."""
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from typing import Final
 
 import msgspec
@@ -48,6 +49,38 @@ class Use(Struct, frozen=True, gc=False):
     since: int
 
 
+class ClaimUsers:
+    """Pods that use a claim, those on nodes before others, older before newer. Entries end with the use (I11)."""
+
+    def __init__(self) -> None:
+        self._order: list[tuple[bool, int, str]] = []
+
+    def __len__(self) -> int:
+        """Number of pods."""
+        return len(self._order)
+
+    def __iter__(self) -> Iterator[str]:
+        """Uids of the pods."""
+        return (uid for _, _, uid in self._order)
+
+    @property
+    def first(self) -> str:
+        """The pod that holds the claim if one pod only may use it; empty without any."""
+        return self._order[0][2] if self._order else ""
+
+    def add(self, use: Use) -> None:
+        place = (not use.node, use.since, use.uid)
+        at = bisect_left(self._order, place)
+        if self._order[at : at + 1] != [place]:
+            self._order.insert(at, place)
+
+    def discard(self, use: Use) -> None:
+        place = (not use.node, use.since, use.uid)
+        at = bisect_left(self._order, place)
+        if self._order[at : at + 1] == [place]:
+            del self._order[at]
+
+
 class Demands(Struct, frozen=True):
     """Node selector terms of a pod's volumes, claims that are bound only after placement, why the pod must wait, and
     the resources that stand for its volumes.
@@ -65,7 +98,9 @@ _ClaimId = tuple[str, str]
 
 
 class Volumes:
-    """Demands of pods' claims. Methods return uids of the pods whose demands may have changed."""
+    """Demands of pods' claims. Pods whose demands and nodes whose offers may have changed are collected until they are
+    taken; a pod, class or driver is collected once, however many changes concern it.
+    """
 
     def __init__(self) -> None:
         self._claims: dict[_ClaimId, ClaimFacts] = {}
@@ -74,7 +109,7 @@ class Volumes:
         self._names: dict[str, _ClaimId] = {}  # uid of a claim, volume or class -> namespace and name
         self._of_volume: dict[str, set[_ClaimId]] = {}
         self._uses: dict[str, Use] = {}
-        self._users: dict[_ClaimId, set[str]] = {}
+        self._users: dict[_ClaimId, ClaimUsers] = {}
         self._unread: Collection[str] = ()
         self._limits = AttachLimits()
         self._attached = AttachedVolumes(self._limits)
@@ -87,6 +122,9 @@ class Volumes:
         self.static_claims: dict[str, StaticClaim] = {}
         self.changed_volumes: dict[str, StaticVolume | None] = {}
         self.changed_claims: dict[str, StaticClaim | None] = {}
+        self._stale: set[str] = set()  # pods whose demands may have changed
+        self._stale_classes: set[str] = set()  # of whose claims the demands may have changed
+        self._stale_drivers: set[str] = set()
         self._disturbed: set[str] = set()  # nodes whose offers may have changed
         self._all_disturbed = False
 
@@ -106,36 +144,38 @@ class Volumes:
 
     # -- pods
 
-    def use(self, use: Use) -> set[str]:
+    def use(self, use: Use) -> None:
         """Add or update a pod that uses claims."""
         before = self._uses.get(use.uid)
         if use == before:
-            return set()
-        changed = self.release(use.uid)
+            return
+        self.release(use.uid)
         self._uses[use.uid] = use
         for each in use.claims:
             id_ = (use.namespace, each.name)
-            self._users.setdefault(id_, set()).add(use.uid)
+            users = self._users.get(id_)
+            if users is None:
+                users = self._users[id_] = ClaimUsers()
+            holder = users.first
+            users.add(use)
             self._note_claim(id_)
-            changed |= self._rivals(id_) | self._sharers(id_, 1)
+            self._note_users(id_, holder, 1)
         self._attach(use)
-        return changed
 
-    def release(self, uid: str) -> set[str]:
+    def release(self, uid: str) -> None:
         """A pod was removed, has ended, or uses no claims."""
         use = self._uses.pop(uid, None)
-        changed: set[str] = set()
         if use is None:
-            return changed
+            return
         self._disturbed |= self._attached.put(uid, "", ())
         for each in use.claims:
             id_ = (use.namespace, each.name)
-            self._users[id_].discard(uid)
-            changed |= self._rivals(id_) | self._sharers(id_, 0)
+            holder = self._users[id_].first
+            self._users[id_].discard(use)
+            self._note_users(id_, holder, 0)
             if not self._users[id_]:
                 del self._users[id_]
             self._note_claim(id_)
-        return changed
 
     def demands(self, uid: str) -> Demands:
         """The demands of a pod's claims."""
@@ -197,21 +237,37 @@ class Volumes:
 
     @property
     def has_changes(self) -> bool:
-        """Some node may offer other amounts than at the last call of `take_disturbed`, or there are changes."""
-        return bool(self._all_disturbed or self._disturbed or self.changed_volumes or self.changed_claims)
+        """Volumes or claims to stream have changed."""
+        return bool(self.changed_volumes or self.changed_claims)
 
-    def take_disturbed(self, nodes: Iterable[str]) -> Iterable[str]:
+    def take_stale(self) -> Collection[str]:
+        """Pods whose demands may have changed since the last call."""
+        stale, self._stale = self._stale, set()
+        if self._stale_classes or self._stale_drivers:
+            classes, self._stale_classes = self._stale_classes, set()
+            drivers, self._stale_drivers = self._stale_drivers, set()
+            for id_, users in self._users.items():
+                claim = self._claims.get(id_)
+                if claim is None:
+                    continue
+                if claim.storage_class in classes or (
+                    drivers and (at := self._attachment(id_)) is not None and at[0] in drivers
+                ):
+                    stale.update(users)
+        return stale
+
+    def take_disturbed(self, nodes: Iterable[str]) -> Collection[str]:
         """Which of all nodes may offer other amounts than at the last call."""
         disturbed = list(nodes) if self._all_disturbed else self._disturbed
         self._disturbed, self._all_disturbed = set(), False
         return disturbed
 
-    def put_csi_node(self, csi_node: CSINode) -> set[str]:
+    def put_csi_node(self, csi_node: CSINode) -> None:
         changed, drivers = self._limits.put(csi_node)
-        return self._limits_changed(csi_node.metadata.name if changed else "", drivers)
+        self._limits_changed(csi_node.metadata.name if changed else "", drivers)
 
-    def drop_csi_node(self, uid: str) -> set[str]:
-        return self._limits_changed(*self._limits.drop(uid))
+    def drop_csi_node(self, uid: str) -> None:
+        self._limits_changed(*self._limits.drop(uid))
 
     # -- nodes, and the storage of drivers
 
@@ -222,32 +278,30 @@ class Volumes:
     def drop_node(self, name: str) -> None:
         self._regions.drop_node(name)
 
-    def put_driver(self, driver: CSIDriver) -> set[str]:
-        return self._drivers_changed(self._capacities.put_driver(driver))
+    def put_driver(self, driver: CSIDriver) -> None:
+        self._drivers_changed(self._capacities.put_driver(driver))
 
-    def drop_driver(self, uid: str) -> set[str]:
-        return self._drivers_changed(self._capacities.drop_driver(uid))
+    def drop_driver(self, uid: str) -> None:
+        self._drivers_changed(self._capacities.drop_driver(uid))
 
-    def put_segment(self, segment: CSIStorageCapacity) -> set[str]:
-        return self._segments_changed(*self._capacities.put(segment))
+    def put_segment(self, segment: CSIStorageCapacity) -> None:
+        self._segments_changed(*self._capacities.put(segment))
 
-    def drop_segment(self, uid: str) -> set[str]:
-        return self._segments_changed(*self._capacities.drop(uid))
+    def drop_segment(self, uid: str) -> None:
+        self._segments_changed(*self._capacities.drop(uid))
 
-    def _segments_changed(self, nodes: set[str], classes: set[str]) -> set[str]:
+    def _segments_changed(self, nodes: set[str], classes: set[str]) -> None:
         """`classes`: that limit the size of volumes now and did not, or the other way round."""
         self._disturbed |= nodes
+        self._stale_classes |= classes
         if classes:
             self._all_disturbed = True
-        return {uid for name in classes for uid in self._users_of_class(name)}
 
-    def _drivers_changed(self, drivers: set[str]) -> set[str]:
+    def _drivers_changed(self, drivers: set[str]) -> None:
         """`drivers`: that publish capacity now and did not, or the other way round."""
-        if not drivers:
-            return set()
-        self._all_disturbed = True
-        classes = [name for name, each in self._classes.items() if each.driver in drivers]
-        return {uid for name in classes for uid in self._users_of_class(name)}
+        if drivers:
+            self._all_disturbed = True
+            self._stale_classes.update(name for name, each in self._classes.items() if each.driver in drivers)
 
     def _publishes_capacity(self, storage_class: str) -> bool:
         facts = self._classes.get(storage_class)
@@ -260,16 +314,17 @@ class Volumes:
         facts = self._classes.get(storage_class)
         return facts is not None and facts.waits and not facts.provisions
 
-    def _class_changed(self, name: str) -> set[str]:
+    def _class_changed(self, name: str) -> None:
         self._all_disturbed = True
         for volume in [each for each, facts in self._volumes.items() if facts.storage_class == name]:
             self._count_volume(volume)
         for id_ in self._users:
             if self._is_of_class(id_, name):
                 self._note_claim(id_)
-        return self._users_of_class(name)
+        self._stale_classes.add(name)
 
     def _claim_changed(self, id_: _ClaimId) -> None:
+        self._note_stale(id_)
         for volume in list(self._reserved.get(id_, ())):
             self._count_volume(volume)
         self._note_claim(id_)
@@ -297,25 +352,22 @@ class Volumes:
         if after is not None and after.reserved_for is not None:
             self._reserved.setdefault(after.reserved_for[:2], set()).add(name)
 
-    def _count_volume(self, name: str) -> set[str]:
-        """Count a volume of a static class as it is now. Returns pods that request other sizes."""
+    def _count_volume(self, name: str) -> None:
+        """Count a volume of a static class as it is now. Pods may request other sizes then."""
         facts = self._volumes.get(name)
         after = None if facts is None or not self._is_static(facts.storage_class) else (facts, self._is_free(facts))
         before = self._counted.pop(name, None)
         if after is not None:
             self._counted[name] = after
         if before == after:
-            return set()
-        classes = set()
+            return
         for each, sign in ((after, 1), (before, -1)):
             if each is not None and self._static.add(each[0], sign):
-                classes.add(each[0].storage_class)
+                self._stale_classes.add(each[0].storage_class)
+                self._all_disturbed = True
             if each is not None and each[1]:
                 self._disturbed.update(self._static.free(each[0], sign))
         self._stream_volume(name, after)
-        if classes:
-            self._all_disturbed = True
-        return {uid for each in classes for uid in self._users_of_class(each)}
 
     def _stream_volume(self, name: str, counted: tuple[VolumeFacts, bool] | None) -> None:
         after = None
@@ -350,16 +402,13 @@ class Volumes:
         claim = self._claims.get((namespace, name))
         return claim is not None and not claim.volume and uid in ("", claim.uid)
 
-    def _limits_changed(self, node: str, drivers: set[str]) -> set[str]:
+    def _limits_changed(self, node: str, drivers: set[str]) -> None:
         """`drivers`: with another smallest limit, or the first or no limit, which concerns all nodes."""
         if node:
             self._disturbed.add(node)
-        if not drivers:
-            return set()
-        self._all_disturbed = True
-        return self._users_of(
-            id_ for id_ in self._users if (at := self._attachment(id_)) is not None and at[0] in drivers
-        )
+        if drivers:
+            self._all_disturbed = True
+            self._stale_drivers |= drivers
 
     def _attach(self, use: Use) -> Attachments:
         """The volumes of limited drivers that a pod needs attached; on its node, if it has one, they are.
@@ -390,35 +439,33 @@ class Volumes:
 
     # -- objects
 
-    def unread(self, kinds: Collection[str]) -> set[str]:
+    def unread(self, kinds: Collection[str]) -> None:
         """Set the kinds that cannot be read."""
         self._unread = kinds
-        return set(self._uses)
+        self._stale.update(self._uses)
 
-    def put_claim(self, claim: PersistentVolumeClaim) -> set[str]:
+    def put_claim(self, claim: PersistentVolumeClaim) -> None:
         metadata, facts = claim.metadata, claim_facts(claim)
         id_ = (metadata.namespace, metadata.name)
         before = self._claims.get(id_)
         self._names[facts.uid] = id_
         if facts == before:
-            return set()
+            return
         self._forget_volume_of(id_, before)
         self._claims[id_] = facts
         if facts.volume:
             self._of_volume.setdefault(facts.volume, set()).add(id_)
         self._claim_changed(id_)
-        return self._users_of([id_])
 
-    def drop_claim(self, uid: str) -> set[str]:
+    def drop_claim(self, uid: str) -> None:
         id_ = self._names.pop(uid, None)
         if id_ is None or (facts := self._claims.get(id_)) is None or facts.uid != uid:
-            return set()
+            return
         self._forget_volume_of(id_, facts)
         del self._claims[id_]
         self._claim_changed(id_)
-        return self._users_of([id_])
 
-    def put_volume(self, volume: PersistentVolume) -> set[str]:
+    def put_volume(self, volume: PersistentVolume) -> None:
         name, facts = volume.metadata.name, volume_facts(volume)
         before = self._volumes.get(name)
         self._volumes[name] = facts
@@ -426,35 +473,38 @@ class Volumes:
         if facts.problem and (before is None or before.problem != facts.problem):
             _log.warning("volume_partly_invalid", volume=name, problem=facts.problem)
         if facts == before:
-            return set()
+            return
         self._note_reservation(name, before, facts)
         claims = {each.reserved_for[:2] for each in (before, facts) if each is not None and each.reserved_for}
-        return self._users_of((*self._of_volume.get(name, ()), *claims)) | self._count_volume(name)
+        self._note_stale(*self._of_volume.get(name, ()), *claims)
+        self._count_volume(name)
 
-    def drop_volume(self, uid: str) -> set[str]:
+    def drop_volume(self, uid: str) -> None:
         _, name = self._names.pop(uid, ("", ""))
         facts = self._volumes.get(name)
         if facts is None or facts.uid != uid:
-            return set()
+            return
         del self._volumes[name]
         self._note_reservation(name, facts, None)
         claims = () if facts.reserved_for is None else (facts.reserved_for[:2],)
-        return self._users_of((*self._of_volume.get(name, ()), *claims)) | self._count_volume(name)
+        self._note_stale(*self._of_volume.get(name, ()), *claims)
+        self._count_volume(name)
 
-    def put_class(self, storage_class: StorageClass) -> set[str]:
+    def put_class(self, storage_class: StorageClass) -> None:
         name, facts = storage_class.metadata.name, storage_facts(storage_class)
         before = self._classes.get(name)
         self._classes[name] = facts
         self._names[facts.uid] = ("", name)
-        return self._class_changed(name) if facts != before else set()
+        if facts != before:
+            self._class_changed(name)
 
-    def drop_class(self, uid: str) -> set[str]:
+    def drop_class(self, uid: str) -> None:
         _, name = self._names.pop(uid, ("", ""))
         facts = self._classes.get(name)
         if facts is None or facts.uid != uid:
-            return set()
+            return
         del self._classes[name]
-        return self._class_changed(name)
+        self._class_changed(name)
 
     # -- reasons to wait
 
@@ -512,31 +562,32 @@ class Volumes:
         return f"StorageClass {name} of {what}: {facts.problem}" if facts.problem else ""
 
     def _holder(self, id_: _ClaimId) -> Use:
-        """The pod that holds a ReadWriteOncePod claim: a pod on a node, else the oldest one."""
-        return min((self._uses[uid] for uid in self._users[id_]), key=lambda use: (not use.node, use.since, use.uid))
+        """The pod that holds a ReadWriteOncePod claim."""
+        return self._uses[self._users[id_].first]
 
     # -- affected pods
 
-    def _rivals(self, id_: _ClaimId) -> set[str]:
-        claim = self._claims.get(id_)
+    def _note_users(self, id_: _ClaimId, holder: str, added: int) -> None:
+        """A claim has one pod more or less: all its pods are concerned if another one holds it, if there are several
+        instead of one, or if this changes whether its volume is counted.
+        """
+        claim, users = self._claims.get(id_), self._users[id_]
         if claim is None:
-            return set()
-        shared_static = not claim.bound and len(self._users[id_]) <= 2 and self._is_static(claim.storage_class)
-        return set(self._users[id_]) if claim.one_pod_only or shared_static else set()
+            return
+        held_anew = claim.one_pod_only and users.first != holder
+        shared = not claim.bound and len(users) <= 2 and self._is_static(claim.storage_class)
+        if held_anew or shared or self._crosses_limit(id_, len(users) - added):
+            self._stale.update(users)
 
-    def _sharers(self, id_: _ClaimId, added: int) -> set[str]:
-        """All users of a claim if one more or less changes whether its volume is counted."""
+    def _crosses_limit(self, id_: _ClaimId, fewer: int) -> bool:
+        """A claim with one pod more than `fewer` is not counted any more."""
         at = self._attachment(id_) if self._limits.drivers else None
         smallest = self._limits.smallest(at[0]) if at is not None else None
-        if smallest is None or len(self._users[id_]) - added != max(1, smallest):
-            return set()
-        return set(self._users[id_])
+        return smallest is not None and fewer == max(1, smallest)
 
-    def _users_of(self, ids: Iterable[_ClaimId]) -> set[str]:
-        return {uid for id_ in ids for uid in self._users.get(id_, ())}
-
-    def _users_of_class(self, name: str) -> set[str]:
-        return self._users_of(id_ for id_ in self._users if self._is_of_class(id_, name))
+    def _note_stale(self, *ids: _ClaimId) -> None:
+        for id_ in ids:
+            self._stale.update(self._users.get(id_, ()))
 
     def _is_of_class(self, id_: _ClaimId, name: str) -> bool:
         claim = self._claims.get(id_)

@@ -1,0 +1,214 @@
+"""One object that concerns all pods or nodes is computed in slices, and revisions rise when all of it is (I12)."""
+
+from typing import Any
+
+import pytest
+
+from builders.clusterstate.history import (
+    SCHEDULING_SPECS,
+    X_POD_GROUPS,
+    History,
+    Object,
+    budget_object,
+    node_object,
+    pod_group_object,
+    pod_object,
+    priority_class_object,
+    scheduling_spec_object,
+)
+from builders.kube.storage import (
+    claim_object,
+    class_object,
+    csi_node_object,
+    driver_object,
+    local_class,
+    local_volume,
+    segment_object,
+    using,
+)
+from muster.clusterstate.recomputation import SLICE
+from muster.clusterstate.state import ClusterState
+from muster.gangs.facts import Batch
+from muster.kube.api_resources import (
+    BUDGETS,
+    CLAIMS,
+    CSI_DRIVERS,
+    CSI_NODES,
+    NODES,
+    PODS,
+    PRIORITY_CLASSES,
+    STORAGE_CAPACITIES,
+    STORAGE_CLASSES,
+    VOLUMES,
+    ApiResource,
+)
+from muster.kube.object_changes import ObjectChanges, Removed
+
+SIZE = 3 * SLICE
+ONE_POD = ("ReadWriteOncePod",)
+
+
+def cluster() -> History:
+    """Nodes, each with a local volume, and pods that each claim one."""
+    history = History()
+    history.put(STORAGE_CLASSES, local_class(), class_object())
+    history.put(NODES, *(node_object(f"n{number}") for number in range(SIZE)))
+    history.put(VOLUMES, *(local_volume(f"v{number}", f"n{number}") for number in range(SIZE)))
+    history.put(CLAIMS, *(claim_object(f"c{number}", storage_class="local") for number in range(SIZE)))
+    history.put(CLAIMS, *(claim_object(f"d{number}") for number in range(SIZE)))
+    pods = (
+        pod_object(f"x{number}", volumes=using(f"c{number}", f"d{number}"), priorityClassName="high", owner="job")
+        for number in range(SIZE)
+    )
+    history.put(PODS, *pods)
+    completed(history)
+    return history
+
+
+def completed(history: History) -> list[Batch]:
+    """The batches of what changes have left."""
+    batches = []
+    while history.state.has_work:
+        batches.append(history.state.advance())
+    return batches
+
+
+def facts_of(state: ClusterState) -> Batch:
+    """What a subscriber knows, without the order of it."""
+    snapshot = state.snapshot()
+    used = {pod.class_id for pod in snapshot.pods}
+    return Batch(
+        nodes=tuple(sorted(snapshot.nodes, key=lambda each: each.name)),
+        pods=tuple(sorted(snapshot.pods, key=lambda each: each.uid)),
+        pod_classes=tuple(sorted((each for each in snapshot.pod_classes if each.id in used), key=lambda each: each.id)),
+        gangs=tuple(sorted(snapshot.gangs, key=lambda each: each.id)),
+        budgets=snapshot.budgets,
+        through=snapshot.through,
+    )
+
+
+CHANGES: dict[str, tuple[ApiResource[Any], Object]] = {
+    "size of static volumes": (VOLUMES, local_volume("new", "n0", "500Mi")),
+    "StorageClass": (STORAGE_CLASSES, local_class() | {"provisioner": "disk.example.com"}),
+    "attach limit": (CSI_NODES, csi_node_object("n0", **{"disk.example.com": 5})),
+    "CSIStorageCapacity": (STORAGE_CAPACITIES, segment_object("all", {}, "9Gi", largest="2Gi")),
+    "PriorityClass": (PRIORITY_CLASSES, priority_class_object("high", 7)),
+    "PodDisruptionBudget": (BUDGETS, budget_object("b", {})),
+    "SchedulingSpec": (SCHEDULING_SPECS, scheduling_spec_object("s", "job", minAvailable=2, nodeSelector={"a": "b"})),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_i12_one_object_that_concerns_all_is_computed_in_slices(name: str) -> None:
+    resource, item = CHANGES[name]
+    history = cluster()
+    if resource is STORAGE_CAPACITIES:
+        history.put(CSI_DRIVERS, driver_object())
+    before = dict(history.state.through)
+    first = history.put(resource, item)
+    batches = [first, *completed(history)]
+    assert len(batches) >= 3
+    assert all(len(each.pods) + len(each.gangs) <= SLICE and len(each.nodes) <= SLICE for each in batches)
+    assert sum(len(each.pods) + len(each.nodes) for each in batches) >= SIZE
+    for each in batches[:-1]:
+        assert each.through.get(resource.kind) == before.get(resource.kind), "subscribers must not take it for all"
+        assert resource.kind not in each.changed
+    assert batches[-1].through[resource.kind] == batches[-1].changed[resource.kind] == history.revision
+
+
+def test_i12_priority_classes_concern_gangs_in_slices() -> None:
+    history = History()
+    history.put(X_POD_GROUPS, *(pod_group_object(f"g{number}") for number in range(SIZE)))
+    history.put(PRIORITY_CLASSES, priority_class_object("low", 1, is_default=True))
+    assert len(completed(history)) >= 3
+
+
+def test_a_slice_by_slice_change_has_the_result_of_a_later_list() -> None:
+    history = cluster()
+    for resource, item in CHANGES.values():
+        history.put(resource, item)
+    batches = completed(history)
+    assert sum(len(each.pods) for each in batches) <= 2 * SIZE, "a pod that is queued is not queued again"
+    again = cluster()
+    for resource, item in CHANGES.values():
+        again.put(resource, item)
+        completed(again)
+    assert facts_of(history.state) == facts_of(again.state)
+
+
+def test_i12_many_changes_that_concern_all_are_computed_once() -> None:
+    history = cluster()
+    history.put(VOLUMES, *(local_volume(f"new{number}", "n0", f"{number + 2}Gi") for number in range(100)))
+    assert len(completed(history)) <= (2 * SIZE) // SLICE + 1
+
+
+def test_changes_of_few_facts_do_not_wait_for_others() -> None:
+    history = cluster()
+    history.put(VOLUMES, local_volume("new", "n0", "7Gi"))
+    assert history.state.has_work
+    batch = history.put(PODS, pod_object("small"))
+    assert (batch.through[PODS.kind], batch.changed[PODS.kind]) == (history.revision, history.revision)
+    assert [pod.name for pod in batch.pods] == ["small"]
+
+
+def test_a_snapshot_in_between_has_the_revisions_of_before() -> None:
+    history = cluster()
+    before = history.state.through[VOLUMES.kind]
+    history.put(VOLUMES, local_volume("new", "n0", "7Gi"))
+    history.state.advance()
+    assert history.state.snapshot().through[VOLUMES.kind] == before
+    completed(history)
+    assert history.state.snapshot().through[VOLUMES.kind] == history.revision
+
+
+def test_further_changes_of_the_kind_wait_for_their_turn_only() -> None:
+    """A kind that always has work reaches its revisions nevertheless, one after another."""
+    history = cluster()
+    reached = []
+    for number in range(20):
+        item = local_class() | ({"provisioner": "disk.example.com"} if number % 2 else {})
+        history.put(STORAGE_CLASSES, item)
+        history.state.advance()
+        reached.append(history.state.through[STORAGE_CLASSES.kind])
+    assert len(set(reached)) > 2, "although the queue was never empty"
+
+
+def test_a_restarted_history_does_not_reach_revisions_of_before() -> None:
+    history = cluster()
+    history.put(VOLUMES, local_volume("new", "n0", "7Gi"))
+    batch = history.state.apply(ObjectChanges(VOLUMES.kind, [Removed("uid-volume-new")], through=5))
+    assert history.state.take_history_restarted()
+    batches = [batch, *completed(history)]
+    assert all(each.through[VOLUMES.kind] < 5 for each in batches[:-1])
+    assert batches[-1].through[VOLUMES.kind] == 5
+    assert all(each.changed.get(VOLUMES.kind, 0) <= 5 for each in batches)
+
+
+def test_i12_a_pod_more_of_a_claim_for_one_pod_concerns_no_other() -> None:
+    history = History()
+    history.put(CLAIMS, claim_object("one", modes=ONE_POD))
+    for number in range(SIZE):
+        batch = history.put(PODS, pod_object(f"x{number}", volumes=using("one"), second=min(number, 59)))
+        assert not history.state.has_work
+        assert [pod.name for pod in batch.pods] == [f"x{number}"]
+
+
+def test_the_next_pod_of_a_claim_for_one_pod_holds_it_when_the_first_ends() -> None:
+    history = History()
+    history.put(CLAIMS, claim_object("one", modes=ONE_POD))
+    history.put(PODS, *(pod_object(name, volumes=using("one"), second=at) for at, name in enumerate("abc")))
+    batch = history.remove(PODS, "uid-a")
+    assert {pod.name for pod in batch.pods} == {"b", "c"}
+    assert '"b" has it' in history.state.pods.facts["uid-c"].problem
+    batch = history.put(PODS, pod_object("c", volumes=using("one"), second=2, node="n"))
+    assert '"c" has it' in history.state.pods.facts["uid-b"].problem
+
+
+def test_a_removed_budget_is_removed_after_the_pods_that_name_it() -> None:
+    history = cluster()
+    history.put(BUDGETS, budget_object("b", {}))
+    completed(history)
+    batches = [history.remove(BUDGETS, "uid-budget-b"), *completed(history)]
+    assert all(not each.removed_budgets for each in batches[:-1])
+    assert batches[-1].removed_budgets == ("ml/b",)
+    assert not any(pod.budgets for pod in history.state.pods.facts.values())
