@@ -4,7 +4,6 @@ A pod that has only these marks is a plain pod.
 """
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 from muster.dialects.definitions import Definition
@@ -20,6 +19,7 @@ from muster.dialects.sources import (
     warning,
 )
 from muster.dialects.values import MAX_DURATION_LENGTH, BadValue, parse_duration_or_seconds, quoted_value
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.facts import LevelConstraint, Problem, RepairPolicy
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import BadConstraints, clashes, parse_constraints
@@ -107,7 +107,7 @@ def _sources(
     return sources
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def _expected(text: str) -> float:
     try:
         return parse_duration_or_seconds(text)

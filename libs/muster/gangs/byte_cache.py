@@ -1,7 +1,13 @@
-"""A cache of the results of a function that is bounded by the size of its arguments, which users choose."""
+"""Caches of the results of functions whose arguments users choose.
+
+They are bounded by the size of the arguments, or by their number where arguments are short, and in time: every process
+calls `age_caches` regularly, so that results which only a workload of the past needed are dropped (I11).
+"""
 
 from collections.abc import Callable
+from functools import _lru_cache_wrapper, lru_cache
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -14,7 +20,8 @@ class ByteCache(Generic[K, V]):
     """Caches results by argument, with at most `max_bytes` of arguments; results are of similar size.
 
     The least recently used half is dropped when the limit is reached: results that are not used while `max_bytes` / 2
-    of other arguments come are gone. Not for concurrent threads.
+    of other arguments come are gone, and so are those that are not used between two calls of `age_caches`.
+    Not for concurrent threads.
     """
 
     def __init__(self, compute: Callable[[K], V], max_bytes: int) -> None:
@@ -25,6 +32,7 @@ class ByteCache(Generic[K, V]):
         self._recent: dict[K, V] = {}
         self._older: dict[K, V] = {}
         self._recent_bytes = self._older_bytes = 0
+        _caches.add(self)
 
     def __len__(self) -> int:
         """Number of cached results; one may count twice."""
@@ -55,6 +63,34 @@ class ByteCache(Generic[K, V]):
         """Forget what was not used since the last call, at the latest."""
         self._older, self._older_bytes = self._recent, self._recent_bytes
         self._recent, self._recent_bytes = {}, 0
+
+
+_caches: Final[WeakSet[ByteCache[Any, Any]]] = WeakSet()
+"""Bounded by the caches that exist."""
+_by_number: Final[list["_lru_cache_wrapper[Any]"]] = []
+"""Bounded by the functions that are decorated."""
+
+
+def age_caches() -> None:
+    """Forget results that were not used since the last call, and all results of functions `cached_by_number`.
+
+    For the thread that uses the caches.
+    """
+    for cache in _caches:
+        cache.age()
+    for each in _by_number:
+        each.cache_clear()
+
+
+def cached_by_number(max_results: int) -> "Callable[[Callable[..., V]], _lru_cache_wrapper[V]]":
+    """`lru_cache` for a module's function of short arguments that users choose; cleared by `age_caches`."""
+
+    def decorate(compute: Callable[..., V]) -> "_lru_cache_wrapper[V]":
+        cache = lru_cache(max_results)(compute)
+        _by_number.append(cache)
+        return cache
+
+    return decorate
 
 
 def cached_by_bytes(max_bytes: int) -> Callable[[Callable[[K], V]], ByteCache[K, V]]:

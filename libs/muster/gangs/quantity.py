@@ -1,9 +1,9 @@
 """Kubernetes quantities ("100m", "1.5Gi", "1e3") as exact integers."""
 
 import re
-from functools import lru_cache
 from typing import Final
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.quoting import quoted
 
 INT64_MAX: Final = 2**63 - 1
@@ -61,7 +61,7 @@ def _parsed(text: str) -> int:
 
 _LONGEST_CACHED: Final = 64
 """Characters, so that the cache is bounded: users choose the length."""
-_cached: Final = lru_cache(maxsize=16384)(_parsed)
+_cached: Final = cached_by_number(16384)(_parsed)
 
 
 def to_amount(resource_name: str, text: str, round_up: bool) -> int:

@@ -98,12 +98,6 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
     return _cached_class(key)
 
 
-def age_caches() -> None:
-    """Forget cached classes that were not used since the last call."""
-    _cached_class.age()
-    _shared.age()
-
-
 def identified(content: PodClass) -> PodClass:
     """The class with this content and its content hash as id."""
     return _shared(msgspec.json.encode(replace(content, id="")))

@@ -1,9 +1,9 @@
 """Kubernetes timestamps (RFC 3339) as seconds since 1970 UTC."""
 
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import Final
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.quoting import quoted
 
 _LONGEST: Final = 64
@@ -24,7 +24,7 @@ def parse_timestamp(text: str) -> int:
     return _parsed(text)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def _parsed(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)

@@ -11,6 +11,8 @@ from weakref import WeakKeyDictionary
 
 import uvloop
 
+from muster.gangs.byte_cache import age_caches
+
 _T = TypeVar("_T")
 
 # Threads that wait for etcd need the interpreter soon even if the loop is busy: with Python's default of 5 ms the
@@ -19,6 +21,8 @@ _SWITCH_SECONDS = 0.001
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _RETURN_MEMORY_SECONDS = 10.0
+_AGE_CACHES_SECONDS = 30.0
+"""Results that only a workload of the past needed are dropped after one to two of these."""
 _M_ARENA_MAX = -8
 """mallopt's parameter; see malloc.h of the GNU C library."""
 
@@ -64,23 +68,30 @@ def run_async(main: Coroutine[Any, Any, _T]) -> _T:
     return uvloop.run(_returning_memory(main))
 
 
+async def _age_caches() -> None:
+    while True:
+        await asyncio.sleep(_AGE_CACHES_SECONDS)
+        age_caches()
+
+
 async def _returning_memory(main: Coroutine[Any, Any, _T]) -> _T:
-    """Return memory that a workload needed to the operating system after it has gone (I11).
+    """Forget what caches hold of a workload that has gone, and return its memory to the operating system (I11).
 
     The C library keeps what is free in the middle of a heap, and each thread has a heap of its own.
     """
+    tasks = [asyncio.create_task(_age_caches())]
     allocator = ctypes.CDLL(None)
-    if not hasattr(allocator, "malloc_trim"):  # not the GNU C library
-        return await main
-    allocator.mallopt(_M_ARENA_MAX, 1)
-
-    async def trim() -> None:
-        while True:
-            await asyncio.sleep(_RETURN_MEMORY_SECONDS)
-            await asyncio.to_thread(allocator.malloc_trim, 0)
-
-    trimming = asyncio.create_task(trim())
+    if hasattr(allocator, "malloc_trim"):  # the GNU C library
+        allocator.mallopt(_M_ARENA_MAX, 1)
+        tasks.append(asyncio.create_task(_trim(allocator)))
     try:
         return await main
     finally:
-        trimming.cancel()
+        for task in tasks:
+            task.cancel()
+
+
+async def _trim(allocator: ctypes.CDLL) -> None:
+    while True:
+        await asyncio.sleep(_RETURN_MEMORY_SECONDS)
+        await asyncio.to_thread(allocator.malloc_trim, 0)

@@ -1,10 +1,10 @@
 """Pod selectors, label sets and namespaces as messages and back."""
 
 import sys
-from functools import lru_cache
 from typing import Any, Final
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.selectors import (
     NOTHING_SELECTED,
     LabelSelector,
@@ -51,7 +51,7 @@ def decode_label_set(message: pb.LabelSet) -> LabelSet:
     return LabelSet(_intern(message.id), _intern(message.namespace), keys, tuple(map(_intern, message.values)))
 
 
-@lru_cache(maxsize=1024)
+@cached_by_number(1024)
 def _shared_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
     """One object for all label sets with these keys."""
     return keys

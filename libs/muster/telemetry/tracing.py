@@ -10,7 +10,6 @@ import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import lru_cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +17,7 @@ from opentelemetry import trace
 from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags, Tracer
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.telemetry.otlp import BadTracing, OtlpSettings, read_otlp
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ def to_traceparent(context: SpanContext) -> str:
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags & 0xFF:02x}"
 
 
-@lru_cache(1024)  # many spans share a few parents
+@cached_by_number(1024)  # many spans share a few parents
 def from_traceparent(traceparent: str) -> SpanContext | None:
     """The remote span context of a traceparent; None if it is malformed."""
     match = _TRACEPARENT.fullmatch(traceparent)

@@ -5,9 +5,9 @@ from the nodes up, the set of numbers that a domain of the level above can hold 
 """
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Final
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 
 MAX_GANG_SIZE: Final = 8192
@@ -29,7 +29,7 @@ def satisfiable(constraints: tuple[LevelConstraint, ...], levels: Sequence[str],
     return _satisfiable(constraints, tuple(levels), min(minimum, wanted), wanted)
 
 
-@lru_cache(maxsize=1024)
+@cached_by_number(1024)
 def _satisfiable(constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int) -> bool:
     everything = (2 << wanted) - 2  # 1 to wanted
     divisible = everything

@@ -2,8 +2,8 @@
 
 An event that repeats within 10 minutes raises the count of its first occurrence; counts are written at most every
 COUNT_INTERVAL_SECONDS. New events take a token from the bucket of the object they regard, so that no object can flood
-the API server. Pure: the caller passes the time. Memory is bounded; forgetting a series costs one more event object and
-never loses an event.
+the API server. Pure: the caller passes the time. Memory is bounded in number, and in time by `expire` (I11); forgetting
+a series costs one more event object and never loses an event.
 """
 
 from collections import OrderedDict
@@ -17,8 +17,9 @@ COUNT_INTERVAL_SECONDS: Final = 5.0
 BURST: Final = 25.0  # events; as client-go's event recorder has it
 REFILL_SECONDS: Final = 300.0
 """Time until an object gets one more token, as client-go's event recorder has it."""
-MAX_SERIES: Final = 8192
-MAX_OBJECTS: Final = 8192
+MAX_SERIES: Final = 4096
+"""As client-go's event recorder has it."""
+MAX_OBJECTS: Final = 4096
 
 
 class Regarding(Struct, frozen=True):
@@ -55,7 +56,7 @@ class Series:
 
 
 class ObjectRateLimiter:
-    """A token bucket per object."""
+    """A token bucket per object: of at most `max_objects`, and each until it is full again."""
 
     def __init__(self, max_objects: int = MAX_OBJECTS) -> None:
         self._max_objects = max_objects
@@ -88,6 +89,21 @@ class ObjectRateLimiter:
         if bucket:
             bucket.suppressed = 0
 
+    def expire(self, now: float) -> None:
+        """Drop the buckets that are full again."""
+        full = [
+            regarding
+            for regarding, bucket in self._buckets.items()
+            if bucket.tokens + (now - bucket.at) / REFILL_SECONDS >= BURST
+        ]
+        for regarding in full:
+            del self._buckets[regarding]
+        self._buckets = OrderedDict(self._buckets)
+
+    def __len__(self) -> int:
+        """Number of buckets."""
+        return len(self._buckets)
+
 
 class _Bucket:
     __slots__ = ("at", "suppressed", "tokens")
@@ -97,7 +113,7 @@ class _Bucket:
 
 
 class SeriesCache:
-    """The most recent event series."""
+    """The most recent event series: at most `max_series`, and each until SERIES_SECONDS after its last event."""
 
     def __init__(self, max_series: int = MAX_SERIES) -> None:
         self._max_series = max_series
@@ -122,3 +138,14 @@ class SeriesCache:
         """Drop a series whose object does not exist; the next occurrence creates a new one."""
         if self._known.get(series.event) is series:
             del self._known[series.event]
+
+    def expire(self, now: float) -> None:
+        """Drop the series that no event can continue any more."""
+        ended = [event for event, series in self._known.items() if now - series.last_seen > SERIES_SECONDS]
+        for event in ended:
+            del self._known[event]
+        self._known = OrderedDict(self._known)
+
+    def __len__(self) -> int:
+        """Number of series."""
+        return len(self._known)

@@ -30,6 +30,7 @@ _MAX_WORD_CHARACTERS: Final = 128
 _MAX_NAME_CHARACTERS: Final = 253
 _CLUSTER_SCOPED_NAMESPACE: Final = "default"  # namespace of events regarding nodes and other cluster-scoped objects
 _MAX_COUNT_ATTEMPTS: Final = 20
+_EXPIRE_SECONDS: Final = 60.0
 
 _log = structlog.get_logger()
 
@@ -63,6 +64,14 @@ class EventRecorder:
             flow.add([_WriteEvent(self, series, call)])
         else:
             call.suppressed()
+
+    async def expire(self) -> None:
+        """Forget ended series and full buckets once a minute, until cancelled."""
+        while True:
+            await asyncio.sleep(_EXPIRE_SECONDS)
+            now = time.time()
+            self.series_cache.expire(now)
+            self._rate_limiter.expire(now)
 
     def flush(self) -> None:
         """Write all scheduled counts now; the caller drains the pipeline next."""

@@ -64,7 +64,7 @@ class BindingService:
         self._server = RpcServer.from_settings(settings, "binding")
         servicer = BindingServicer(session, self._pipeline, self._events, self._claims, LeaderFence(read_epoch))
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
-        self._readiness: asyncio.Task[None] | None = None
+        self._background: list[asyncio.Task[None]] = []
         metrics.PENDING.read_from(self._waiting_by_type)
         metrics.IN_FLIGHT.read_from(lambda: {(): self._pipeline.in_flight})
 
@@ -79,15 +79,18 @@ class BindingService:
     async def start(self) -> int:
         """Listen; returns the port. The replica is ready as soon as the API server answers."""
         port = await self._server.start()
-        self._readiness = asyncio.create_task(report_readiness(self._session, self._server.set_ready))
+        self._background = [
+            asyncio.create_task(report_readiness(self._session, self._server.set_ready)),
+            asyncio.create_task(self._events.expire()),
+        ]
         return port
 
     async def stop(self) -> None:
         """Refuse new calls, let running calls finish for `drain_seconds`, and write the last counts of events."""
-        if self._readiness is not None:
-            self._readiness.cancel()
+        for task in self._background:
+            task.cancel()
             with suppress(asyncio.CancelledError):
-                await self._readiness
+                await task
         await self._server.stop(self._drain_seconds)
         await self._claims.stop()
         self._events.flush()

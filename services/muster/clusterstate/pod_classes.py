@@ -9,7 +9,7 @@ from muster.dialects.marks import Pairs
 from muster.gangs.facts import Amounts, PodClass
 from muster.gangs.selectors import PodSelector
 from muster.gangs.volume_resources import is_volume_resource
-from muster.kube.pod_class import age_caches, identified
+from muster.kube.pod_class import identified
 from muster.kube.volume_facts import NodeTerms
 
 _COMPLETED_KEPT: Final = 16384
@@ -97,7 +97,6 @@ class Classes:
     def sweep(self) -> None:
         """Drop classes that no pod had at the last sweep nor has now."""
         self._completed.clear()
-        age_caches()
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle
         for class_id in forgotten:

@@ -9,7 +9,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ import grpc
 import structlog
 from grpc import aio
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.facts import LevelConstraint, split_kind
 from muster.gangs.solve import SolveGroup, SolveRequest
 from muster.placement import metrics
@@ -256,7 +257,7 @@ def _check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
             raise invalid_argument(f"gang {gang.id!r}: {problem}")
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def _first_contradiction(
     constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, pods: int
 ) -> str:

@@ -98,3 +98,23 @@ def test_rate_limiter_forgets_the_least_recent_object() -> None:
     limiter.take(objects[1], 0.0)
     limiter.take(objects[2], 0.0)
     assert limiter.take(objects[0], 0.0), "the least recently used was forgotten"
+
+
+def test_ended_series_are_forgotten() -> None:
+    cache = SeriesCache()
+    add_series(cache, PENDING)
+    lasting = add_series(cache, replace(PENDING, note="0/21 nodes are free"), now=100.0)
+    cache.expire(SERIES_SECONDS + 1)
+    assert len(cache) == 1
+    assert cache.find(lasting.event, SERIES_SECONDS + 1) is lasting
+
+
+def test_buckets_are_forgotten_as_soon_as_they_are_full() -> None:
+    limiter = ObjectRateLimiter()
+    limiter.take(POD, 0.0)
+    for _ in range(2):
+        limiter.take(replace(POD, uid="uid-1"), 0.0)
+    limiter.expire(REFILL_SECONDS)
+    assert len(limiter) == 1
+    limiter.expire(2 * REFILL_SECONDS)
+    assert len(limiter) == 0

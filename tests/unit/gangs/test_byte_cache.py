@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from muster.gangs.byte_cache import ByteCache, size_of
+from muster.gangs.byte_cache import ByteCache, age_caches, cached_by_number, size_of
 
 
 class Doubling:
@@ -62,3 +62,23 @@ def test_results_that_are_not_used_go() -> None:
 def test_size_counts_what_is_nested() -> None:
     flat = size_of("x" * 1000)
     assert size_of((("x" * 1000, b"y" * 500), None, ())) > flat + 500
+
+
+def test_results_that_only_the_past_needed_go_with_time() -> None:
+    double = Doubling()
+    cache = ByteCache(double, 64_000)
+    for number in range(100):
+        cache(f"past-{number}")
+    for _ in range(2):
+        age_caches()
+        cache("used")
+    assert (len(cache), double.calls) == (2, 101), "one entry may count twice"
+
+
+def test_cache_by_number_of_results_is_emptied_with_the_others() -> None:
+    double = Doubling()
+    cached = cached_by_number(10)(double)
+    assert [cached("a"), cached("a")] == ["aa", "aa"]
+    age_caches()
+    assert cached("a") == "aa"
+    assert (double.calls, cached.cache_info().currsize) == (2, 1)

@@ -6,13 +6,14 @@ There is one rule per constrained level and one for the nodes.
 from collections.abc import Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import takewhile
 from typing import Final
 
 import numpy as np
 from msgspec import structs
 
+from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy
 from muster.gangs.solve import SolveGroup
@@ -77,7 +78,7 @@ class Rule:
         return int(self.shape), self.shape_is_hard, self.parts, self.least, self.step
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def table_of(rules: tuple[Rule, ...]) -> Int64:
     """The rules in the format of kernels, int64[rules, fields]; the last is the rule of the nodes."""
     table = np.zeros((len(rules), FIELDS), np.int64)
@@ -88,7 +89,7 @@ def table_of(rules: tuple[Rule, ...]) -> Int64:
     return table
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, ...]) -> tuple[Rule, ...]:
     """Rules, top level first; the last is the rule of the nodes. The constraints must not contradict one another."""
     rules: dict[int, Rule] = {}
@@ -105,7 +106,7 @@ def rules_of(constraints: tuple[LevelConstraint, ...], level_names: tuple[str, .
     )
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def relaxed(rules: tuple[Rule, ...]) -> tuple[tuple[Rule, ...], ...]:
     """Relaxations: the rules with soft ranges and factors as hard ones, then with one less at a time, least important
     first. The last has none of them.
@@ -208,7 +209,7 @@ def _measured(rules: Sequence[Rule], tree: Tree, nodes: Int64, counts: Int64) ->
     return zip(counting, found.tolist(), strict=True)
 
 
-@lru_cache(maxsize=4096)
+@cached_by_number(4096)
 def _asked(rules: tuple[Rule, ...], levels: int) -> tuple[tuple[Rule, ...], Int64]:
     """The declared rules, as they are and in the format of `measure`."""
     counting = tuple(rule for rule in rules if rule.counts)
