@@ -31,6 +31,12 @@ test: setup tools ## all tests (ARGS="-k name" to select)
 	@tools/need-promtool $(VENV)/tools
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
+kubernetes: $(VENV)/installed ## build kube-apiserver and kube-controller-manager (once, five minutes on two cores)
+	@mkdir -p $(VENV)/tools && tools/go/build $(VENV)/tools kubernetes
+
+test-kubernetes: setup kubernetes ## the end-to-end tests on kube-apiserver, 15 minutes (ARGS="-k name" to select)
+	@$(BIN)/python tests/interop/control_plane.py $(VENV)/control-plane $(BIN)/pytest tests/e2e --cluster real -rs $(ARGS)
+
 simulate: setup ## random scenarios of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
 	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
@@ -108,4 +114,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.precompile
 	@touch $@
 
-.PHONY: help setup tools up test simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages

@@ -1,0 +1,1 @@
+"""Real Kubernetes components as peers of Muster."""
