@@ -33,12 +33,7 @@ _START_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 10.0
 _CALL_SECONDS: Final = 5.0
 _SERVICE_IPS: Final = "10.96.0.0/16"
-_GATES: Final = (
-    "GenericWorkload=true",
-    "GangScheduling=true",
-    "TopologyAwareWorkloadScheduling=true",
-    "WorkloadAwarePreemption=true",
-)
+_GATES: Final = ("GenericWorkload=true", "TopologyAwareWorkloadScheduling=true", "PodGroupPreemptionPolicy=true")
 """Those of native PodGroups (docs/native.md)."""
 _APIS: Final = ("scheduling.k8s.io/v1beta1=true", "scheduling.k8s.io/v1alpha3=true")
 
@@ -102,12 +97,13 @@ class ControlPlane:
         return [
             program("kube-apiserver"),
             *("--etcd-servers", f"http://{self.etcd.endpoint}"),
-            *("--bind-address", host, "--advertise-address", host, "--secure-port", port),
+            *("--bind-address", host, "--secure-port", port),
+            *("--endpoint-reconciler-type", "none"),  # it refuses loopback addresses
             *("--tls-cert-file", str(tls / "api-server.crt"), "--tls-private-key-file", str(tls / "api-server.key")),
             *("--token-auth-file", str(self.directory / "tokens.csv")),
             *("--authorization-mode", "RBAC"),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
-            *("--service-account-key-file", str(self._signing_key)),
+            *("--service-account-key-file", str(tls / "service-accounts.crt")),
             *("--service-account-signing-key-file", str(self._signing_key)),
             *("--service-cluster-ip-range", _SERVICE_IPS),
             *("--feature-gates", ",".join(_GATES), "--runtime-config", ",".join(_APIS)),
