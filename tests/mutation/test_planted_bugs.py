@@ -16,6 +16,7 @@ from mutation.claim_bugs import CLAIM_BUGS
 from mutation.fence_bugs import FENCE_BUGS
 from mutation.growth_bugs import GROWTH_BUGS
 from mutation.preemption_bugs import PREEMPTION_BUGS
+from mutation.restore_bugs import RESTORE_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
 from mutation.turn_bugs import TURN_BUGS
@@ -27,7 +28,7 @@ FENCE = ROOT / "services/muster/binding/leader_fence.py"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
 BUGS = (
     *(*START_BUGS, *CAPACITY_BUGS, *PREEMPTION_BUGS, *CLAIM_BUGS),
-    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS),
+    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS, *RESTORE_BUGS),
 )
 SEEDS = 300
 

@@ -48,6 +48,7 @@ def check_at_rest(world: World) -> None:
     check_minimum_resources(scenario)
     check_reasons(world)
     check_seats_fit(scenario)
+    check_binds_exist(scenario)
     check_nominated_capacity(scenario)
     check_evicted(scenario)
     check_evictions_were_useful(world)
@@ -144,6 +145,13 @@ def check_seats_fit(scenario: Scenario) -> None:
         for held in found.seats.values():
             full = cache.ledger.overcommitted(held.seat.node, held.seat.class_id)
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no capacity for it"
+
+
+def check_binds_exist(scenario: Scenario) -> None:
+    """I6: the coordinator believes in no bind that a restore of the API server has undone."""
+    for found in scenario.leader.cache.gangs.values():
+        for uid in (*found.acknowledged, *found.bound):
+            assert scenario.cluster.pods[uid].node, f"I6: {uid} counts as bound, and is not"
 
 
 def check_nominated_capacity(scenario: Scenario) -> None:

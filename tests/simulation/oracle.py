@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,6 +77,8 @@ class Oracle:
         """Since when gangs wait for minimum resources, without a break."""
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
+        self._undone: frozenset[str] = frozenset()
+        """Uids of pods that were not bound in the last backup that was restored."""
         self._turns = Turns()
         self._leader: Machine | None = None
 
@@ -89,6 +91,14 @@ class Oracle:
     def unmarked(self, gang_id: str) -> None:
         """Records that a user removed timeout marks."""
         self._timed_out.pop(gang_id, None)
+
+    def restored(self, reported_messages: dict[str, str], undone: Collection[str]) -> None:
+        """The API server's objects, with these conditions of pods, are those of a backup: evicted pods live again, and
+        the binds of some were undone.
+        """
+        self._undone = frozenset(undone)
+        self.reported_messages = dict(reported_messages)
+        self.preempted_for.clear()
 
     # -- effects
 
@@ -215,7 +225,7 @@ class Oracle:
             check_run(gang)
             self._check_adopted(scenario, gang)
             check_sent(gang)
-            check_bound(scenario, gang)
+            check_bound(scenario, gang, self._undone)
             reported = self._phases.get(gang.id)
             assert reported is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {reported!r} was reported"
             self._check_hold(scenario, gang)

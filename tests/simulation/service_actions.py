@@ -84,7 +84,7 @@ def jump_clock(world: World, scale: int, back: int) -> None:
 
 
 @action(1, soon=2)
-def lose_stream(world: World, soon: int) -> None:
+def lose_stream(world: World, soon: int = 0) -> None:
     """The stream of cluster-state is lost; a new snapshot follows, at once or later."""
     world.scenario.tell(ViewLost("cluster-state is unavailable"))
     world.scenario.stream = [Snapshot(world.scenario.cluster.whole())]
@@ -97,6 +97,36 @@ def restore_api_server(world: World, soon: int) -> None:
     """The API server's etcd is restored from a backup with the same objects: revisions are lower than before."""
     world.scenario.cluster.revision //= 2
     lose_stream(world, soon)
+
+
+@action(1)
+def back_up_api_server(world: World) -> None:
+    """Takes a backup of the API server's etcd, in place of an earlier one."""
+    world.back_up()
+
+
+@action(0.7, soon=2, called=2)
+def restore_backup(world: World, soon: int, called: int) -> None:
+    """The API server's etcd is restored from the backup: bound pods are pending again, deleted objects are back, and
+    new ones are gone, while Muster's etcd is of today. Changes before it were observed; an outage takes longer than
+    they do. `called`: calls to binding were carried out just before, and
+    their results arrive just after.
+    """
+    if world.backup is None:
+        return
+    scenario = world.scenario
+    late: list[Event] = []
+    for call in [each for each in scenario.under_way if called and isinstance(each, Bind | Evict)]:
+        scenario.under_way.remove(call)
+        scenario.binding.leader_calls()
+        late.append(_carried_out(world, call))
+    scenario.deliver()
+    world.restore()
+    lose_stream(world)
+    world.share()  # what lives again may be on a node on which something is reserved
+    if soon:
+        scenario.deliver()
+    scenario.tell(*late)
 
 
 @action(2, which=4)
@@ -135,13 +165,15 @@ def repeat_results(world: World, which: int) -> None:
     call = calls[which % len(calls)]
     scenario.under_way.remove(call)
     scenario.binding.leader_calls()
-    event = (
-        BindResults(tuple(scenario.bind(seat) for seat in call.seats))
-        if isinstance(call, Bind)
-        else EvictResults(tuple(scenario.evict(pod) for pod in call.pods))
-    )
+    event = _carried_out(world, call)
     scenario.tell(event)
     scenario.tell(event)
+
+
+def _carried_out(world: World, call: Bind | Evict) -> Event:
+    if isinstance(call, Bind):
+        return BindResults(tuple(world.scenario.bind(seat) for seat in call.seats))
+    return EvictResults(tuple(world.scenario.evict(pod) for pod in call.pods))
 
 
 @action(2, count=3)

@@ -6,6 +6,41 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "a restored backup in which bound pods are pending undoes their binds": """
+        create size=1 cpu=1
+        back_up_api_server
+        settle
+        restore_backup
+    """,
+    "a pod that others bound and a restore unbound is not repaired in a gang without a permit": """
+        create
+        create slot=1 size=2 mode=1
+        back_up_api_server
+        bind_elsewhere which=1
+        restore_backup
+        toggle_ready
+    """,
+    "a pod that had no place when the API server was restored is tried again": """
+        back_up_api_server
+        restore_backup
+        create_plain_pod
+        back_up_api_server
+        toggle_ready which=1
+        deliver count=1
+        cordon
+        complete_effect
+        restore_backup
+    """,
+    "a seat on a node that is smaller in the restored backup is given up": """
+        create size=2
+        run
+        create slot=1
+        back_up_api_server
+        fail_bind
+        add_node which=1 cpu=3
+        run
+        restore_backup
+    """,
     "a new leader evicts nothing of a gang that got a member of the preemptor's priority meanwhile": """
         create size=3 slack=3
         create slot=1 size=2

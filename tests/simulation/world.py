@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from builders.core.objects import plain_pod, ruled_class
+from builders.core.objects import Cluster, plain_pod, ruled_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
 from builders.gangs.labels import labelled, selects
@@ -167,6 +167,16 @@ class DeposedLeader(NamedTuple):
     epoch: int
 
 
+class Backup(NamedTuple):
+    """The API server's objects at some time."""
+
+    cluster: Cluster
+    gangs: dict[int, CoreGang]
+    unruled: set[str]
+    reported_messages: dict[str, str]
+    """Conditions of pods, by uid."""
+
+
 class World:
     """One scenario, and what its users remember."""
 
@@ -181,6 +191,8 @@ class World:
         """Labels and rules of gangs by slot."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
+        self.backup: Backup | None = None
+        """The last backup of the API server's etcd."""
         self._count = 0
 
     # -- users
@@ -228,6 +240,23 @@ class World:
     def anew(self, pod: PodFacts) -> PodFacts:
         """Returns the pod with a uid that was never used before."""
         return replace(pod, uid=f"{pod.uid}#{self.number()}", wanted_rank=_wanted_rank(pod))
+
+    def back_up(self) -> None:
+        """Somebody takes a backup of the API server's etcd."""
+        scenario = self.scenario
+        reported = dict(self.oracle.reported_messages)
+        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), set(scenario.unruled), reported)
+        self.number()
+
+    def restore(self) -> None:
+        """Restores the backup: its objects replace those for which everything under way was decided."""
+        backup, scenario = self.backup, self.scenario
+        assert backup is not None
+        self.gangs = dict(backup.gangs)
+        scenario.take_back(backup.cluster)
+        scenario.unruled = set(backup.unruled)
+        undone = [pod.uid for pod in scenario.cluster.pods.values() if not pod.node]
+        self.oracle.restored(backup.reported_messages, undone)
 
     # -- queries
 

@@ -55,4 +55,5 @@ def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
         static_volumes=tuple(volume for batch in batches for volume in batch.static_volumes),
         static_claims=tuple(claim for batch in batches for claim in batch.static_claims),
         changed={kind: min(revision, through.get(kind, revision)) for kind, revision in newest.items()},
+        through=dict(through),
     )

@@ -1,7 +1,8 @@
 """Objects of scenarios of the coordinator's core: classes, nodes, plain pods, and a cluster."""
 
 from collections import Counter
-from dataclasses import dataclass, field
+from copy import copy
+from dataclasses import dataclass, field, fields
 
 from builders.gangs.labels import selects, with_labels
 from muster.gangs.facts import (
@@ -95,6 +96,10 @@ class Cluster:
     used: Counter[str] = field(default_factory=Counter)
     """Millicores of bound pods by node."""
 
+    def copy(self) -> "Cluster":
+        """A backup: facts never change, so that the maps are copied."""
+        return Cluster(**{each.name: copy(getattr(self, each.name)) for each in fields(self)})
+
     def put_pod(self, pod: PodFacts) -> None:
         self.drop_pod(pod.uid)
         self.pods[pod.uid] = pod
@@ -169,6 +174,7 @@ class Cluster:
             static_volumes=tuple(self.static_volumes.values()),
             static_claims=tuple(self.static_claims.values()),
             changed={"pods": self.revision},
+            through={"pods": self.revision},
         )
         return with_labels(whole, {})
 

@@ -142,10 +142,16 @@ class Scenario:
         self.tell(ViewLost("cluster-state is away"))
         self.tell(Snapshot(self.cluster.whole()))
 
-    def restore(self) -> None:
-        """The API server's etcd is restored from a backup with the same objects: revisions are lower."""
-        self.cluster.revision //= 2
+    def restore(self, backup: Cluster | None = None) -> None:
+        """The API server's etcd is restored from a backup, or from one with the same objects: revisions are lower."""
+        self.take_back(backup or self.cluster)
         self.blink()
+
+    def take_back(self, backup: Cluster) -> None:
+        """The API server's objects are those of a backup; nobody is told."""
+        newest, self.cluster = self.cluster, backup.copy()
+        self.cluster.former_classes.update({**newest.former_classes, **newest.classes})
+        self.cluster.revision = min(newest.revision // 2, backup.revision)
 
     def scale(self, replicas: int) -> None:
         """Changes the number of placement replicas."""
@@ -394,6 +400,7 @@ class Scenario:
         self.cluster.revision += 1
         batch = Batch(
             changed={"pods": self.cluster.revision},
+            through={"pods": self.cluster.revision},
             nodes=tuple(nodes or ()),
             pods=tuple(pods or ()),
             gangs=tuple(gangs or ()),

@@ -35,6 +35,7 @@ from muster.coordinator.core.events import (
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds
+from muster.coordinator.core.permits.confirmations import Confirmations
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
 from muster.coordinator.core.preemption.eviction import Evictions
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
@@ -69,7 +70,8 @@ class Machine:
         self.rejections = rejections = Rejections()
         solve_ids = itertools.count(1)
         self._permits = permits = Permits(cache)
-        self._binds = Binds()
+        self._confirmations = Confirmations()
+        self._binds = Binds(self._confirmations)
         self._evictions = Evictions()
         self._reports = Reports()
         self._tree_reports = TreeReports(trees)
@@ -108,6 +110,8 @@ class Machine:
         for event in events:
             yield from self._take(event)
             yield
+        if self._synced:
+            self._confirmations.due(self.cache, now.monotonic_seconds)
         self._effects += self._binds.due(self.cache, now.monotonic_seconds)
         self._solves.copy_explanations(now)
         self.cache.touch_outdated()
@@ -139,7 +143,7 @@ class Machine:
         parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
         parts += [self._reports, self._tree_reports]
         if self._synced:
-            parts += [self._repairs, self._plans, self._backfill, self._reconciler]
+            parts += [self._confirmations, self._repairs, self._plans, self._backfill, self._reconciler]
         times = [part.next_time() for part in parts]
         if self._may_solve(self._now):
             times += [self.queue.next_time(), self._solves.next_turn()]
@@ -209,6 +213,10 @@ class Machine:
                 yield from self.cache.replace(batch)
                 self._synced = True
                 self._recover()
+                if self.cache.went_back:
+                    self._reports.repeat()
+                    self._reconciler.repeat()
+                self._confirmations.begin_again(self.cache, self._now.monotonic_seconds)
                 plans, self._durable_unsynced = self._durable_unsynced, []
                 for plan in plans:
                     self._carry_out(plan)

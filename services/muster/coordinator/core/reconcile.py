@@ -58,7 +58,8 @@ class Reconciler:
         self._short: dict[Gang, float] = {}
         """When those that are short are tried in any case, the earliest first."""
         self._phases: dict[Gang, Phase] = {}
-        self._stages: dict[Gang, tuple[Stage, ObjectReference | None]] = {}
+        self._stages: dict[Gang, tuple[Stage, ObjectReference | None] | None] = {}
+        """What was reported last; None: it is to be reported again."""
 
     def reconcile(self, now: Now) -> Slices[list[Effect]]:
         """Reconcile everything that was touched, until nothing is touched any more, in slices."""
@@ -82,6 +83,15 @@ class Reconciler:
         for gang in self._wants_free:
             if gang.group.not_ready is not None and may_be_free(gang, ledger):
                 self._cache.touch(gang)
+
+    def repeat(self) -> None:
+        """Try all gangs again, and report their stages and reasons again: what was answered and written may not be
+        true of a cluster that was restored from a backup.
+        """
+        for gang in self._cache.gangs.values():
+            if gang in self._stages:
+                self._stages[gang] = None
+            self._cache.touch(gang, edited=True)
 
     def next_time(self) -> float | None:
         """When a gang is tried although its minimum resources are not free."""
@@ -240,7 +250,8 @@ class Reconciler:
             self._short.pop(gang, None)
             self._preemption.running.forget(gang)
             effects.append(PhaseChanged(gang.id, self._phases.pop(gang, None), None))
-            if self._stages.pop(gang, None) is not None:
+            if gang in self._stages:
+                del self._stages[gang]
                 effects.append(StageChanged(gang.id))
             effects.append(GangChanged(gang.id))
         self._cache.gone.clear()

@@ -41,6 +41,9 @@ class Cache:
         self.groups: dict[str, Group] = {}
         self.gang_of: dict[str, Gang] = {}
         self.revision: dict[str, int] = {}
+        self.went_back = False
+        """The last snapshot was older than what was seen: the API server may have been restored from a backup."""
+        self._through: dict[str, int] = {}
         self.budgets: dict[str, int] = {}
         """Evictions that disruption budgets allow now, by budget."""
         self.nominations: dict[Group, Nomination] = {}
@@ -53,6 +56,8 @@ class Cache:
         """Gangs whose message may name an old state of a gang that does not declare them; each ends when it is touched,
         MAX_OUTDATED at a time.
         """
+        self._doubtful: dict[Gang, None] = {}
+        """Gangs of which a bound pod was shown without a node, until the end of the step."""
         self._tree_changes = 0
         self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
 
@@ -90,9 +95,19 @@ class Cache:
             removed_static_claims=_without(volumes.claims, (each.id for each in batch.static_claims)),
         )
         yield
+        yield from self._compare_revisions(batch)
         yield from self.apply(removals)
         self.revision = {}  # a restored API server has lower revisions (docs/reliability.md)
         yield from self.apply(batch)
+
+    def _compare_revisions(self, batch: Batch) -> Slices[None]:
+        """Note whether the snapshot is older than what was seen."""
+        self.went_back = any(version < self._through.get(kind, 0) for kind, version in batch.through.items())
+        for pods in parts(batch.pods):
+            for pod in pods:
+                if (gang := self.gang_of.get(pod.uid)) is not None and gang.pods[pod.uid].revision > pod.revision:
+                    self.went_back = True
+            yield
 
     def apply(self, batch: Batch) -> Slices[None]:
         """Take in a batch, in slices. Gangs are updated after known pods and before new pods: that shows whether a gang
@@ -164,6 +179,7 @@ class Cache:
             nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
             ledger.retire_classes(batch.removed_pod_classes, nominated)
         ledger.selection.forget(batch)
+        self._through = batch.through or self._through
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
@@ -204,10 +220,13 @@ class Cache:
         if gang is None:
             gang = self._gang_for(pod, gang_id)
         before, needed, right = gang.pods.get(pod.uid), gang.minimum, gang.right
-        waited = pod.uid in gang.pending
+        waited, ran = pod.uid in gang.pending, pod.uid in gang.bound
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
+        if ran and pod.uid in gang.acknowledged:
+            self.ledger.reserve([gang.acknowledged[pod.uid]])
+            self._doubtful[gang] = None
         if before is None or before.priority != pod.priority:
             edited = True
             if before is not None and pod.priority < before.priority:
@@ -266,6 +285,18 @@ class Cache:
         self.release(gang, [uid])
         self.touch(gang, edited=True)
         self._put_pod(gang.pods[uid])  # it may belong to another gang by now, or not be able to run
+
+    def lose_bind(self, gang: Gang, uid: str) -> None:
+        """A bind is lost: the member is to be placed again, under the gang's permit if it has one."""
+        self.lose_seat(gang, uid)
+        if not gang.permit.granted:
+            gang.forget_lost()
+
+    def take_doubtful(self) -> list[Gang]:
+        """Gangs of which a bound pod was shown without a node since the last call."""
+        doubtful = list(self._doubtful)
+        self._doubtful.clear()
+        return doubtful
 
     def forget_pod(self, uid: str) -> None:
         """The API server reports that the pod is gone, before cluster-state does."""

@@ -114,7 +114,7 @@ class Ledger:
         # A seated pod leaves what it had if it was bound elsewhere than decided, or was resized.
         if self.volumes.has_bound_pods:
             for pod in pods:
-                if pod.phase.ended:
+                if pod.phase.ended or not pod.node:
                     self.volumes.end_pod(pod.uid)
         left = self.capacity.seat([(pod.uid, pod.class_id, pod.node, 0) for pod in seated])
         freed = self._free(pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved)

@@ -117,7 +117,7 @@ class VolumeChoices:
                 del self.taken[volume]
 
     def end_pod(self, uid: str) -> None:
-        """The pod is gone, or has ended."""
+        """The pod is gone, has ended, or is not bound any more."""
         seat = self._bound.pop(uid, None)
         if seat is not None:
             self.release(seat)

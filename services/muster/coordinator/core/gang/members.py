@@ -60,9 +60,22 @@ class Members:
                 self.eviction.remove(pod.uid)
             put(self.bound, pod.uid, stays and pod.uid not in self.eviction.pods)
             return seat
+        if before is not None and before.node:
+            self._show_unbound(before)
         if pod.uid not in self.seats and pod.uid not in self.acknowledged:
             self.pending[pod.uid] = pod
         return None
+
+    def _show_unbound(self, before: PodFacts) -> None:
+        """A pod that was observed on a node is shown without one: the API server was restored from a backup, or what is
+        shown is old. A bound one keeps its place for now, as if only the binding service had reported it.
+        """
+        self.eviction.remove(before.uid)
+        if before.uid in self.bound:
+            del self.bound[before.uid]
+            self.acknowledged[before.uid] = Seat(
+                before.uid, before.namespace, before.name, before.class_id, before.node, before.label_set
+            )
 
     def drop_pod(self, uid: str) -> Seat | None:
         """Forget a pod. Returns the seat that it held, if any."""
@@ -118,11 +131,11 @@ class Members:
 
     def lose_seat(self, uid: str) -> Seat:
         """A member that still wants to run loses its seat and is to be placed again."""
-        held = self._pop_held(uid)
-        assert held is not None
+        seat = self._leave_seat(uid)
+        assert seat is not None
         self.pending[uid] = self.pods[uid]
         self.lost[uid] = None
-        return held.seat
+        return seat
 
     def return_seat(self, uid: str) -> None:
         """A member's seat is not permitted after all: the member is in the state in which it was before."""

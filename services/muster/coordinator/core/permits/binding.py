@@ -9,6 +9,7 @@ from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, 
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, HeldSeat
+from muster.coordinator.core.permits.confirmations import Confirmations
 from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
@@ -22,7 +23,8 @@ CALL_RETRY_SECONDS = 0.5
 class Binds:
     """Binds to be retried, and pods whose binds fail."""
 
-    def __init__(self) -> None:
+    def __init__(self, confirmations: Confirmations) -> None:
+        self._confirmations = confirmations
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
         self._failing: dict[Gang, Counter[str]] = {}
         """Failed binds in a row by pod, on whichever nodes."""
@@ -99,9 +101,11 @@ class Binds:
         match result.outcome:
             case BindOutcome.BOUND:
                 gang.acknowledge(result.uid, held.seat.node)
+                self._confirmations.expect(gang, result.uid, now)
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
                 cache.bound_elsewhere(gang, result.uid, result.node)
+                self._confirmations.expect(gang, result.uid, now)
                 return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)

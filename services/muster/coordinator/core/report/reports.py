@@ -103,6 +103,11 @@ class Reports:
         self._due.pop(gang, None)
         self._changed.pop(gang, None)
 
+    def repeat(self) -> None:
+        """Report all reasons again: what was written may be lost."""
+        for reported in self._reported.values():
+            reported.theme, reported.pods, reported.warnings = NOTHING, {}, ()
+
     def next_time(self) -> float | None:
         """Returns when the next report is due."""
         first = min(self._due.values(), default=None)

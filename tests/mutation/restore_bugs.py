@@ -1,0 +1,101 @@
+"""Planted bugs of binds that a restore of the API server has undone."""
+
+from mutation.bug import Bug
+
+_TESTS = "unit/coordinator/test_restored_backup.py"
+_CONFIRMATIONS = "permits/confirmations.py"
+
+RESTORE_BUGS = (
+    Bug(
+        "an acknowledged bind is believed for ever",
+        _CONFIRMATIONS,
+        "            _lose(cache, gang, [uid])\n",
+        "            pass\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "an acknowledged bind need not be observed unless a snapshot follows",
+        "permits/binding.py",
+        "                gang.acknowledge(result.uid, held.seat.node)\n"
+        "                self._confirmations.expect(gang, result.uid, now)\n",
+        "                gang.acknowledge(result.uid, held.seat.node)\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "a bound pod that a snapshot shows without a node has for ever to be bound again",
+        _CONFIRMATIONS,
+        "            self.expect(gang, uid, now)\n        _lose",
+        "            pass\n        _lose",
+        first=_TESTS,
+    ),
+    Bug(
+        "binds that cannot be observed while cluster-state is away are given up",
+        "machine.py",
+        "        if self._synced:\n            self._confirmations",
+        "        if self:\n            self._confirmations",
+        first=_TESTS,
+    ),
+    Bug(
+        "a pod that is shown without a node counts as bound, too",
+        "gang/members.py",
+        "            del self.bound[before.uid]\n",
+        "",
+        first=_TESTS,
+    ),
+    Bug(
+        "a victim that a restore has taken off its node is evicted all the same",
+        "gang/members.py",
+        "        self.eviction.remove(before.uid)\n        if before.uid in self.bound:\n",
+        "        if before.uid in self.bound:\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "a snapshot that is behind frees the capacity of bound pods",
+        "cache/cache.py",
+        "            self.ledger.reserve([gang.acknowledged[pod.uid]])\n",
+        "",
+        first=_TESTS,
+    ),
+    Bug(
+        "an undone bind keeps its place where a deleted pod lives again",
+        _CONFIRMATIONS,
+        "        if taken and not (gang.bound or gang.seats):\n",
+        "        taken = []\n        if taken and not (gang.bound or gang.seats):\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "a gang whose binds are all undone gives up only the places that others have",
+        _CONFIRMATIONS,
+        "            taken = list(gang.acknowledged)\n",
+        "            pass\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "reasons that a restore took off pods are not reported again",
+        "machine.py",
+        "                if self.cache.went_back:\n",
+        "                if not self.cache:\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "a gang that placement found infeasible in what was undone is not tried again",
+        "reconcile.py",
+        "                self._stages[gang] = None\n            self._cache.touch(gang, edited=True)\n",
+        "                self._stages[gang] = None\n            self._cache.touch(gang)\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "a member of a gang without a permit is repaired when its bind is undone",
+        "cache/cache.py",
+        "        if not gang.permit.granted:\n            gang.forget_lost()\n",
+        "",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "the volume of an undone bind is never free again",
+        "cache/ledger.py",
+        "                if pod.phase.ended or not pod.node:\n",
+        "                if pod.phase.ended:\n",
+        first=_TESTS,
+    ),
+)
