@@ -12,7 +12,7 @@ flood       a full cluster, and --flood infeasible pods at once, in gangs of 8 a
 freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by
             deleting a pod and by adding a node (--rounds each); from the server's response to the first and last bind
 diversity   pods of many classes with inter-pod rules are created, bound and deleted, --waves times (--diverse-pods,
-            --classes): longest hold of each event loop, memory of each service before and after
+            --classes): longest hold of each event loop, memory of each service before the first and after each wave
 """
 
 import argparse

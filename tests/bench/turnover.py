@@ -5,6 +5,7 @@ Invariants I11 and I12. Every class has inter-pod rules of its own.
 
 import asyncio
 import time
+from collections.abc import Iterable
 from typing import Any
 
 from bench import load
@@ -15,7 +16,7 @@ from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel
-from muster.telemetry.metrics_server import MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG
+from muster.telemetry.metrics_server import ALLOCATED_BLOCKS, MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG
 
 _CALL_SECONDS = 60.0
 _WAVE_SECONDS = 1800.0
@@ -29,21 +30,33 @@ async def diversity(cluster: BenchCluster) -> dict[str, Any]:
     options = cluster.options
     await cluster.start_services()
     holds = _LongestHolds(cluster)
-    await asyncio.sleep(_SETTLE_SECONDS)
-    before = memory_mib(cluster.stack)
+    memory = [await _settled_memory(cluster)]
     waves = []
     for wave in range(options.waves):
         say(f"wave {wave + 1} of {options.waves}: {options.diverse_pods} pods of {options.classes} classes")
         waves.append(await _wave(cluster, wave))
-    await asyncio.sleep(_SETTLE_SECONDS)
+        memory.append(await _settled_memory(cluster))
     return {
         "pods": options.diverse_pods,
         "classes": options.classes,
         "waves": waves,
         "longest": await holds.stop(),
-        "mib_before": before,
-        "mib_after": memory_mib(cluster.stack),
+        "mib_before_and_after_each_wave": _by_service(mib for mib, _ in memory),
+        "thousand_blocks_before_and_after_each_wave": _by_service(blocks for _, blocks in memory),
     }
+
+
+async def _settled_memory(cluster: BenchCluster) -> tuple[dict[str, float], dict[str, float]]:
+    """Resident memory of every service in MiB, and thousands of memory blocks of Python objects."""
+    await asyncio.sleep(_SETTLE_SECONDS)
+    addresses = {name: cluster.stack.metrics_addresses[name] for name in SERVICES}
+    blocks = {name: (await _metrics(address))[ALLOCATED_BLOCKS.name] for name, address in addresses.items()}
+    return memory_mib(cluster.stack), {name: round(count / 1000, 1) for name, count in blocks.items()}
+
+
+def _by_service(moments: Iterable[dict[str, float]]) -> dict[str, list[float]]:
+    rows = list(moments)
+    return {name: [row[name] for row in rows] for name in SERVICES}
 
 
 async def _wave(cluster: BenchCluster, wave: int) -> dict[str, Any]:

@@ -5,6 +5,7 @@ restrict access, and no metric is secret.
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter, process_time
@@ -50,6 +51,12 @@ MAX_EVENT_LOOP_HOLD: Final = sampled(
     "The same, but of each delay only the processor time that the service used meanwhile; the rest of the delay is "
     "waiting for a processor.",
 )
+ALLOCATED_BLOCKS: Final = sampled(
+    "muster_python_allocated_blocks",
+    "Memory blocks of Python objects that exist. If resident memory grows and this does not, free blocks between them "
+    "do.",
+)
+ALLOCATED_BLOCKS.read_from(lambda: {(): sys.getallocatedblocks()})
 
 _log = structlog.get_logger(__name__)
 
