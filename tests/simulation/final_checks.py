@@ -42,7 +42,7 @@ def check_at_rest(world: World) -> None:
     """Checks that no work is left."""
     scenario = world.scenario
     check_quiet(scenario.leader.cache)
-    for waiting in scenario.leader.queue.ordered():
+    for waiting in _in_queue_order(scenario):
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
     check_minimum_resources(scenario)
@@ -88,9 +88,13 @@ def check_minimum_resources(scenario: Scenario) -> None:
             )
 
 
+def _in_queue_order(scenario: Scenario) -> list[Group]:
+    return sorted(scenario.leader.queue.groups.values(), key=lambda group: (group.key, group.id))
+
+
 def check_no_deadlock(scenario: Scenario) -> None:
     """Checks that no queued group could start with reservations of groups behind it."""
-    groups = list(scenario.leader.queue.ordered())
+    groups = _in_queue_order(scenario)
     reservations = scenario.leader.cache.ledger.reservations()
     for rank, group in enumerate(groups):
         lower = [other for other in groups[rank + 1 :] if _held(other)]

@@ -1,7 +1,7 @@
 """The coordinator's gRPC API: lists, explains and watches gangs. Only the leader answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -9,6 +9,7 @@ import grpc
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.report import explain
 from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
@@ -25,7 +26,9 @@ GANGS_PER_MESSAGE = 1000
 
 
 class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
-    """Answers from the machine of the current term, between two of its steps, so that each answer is consistent."""
+    """Answers from the machine of the current term. Each gang is described between two steps, so consistently; between
+    two gangs of a long answer, which is built in slices, steps may take place (I12).
+    """
 
     def __init__(self) -> None:
         self._term: Term | None = None
@@ -55,20 +58,25 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
 
     async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
         term = await self._synced_term()
-        gangs = explain.in_order(term.machine.cache)
-        return pb.ListResponse(gangs=[_gang(term, gang) for gang in gangs if _in_namespace(gang, request.namespace)])
+        response = pb.ListResponse()
+        ids = await term.between_steps(explain.in_order(term.machine.cache, request.namespace))
+        await term.between_steps(_describe(term, ids, response.gangs.append))
+        self._check_current(term)
+        return response
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
         term = await self._synced_term()
         if not request.gang:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, "no gang was named: give its id, namespace/name, or name")
         try:
-            gang = explain.find(term.machine.cache.gangs, request.gang)
+            gang = await term.between_steps(explain.find(term.machine.cache.gangs, request.gang))
         except explain.UnknownGang as error:
             raise RpcError(grpc.StatusCode.NOT_FOUND, str(error)) from error
         except explain.AmbiguousGang as error:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from error
-        return _explain_response(term, gang)
+        response = await term.between_steps(_explain_response(term, gang))
+        self._check_current(term)
+        return response
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         term = await self._current_term()
@@ -78,23 +86,26 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             while not term.synced:
                 await watcher.next_changes()
                 self._check_current(term)
-            await term.settled()
-            gangs = [gang for gang in explain.in_order(term.machine.cache) if _in_namespace(gang, request.namespace)]
-            sent = {gang.id for gang in gangs}
-            for start in range(0, len(gangs), GANGS_PER_MESSAGE):
-                yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in gangs[start : start + GANGS_PER_MESSAGE]])
+            ids = await term.between_steps(explain.in_order(term.machine.cache, request.namespace))
+            sent: set[str] = set()
+            async for response in _messages(term, ids):
+                sent.update(gang.id for gang in response.gangs)
+                yield response
             yield pb.WatchResponse(synced=True)
             while True:
                 changed = await watcher.next_changes()
                 await term.settled()
                 self._check_current(term)
                 known = term.machine.cache.gangs
-                there = [known[id_] for id_ in changed if id_ in known and _in_namespace(known[id_], request.namespace)]
+                there = [id_ for id_ in changed if id_ in known and _in_namespace(id_, request.namespace)]
                 removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
-                sent.update(gang.id for gang in there)
                 sent.difference_update(removed)
-                if there or removed:
-                    yield pb.WatchResponse(gangs=[_gang(term, gang) for gang in there], removed=removed)
+                if removed:
+                    yield pb.WatchResponse(removed=removed)
+                async for response in _messages(term, there):
+                    self._check_current(term)
+                    sent.update(gang.id for gang in response.gangs)
+                    yield response
         finally:
             self._watchers.discard(watcher)
 
@@ -154,8 +165,25 @@ class _Watcher:
         return changed
 
 
-def _in_namespace(gang: Gang, namespace: str) -> bool:
-    return not namespace or gang.id.split("/", 2)[1] == namespace
+def _in_namespace(gang: str, namespace: str) -> bool:
+    return not namespace or gang.split("/", 2)[1] == namespace
+
+
+def _describe(term: Term, ids: Iterable[str], add: Callable[[pb.Gang], None]) -> Slices[None]:
+    """Add the gangs with these ids, without those that are deleted meanwhile."""
+    for number, id_ in enumerate(ids, start=1):
+        if (gang := term.machine.cache.gangs.get(id_)) is not None:
+            add(_gang(term, gang))
+        if number % GANGS == 0:
+            yield
+
+
+async def _messages(term: Term, ids: list[str]) -> AsyncIterator[pb.WatchResponse]:
+    for start in range(0, len(ids), GANGS_PER_MESSAGE):
+        response = pb.WatchResponse()
+        await term.between_steps(_describe(term, ids[start : start + GANGS_PER_MESSAGE], response.gangs.append))
+        if response.gangs:
+            yield response
 
 
 def _gang(term: Term, gang: Gang) -> pb.Gang:
@@ -181,9 +209,9 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
     )
 
 
-def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
+def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
+    turn, ahead = yield from explain.ahead_of(term.machine.queue, gang)
     facts = gang.facts
-    turn, ahead = explain.ahead_of(term.machine.queue, gang)
     response = pb.ExplainResponse(
         gang=_gang(term, gang),
         group=facts.group if facts is not None else (),
@@ -193,15 +221,6 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
         schedule_cycle_valid=gang.attempts.cycle.valid,
         problems=map(encode_problem, facts.problems if facts is not None else ()),
         would_help=explain.would_help(gang),
-        members=[
-            pb.Member(
-                pod=f"{pod.namespace}/{pod.name}",
-                node=pod.node,
-                reserved_node=explain.reserved_node(gang, pod),
-                state=explain.pod_state(gang, pod),
-            )
-            for pod in sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
-        ],
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
         nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine.cache, gang),
         victims=explain.evicted_for(term.machine.cache, gang),
@@ -212,4 +231,17 @@ def _explain_response(term: Term, gang: Gang) -> pb.ExplainResponse:
     )
     if gang.group.solve.explanation is not None:
         response.explanation.CopyFrom(encode_explanation(gang.group.solve.explanation))
+    yield
+    pods = sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
+    for number, pod in enumerate(pods, start=1):
+        response.members.append(
+            pb.Member(
+                pod=f"{pod.namespace}/{pod.name}",
+                node=pod.node,
+                reserved_node=explain.reserved_node(gang, pod),
+                state=explain.pod_state(gang, pod),
+            )
+        )
+        if number % OBJECTS == 0:
+            yield
     return response

@@ -141,6 +141,23 @@ class Term:
         finally:
             self._settled.set()
 
+    async def between_steps(self, slices: Slices[_T]) -> _T:
+        """Run slices that read the state of the machine, none of them during a step, with turns of other tasks (I12).
+        Steps may take place between two of them.
+        """
+        await self.settled()
+        began = monotonic()
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                result: _T = end.value
+                return result
+            if monotonic() - began > MAX_TURN_SECONDS:
+                await asyncio.sleep(0)
+                await self.settled()
+                began = monotonic()
+
     async def settled(self) -> None:
         """Return when no step of the machine is under way: then its state is complete, until the caller awaits."""
         while not self._settled.is_set():

@@ -95,7 +95,7 @@ def test_the_whole_class_reports_the_explanation_of_its_representative() -> None
     assert asked_for(scenario) == ["g00", "g00"]
     assert {
         group.solve.solver_explanation.summary
-        for group in scenario.leader.queue.ordered()
+        for group in scenario.leader.queue.groups.values()
         if group.solve.solver_explanation
     } == {"so it is for the 101th time"}
 

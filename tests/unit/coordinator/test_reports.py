@@ -15,6 +15,7 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.report.explain import AmbiguousGang, find
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.reports import CHANGES_PER_SECOND, MAX_CHANGES_SAVED
+from muster.coordinator.core.slices import run_to_end
 from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity
 
 NAMES = ("default/a", "default/b")
@@ -284,16 +285,16 @@ def test_a_started_gang_without_pods_is_not_reported_as_running() -> None:
 def test_a_gang_named_after_a_controller_is_found_by_name(name: str) -> None:
     ids = ("kube-arbitrator/ml/QueueJob.training", "koordinator/ml/v1.training")
     gangs = {id_: Gang(id_, Group(id_)) for id_ in ids}
-    assert find(gangs, name).id == ids[0]
+    assert run_to_end(find(gangs, name)).id == ids[0]
     named_alike = "sakkara/ml/training"
     gangs[named_alike] = Gang(named_alike, Group(named_alike))
-    assert find(gangs, "training").id == named_alike, "whose own name it is goes first"
+    assert run_to_end(find(gangs, "training")).id == named_alike, "whose own name it is goes first"
 
 
 def test_an_ambiguous_controller_name_lists_the_gangs() -> None:
     ids = ("kube-arbitrator/ml/QueueJob.training", "kube-arbitrator/ml/Job.training")
     with pytest.raises(AmbiguousGang, match=r"QueueJob\.training"):
-        find({id_: Gang(id_, Group(id_)) for id_ in ids}, "training")
+        run_to_end(find({id_: Gang(id_, Group(id_)) for id_ in ids}, "training"))
 
 
 def test_a_definition_broken_after_the_start_is_reported() -> None:

@@ -340,6 +340,11 @@ class Queue:
 
     # -- reading
 
+    @property
+    def groups(self) -> Mapping[str, Group]:
+        """All groups by id, whichever part of the queue they are in."""
+        return self._groups
+
     def unschedulable_heads(self) -> Iterator[Group]:
         """Unschedulable groups; of each equivalence class the first, and the one with the highest priority."""
         yield from self._unschedulable.values()
@@ -352,7 +357,3 @@ class Queue:
                 yield "active", group
             else:
                 yield "backoff" if id_ in self._backoff_until else "unschedulable", group
-
-    def ordered(self) -> Iterator[Group]:
-        """All groups in queue order, whichever part of the queue they are in."""
-        return iter(sorted(self._groups.values(), key=lambda group: (group.key, group.id)))

@@ -3,7 +3,9 @@ would unblock it.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from heapq import merge, nlargest
+from itertools import chain
 from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
@@ -11,6 +13,7 @@ from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.gang.gang import Gang, Group, QueueKey
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.reasons import in_units, reason
+from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.dialects.progress import MemberProgress, Progress, Stage
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodFacts, PodPhase, Severity, TopologyTree
@@ -48,21 +51,31 @@ class AmbiguousGang(LookupError):
         super().__init__(f'"{name[:253]}" matches several gangs: {", ".join(ids[:10])}; give the id of one')
 
 
-def find(gangs: Mapping[str, Gang], name: str) -> Gang:
+def find(gangs: Mapping[str, Gang], name: str) -> Slices[Gang]:
     """Finds a gang by id, "namespace/name" or name. The name of a gang that is named after a controller, "Kind.name",
     may be given without the kind if it is unique. Raises UnknownGang and AmbiguousGang.
     """
     if name in gangs:
         return gangs[name]
-    parts = name.split("/")
-    found = [gang for gang in gangs.values() if name in _short(gang.id)]
-    found = found or [gang for gang in gangs.values() if name in _short(_KIND.sub("/", gang.id))]
+    known = tuple(gangs.values())
+    found = yield from _filtered(known, lambda gang: name in _short(gang.id))
+    if not found:
+        found = yield from _filtered(known, lambda gang: name in _short(_KIND.sub("/", gang.id)))
     if len(found) == 1:
         return found[0]
     if found:
         raise AmbiguousGang(name, sorted(gang.id for gang in found))
-    stem = parts[-1][:4]
-    raise UnknownGang(name, sorted(id_ for id_ in gangs if stem and stem in id_)[:5])
+    stem = name.rsplit("/", 1)[-1][:4]
+    close = yield from _filtered(known, lambda gang: bool(stem) and stem in gang.id)
+    raise UnknownGang(name, sorted(gang.id for gang in close)[:5])
+
+
+def _filtered(gangs: tuple[Gang, ...], admits: Callable[[Gang], bool]) -> Slices[list[Gang]]:
+    found: list[Gang] = []
+    for part in parts(gangs):
+        found += filter(admits, part)
+        yield
+    return found
 
 
 def _short(id_: str) -> tuple[str, str]:
@@ -114,27 +127,46 @@ def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[Membe
     return tuple(members)
 
 
-def in_order(cache: Cache) -> list[Gang]:
-    """Lists all gangs: pending ones in queue order, then running ones."""
+def in_order(cache: Cache, namespace: str = "") -> Slices[list[str]]:
+    """Ids of all gangs, or of those in a namespace: pending ones in queue order, then running ones. Gangs that are
+    deleted between the slices are left out, or not.
+    """
     keys: dict[Group, QueueKey] = {}
+    runs: list[list[tuple[bool, QueueKey, str]]] = []
+    for ids in parts(tuple(cache.gangs)):
+        run = []
+        for id_ in ids:
+            gang = cache.gangs.get(id_)
+            if gang is None or (namespace and id_.split("/", 2)[1] != namespace):
+                continue
+            if (key := keys.get(gang.group)) is None:
+                key = keys[gang.group] = gang.group.key
+            run.append((gang.phase in _RUNNING, key, id_))
+        runs.append(sorted(run))
+        yield
+    merged: list[str] = []
+    for *_, id_ in merge(*runs):
+        merged.append(id_)
+        if len(merged) % OBJECTS == 0:
+            yield
+    return merged
 
-    def place(gang: Gang) -> tuple[bool, QueueKey, str]:
-        key = keys.get(gang.group)
-        if key is None:
-            key = keys[gang.group] = gang.group.key
-        return (gang.phase in _RUNNING, key, gang.id)
 
-    return sorted(cache.gangs.values(), key=place)
-
-
-def ahead_of(queue: Queue, gang: Gang) -> tuple[int, list[str]]:
+def ahead_of(queue: Queue, gang: Gang) -> Slices[tuple[int, list[str]]]:
     """Returns the gang's position in the queue from 1 (0: not queued) and the ids of gangs ahead, the nearest first."""
-    groups = list(queue.ordered())
-    if gang.group not in groups:
+    if gang.group not in queue:
         return 0, []
-    turn = groups.index(gang.group)
-    nearest = [member.id for group in reversed(groups[:turn]) for member in group.gangs]
-    return turn + 1, nearest[:MAX_AHEAD]
+    own = (gang.group.key, gang.group.id)
+    nearest: list[tuple[QueueKey, str]] = []
+    ahead = 0
+    for groups in parts(tuple(queue.groups.values())):
+        positions = [(group.key, group.id) for group in groups if group in queue]
+        before = [position for position in positions if position < own]
+        ahead += len(before)
+        nearest = nlargest(MAX_AHEAD, chain(nearest, before))
+        yield
+    there = [group for _, id_ in nearest if (group := queue.groups.get(id_)) is not None]
+    return ahead + 1, [member.id for group in there for member in group.gangs][:MAX_AHEAD]
 
 
 def pod_state(gang: Gang, pod: PodFacts) -> str:
