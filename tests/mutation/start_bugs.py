@@ -265,6 +265,13 @@ START_BUGS = (
         "",
     ),
     Bug(
+        "changed numbers of one namespace delay those of others",
+        "report/reports.py",
+        'return gang.id.split("/", 2)[1]',
+        'return ""',
+        first="unit/coordinator/test_reports.py",
+    ),
+    Bug(
         "stages that are no phases are not reported",
         "report/explain.py",
         "    return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]",

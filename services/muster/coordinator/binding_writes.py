@@ -18,8 +18,8 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.core.effects import KubeEvent, MarkTimedOut, PodCondition, Report
 from muster.coordinator.core.events import PodName
-from muster.coordinator.write_queue import WriteQueue
 from muster.dialects.registry import timeout_annotations
+from muster.queues.fair_queue import FairQueue
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.watch_codec import encode_reference
@@ -45,8 +45,8 @@ class ReportWriter:
     def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._conditions: WriteQueue[str, PodCondition] = WriteQueue()
-        self._events: WriteQueue[int, pb.Event] = WriteQueue()
+        self._conditions: FairQueue[str, PodCondition] = FairQueue()
+        self._events: FairQueue[int, pb.Event] = FairQueue()
         self._serial = itertools.count()
         self._arrived = asyncio.Event()
 
@@ -106,7 +106,7 @@ class TimeoutMarkWriter:
     def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
         self._epoch = leader_epoch
-        self._pending: WriteQueue[str, _Mark] = WriteQueue()
+        self._pending: FairQueue[str, _Mark] = FairQueue()
         self._arrived = asyncio.Event()
 
     def put(self, effect: MarkTimedOut) -> None:

@@ -18,9 +18,9 @@ from opentelemetry import context
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.binding_writes import MAX_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_permanent
-from muster.coordinator.write_queue import WriteQueue
 from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
 from muster.dialects.registry import progress_writes, writes_progress
+from muster.queues.fair_queue import FairQueue
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.watch_codec import encode_reference
@@ -63,7 +63,7 @@ class ProgressWriter:
         self._epoch = leader_epoch
         self._progress_of, self._on_failure, self._traceparent_of = progress_of, on_failure, traceparent_of
         self._settled = settled
-        self._pending: WriteQueue[str, None] = WriteQueue()
+        self._pending: FairQueue[str, None] = FairQueue()
         self._in_flight: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
         self._backoffs: dict[str, Backoff] = {}

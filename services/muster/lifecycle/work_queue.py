@@ -1,12 +1,14 @@
 """The work queue of a controller: reconciles changed keys, one worker per key at a time, with retries after failures.
 
+Namespaces take turns: however many keys of one have changed, a key of another is among the next, after those in
+progress and one of each namespace that waits.
+
 Only the leader reconciles. Changes while another replica leads need not be remembered: on becoming the leader, a
 replica reconciles all keys.
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Hashable, Iterable
 from time import perf_counter
 from typing import Final, Generic, TypeVar
 
@@ -16,9 +18,10 @@ from muster.kube.responses import ApiStatusError, KubeUnreachable
 from muster.lifecycle import metrics
 from muster.lifecycle.election import Leadership
 from muster.lifecycle.informers import SharedInformers
+from muster.queues.fair_queue import FairQueue
 from muster.retry.retrying import jittered_seconds
 
-K = TypeVar("K")
+K = TypeVar("K", bound=Hashable)
 
 _RETRY_SECONDS: Final = (0.2, 30.0)
 
@@ -29,8 +32,12 @@ class WorkQueue(Generic[K]):
     """A queue of keys to reconcile.
 
     `reconcile` returns the seconds after which the key is reconciled again, or None. If it raises ApiStatusError or
-    KubeUnreachable, it is retried with exponential backoff up to 30 s. `all_keys` returns the existing keys. At most
-    `workers` keys are reconciled concurrently, and never the same key twice.
+    KubeUnreachable, it is retried with exponential backoff up to 30 s. `all_keys` returns the existing keys, and
+    `namespace_of` the namespace of one. At most `workers` keys are reconciled concurrently, and never the same key
+    twice.
+
+    A queued key is there once, until it is reconciled; a timer until it fires; a count of failures until the key
+    succeeds, as that of an object that is gone does. All end with leadership (I11).
     """
 
     def __init__(
@@ -41,12 +48,14 @@ class WorkQueue(Generic[K]):
         leadership: Leadership,
         informers: SharedInformers,
         *,
+        namespace_of: Callable[[K], str],
         workers: int = 8,
     ) -> None:
         self._reconcile, self._all_keys = reconcile, all_keys
         self._leadership, self._informers = leadership, informers
+        self._namespace_of = namespace_of
         self._workers = workers
-        self._order: deque[K] = deque()
+        self._order: FairQueue[K, None] = FairQueue()
         self._queued: set[K] = set()
         self._busy: set[K] = set()
         self._failures: dict[K, int] = {}
@@ -66,8 +75,7 @@ class WorkQueue(Generic[K]):
             self._queued.add(key)
             metrics.ADDS.labels(self._name).add()
             if key not in self._busy:
-                self._order.append(key)
-                self._wake.set()
+                self._append(key)
 
     @property
     def name(self) -> str:
@@ -106,7 +114,8 @@ class WorkQueue(Generic[K]):
             while not self._order:
                 self._wake.clear()
                 await self._wake.wait()
-            key = self._order.popleft()
+            [entry] = self._order.take(1)
+            key = entry.key
             self._queued.discard(key)
             self._cancel_timer(key)
             self._busy.add(key)
@@ -115,8 +124,11 @@ class WorkQueue(Generic[K]):
             finally:
                 self._busy.discard(key)
                 if key in self._queued:
-                    self._order.append(key)
-                    self._wake.set()
+                    self._append(key)
+
+    def _append(self, key: K) -> None:
+        self._order.put(self._namespace_of(key), key, None)
+        self._wake.set()
 
     async def _process(self, key: K) -> None:
         began = perf_counter()

@@ -26,7 +26,9 @@ class Notebook:
         self.looks: list[str] = []
         self._seen: dict[str, str] = {}
         self._failed: set[str] = set()
-        self._queue = WorkQueue("notebook", self._reconcile, self._all_keys, context.leadership, context.informers)
+        self._queue = WorkQueue(
+            "notebook", self._reconcile, self._all_keys, context.leadership, context.informers, namespace_of=str
+        )
         context.informers.add_handler(NAMESPACES, self._take_in)
         books[context.settings.instance] = self
 

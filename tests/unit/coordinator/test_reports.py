@@ -175,6 +175,19 @@ def test_i10_every_gang_is_reported_while_numbers_keep_changing() -> None:
     assert {report.gang for report in scenario.reports} == {each.id for each in gangs}
 
 
+def test_i10_changed_numbers_of_a_gang_do_not_wait_for_those_of_another_namespace() -> None:
+    scenario, gangs = waiting_gangs()
+    single = gang("single", namespace="elsewhere").needing(8).of(8)
+    scenario.add(single)
+    scenario.pass_time(5)
+    scenario.reports.clear()
+    scenario.change(nodes=[node("n4", 4)])
+    scenario.pass_time(1)
+    reported = list(dict.fromkeys(report.gang for report in scenario.reports))
+    assert reported.index(single.id) <= 3, "one of the head of the queue, one of each namespace"
+    assert len(reported) < len(gangs)
+
+
 def test_the_head_of_the_queue_is_reported_more_often() -> None:
     scenario, gangs = waiting_gangs()
     for round_ in range(40):

@@ -27,7 +27,15 @@ class Bench:
         self.looks: list[str] = []
         self.there: list[str] = []
         self.act: Callable[[str], Awaitable[float | None]] = self.nothing
-        self.queue = WorkQueue("test", self._reconcile, lambda: self.there, self.leadership, self.informers, workers=2)
+        self.queue = WorkQueue(
+            "test",
+            self._reconcile,
+            lambda: self.there,
+            self.leadership,
+            self.informers,
+            namespace_of=lambda key: key.rpartition("/")[0],
+            workers=2,
+        )
         self._looked = asyncio.Condition()
 
     def lead(self) -> None:
@@ -150,3 +158,32 @@ async def test_losing_leadership_cancels_reconciliation(bench: Bench) -> None:
     bench.act = bench.nothing
     bench.lead()
     await bench.until("a", 2)
+
+
+async def test_namespaces_take_turns(bench: Bench) -> None:
+    """Behind thousands of keys of one namespace, that of another is reconciled next."""
+    bench.there = [*(f"flood/{number}" for number in range(5_000)), "elsewhere/one", "elsewhere/two"]
+    bench.lead()
+    await bench.until("elsewhere/two")
+    assert bench.looks.index("elsewhere/one") <= 2
+    assert bench.looks.index("elsewhere/two") <= 4
+    await bench.until("flood/4999")
+    assert [key for key in bench.looks if key.startswith("flood/")] == bench.there[:5_000], "in order within one"
+
+
+async def test_a_key_that_changes_while_it_is_reconciled_waits_behind_other_namespaces(bench: Bench) -> None:
+    """A key that changes all the time takes turns with others, too."""
+
+    async def act(key: str) -> float | None:
+        if key.startswith("busy/") and bench.looks.count(key) < 100:
+            bench.queue.add(key)
+        return None
+
+    bench.act = act
+    bench.there = [f"busy/{number}" for number in range(10)]
+    bench.lead()
+    await bench.until("busy/0")
+    bench.queue.add("elsewhere/one")
+    before = len(bench.looks)
+    await bench.until("elsewhere/one")
+    assert bench.looks.index("elsewhere/one") <= before + 4

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-DOMAIN = {"dialects", "gangs", "topology"}
+DOMAIN = {"dialects", "gangs", "queues", "topology"}
 EDGES = {"config", "etcd", "kube", "retry", "rpc", "telemetry"}
 PURE_MODULES = {"muster.retry.backoff"}
 """Modules of the edges that the domain may use, because they are pure themselves."""

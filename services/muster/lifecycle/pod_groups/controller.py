@@ -52,7 +52,14 @@ class PodGroupController:
         self._groups: dict[str, Group] = {}
         self._ids_by_uid: dict[str, str] = {}
         self._shortage_notes: dict[str, str] = {}
-        self._queue = WorkQueue("pod-groups", self._reconcile, self._all_keys, context.leadership, context.informers)
+        self._queue = WorkQueue(
+            "pod-groups",
+            self._reconcile,
+            self._all_keys,
+            context.leadership,
+            context.informers,
+            namespace_of=_namespace,
+        )
         context.informers.add_handler(PODS, self._on_pods)
         for kind in _KINDS:
             context.informers.add_handler(definitions(kind), partial(self._on_groups, kind))
@@ -164,6 +171,11 @@ class PodGroupController:
         if self._shortage_notes.get(group.gang_id) != note:
             await self._events.record(group.definition.reference, _UNSCHEDULABLE, note, action=_ACTION)
             self._shortage_notes[group.gang_id] = note
+
+
+def _namespace(gang_id: str) -> str:
+    """The namespace of a gang id: "dialect/namespace/name"."""
+    return gang_id.split("/", 2)[1]
 
 
 def _status(group: Group, minimum: int, members: list[Member], now_seconds: float) -> Mapping[str, Any]:

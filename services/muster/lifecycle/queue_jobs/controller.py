@@ -57,9 +57,16 @@ class QueueJobController:
         self._recorded: dict[str, tuple[str, str]] = {}
         leadership, informers = context.leadership, context.informers
         self._job_queue = WorkQueue(
-            "queue-jobs", self._reconcile, lambda: list(self._cache.jobs), leadership, informers
+            "queue-jobs",
+            self._reconcile,
+            lambda: list(self._cache.jobs),
+            leadership,
+            informers,
+            namespace_of=self._namespace_of,
         )
-        self._namespace_queue = WorkQueue("queue-job-pods", self._create_pods, self._namespaces, leadership, informers)
+        self._namespace_queue = WorkQueue(
+            "queue-job-pods", self._create_pods, self._namespaces, leadership, informers, namespace_of=str
+        )
         informers.add_handler(QUEUE_JOBS, self._handler(self._cache.update_job))
         informers.add_handler(PODS, self._handler(self._cache.update_pod, _BATCH_SECONDS))
         informers.add_handler(definitions(kube_arbitrator.DEFINITION), self._handler(self._cache.update_spec))
@@ -86,6 +93,10 @@ class QueueJobController:
 
     def _all_keys(self) -> Iterable[str]:
         return list(self._cache.jobs)
+
+    def _namespace_of(self, uid: str) -> str:
+        job = self._cache.jobs.get(uid)
+        return job.namespace if job is not None else ""
 
     def _namespaces(self) -> Iterable[str]:
         return self._cache.namespaces

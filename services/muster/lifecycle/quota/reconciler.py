@@ -49,7 +49,9 @@ class QuotaReconciler:
         self._written: dict[str, QuotaCondition] = {}
         """Conditions that were written and may not be observed yet, by uid of the PodGroup."""
         self._written_at: dict[str, float] = {}  # by the event loop's clock
-        self._queue = WorkQueue("quota", self._reconcile, self._all_keys, context.leadership, context.informers)
+        self._queue = WorkQueue(
+            "quota", self._reconcile, self._all_keys, context.leadership, context.informers, namespace_of=str
+        )
 
     def enqueue(self, namespace: str) -> None:
         """Queues a namespace in which quota changed."""

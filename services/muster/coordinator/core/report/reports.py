@@ -3,7 +3,7 @@
 A reason of another identity (`reasons.Theme`) is reported at once, as conditions and events. A reason of which only
 numbers differ is not: whenever capacity is freed or taken, the numbers of every pending gang change, and reporting them
 all would cost more than starting the next gang. Such changes are reported as conditions only, gang by gang, at a fixed
-rate over all gangs.
+rate over all gangs, of which namespaces take turns.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,7 @@ from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.report.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
 from muster.dialects.registry import event_reason
 from muster.gangs.facts import ObjectReference, Problem, Severity
+from muster.queues.fair_queue import FairQueue
 
 
 class Budget:
@@ -74,6 +75,11 @@ class _Reported:
     not_before: float = 0.0
 
 
+def _namespace(gang: Gang) -> str:
+    """The namespace in a gang's id: "dialect/namespace/name"."""
+    return gang.id.split("/", 2)[1]
+
+
 class Reports:
     """Turns reasons into conditions and events."""
 
@@ -81,8 +87,9 @@ class Reports:
         self._reported: dict[Gang, _Reported] = {}
         self._due: dict[Gang, float] = {}
         """When to compare the reasons of touched gangs with the reported ones."""
-        self._changed: dict[Gang, None] = {}
-        """Gangs whose numbers differ from the reported ones, the longest waiting first."""
+        self._changed: FairQueue[Gang, None] = FairQueue()
+        """Gangs whose numbers differ from the reported ones, the longest waiting of each namespace first; no more than
+        gangs, and until they are reported, have nothing to report, or are removed."""
         self._budget = Budget(CHANGES_PER_SECOND, MAX_CHANGES_SAVED)
         self._turns = 0
 
@@ -92,7 +99,7 @@ class Reports:
         if kind(gang) is Kind.NONE and not gang.invalid:
             reported.theme = NOTHING
             self._due.pop(gang, None)
-            self._changed.pop(gang, None)
+            self._changed.discard(_namespace(gang), gang)
         elif gang not in self._due:
             self._due[gang] = max(now + SETTLE_SECONDS, reported.not_before)
         return self._warn(gang, reported)
@@ -101,7 +108,7 @@ class Reports:
         """Drops the state of a removed gang."""
         self._reported.pop(gang, None)
         self._due.pop(gang, None)
-        self._changed.pop(gang, None)
+        self._changed.discard(_namespace(gang), gang)
 
     def repeat(self) -> None:
         """Report all reasons again: what was written may be lost."""
@@ -123,7 +130,6 @@ class Reports:
             reports.append(self._news(gang, now))
         while self._changed and self._budget.ready_at <= now:
             gang = self._turn()
-            del self._changed[gang]
             if (not_before := self._reported[gang].not_before) > now:
                 self._due.setdefault(gang, not_before)
             else:
@@ -133,8 +139,11 @@ class Reports:
     def _turn(self) -> Gang:
         self._turns += 1
         if self._turns % HEAD_EVERY == 0:
-            return min(self._changed, key=lambda gang: (gang.group.key, gang.id))
-        return next(iter(self._changed))
+            first = min(self._changed, key=lambda gang: (gang.group.key, gang.id))
+            self._changed.discard(_namespace(first), first)
+            return first
+        [entry] = self._changed.take(1)
+        return entry.key
 
     def _news(self, gang: Gang, now: float) -> Report | None:
         reported, why = self._reported[gang], _Message(theme(gang), reason(gang))
@@ -147,9 +156,9 @@ class Reports:
             elif before.text != message.text:
                 changed = True
         if changed:
-            self._changed.setdefault(gang)
+            self._changed.put(_namespace(gang), gang, None)
         else:
-            self._changed.pop(gang, None)
+            self._changed.discard(_namespace(gang), gang)
         reported.pods.update(news)
         events = self._events(gang, reported, why, news)
         if not news and not events:

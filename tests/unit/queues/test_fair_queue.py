@@ -1,16 +1,16 @@
-"""Queues of writes serve namespaces in turn, and drop those of the namespace that has the most."""
+"""Queues serve namespaces in turn, and drop entries of the namespace that has the most."""
 
-from muster.coordinator.write_queue import WriteQueue
+from muster.queues.fair_queue import FairQueue
 
 
-def flooded(count: int = 20_000) -> WriteQueue[int, str]:
-    queue: WriteQueue[int, str] = WriteQueue()
+def flooded(count: int = 20_000) -> FairQueue[int, str]:
+    queue: FairQueue[int, str] = FairQueue()
     for number in range(count):
         queue.put("flood", number, f"f{number}")
     return queue
 
 
-def values(queue: WriteQueue[int, str], most: int) -> list[str]:
+def values(queue: FairQueue[int, str], most: int) -> list[str]:
     return [entry.value for entry in queue.take(most)]
 
 
@@ -67,3 +67,14 @@ def test_the_first_accepted_write_is_taken_and_its_namespace_waits() -> None:
     assert not queue.has("elsewhere", 7)
     assert queue.take_first(lambda _: False) is None
     assert len(queue) == 2
+
+
+def test_a_discarded_entry_is_not_served() -> None:
+    queue = flooded(2)
+    queue.put("elsewhere", 7, "single")
+    queue.discard("elsewhere", 7)
+    queue.discard("elsewhere", 7)
+    queue.discard("flood", 9)
+    assert (len(queue), list(queue)) == (2, [0, 1])
+    queue.clear()
+    assert (len(queue), queue.take(1)) == (0, [])

@@ -1,0 +1,1 @@
+"""Queues that namespaces share."""
