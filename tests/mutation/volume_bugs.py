@@ -9,8 +9,8 @@ VOLUME_BUGS = (
     Bug(
         "a volume that is chosen for one pod is chosen for another",
         "cache/volume_choices.py",
-        "if each.name not in self.taken and claim.fits(each)",
-        "if claim.fits(each)",
+        "            self._discard_free(volume)\n            self.taken[volume] = seat.uid\n",
+        "            self.taken[volume] = seat.uid\n",
         first=_CHOICES,
     ),
     Bug(

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import permutations
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -116,7 +117,7 @@ def test_i11_nothing_is_kept_of_volumes_and_claims_that_are_gone() -> None:
     members, claims = pods([1])
     made = choices([volume("a", on("n0")), volume("b")], claims)
     made.apply(Batch(removed_static_volumes=("a", "b", "never"), removed_static_claims=(claims[0].id, "ml/never")))
-    assert (made.volumes, made.claims, made._at, made._regions._members) == ({}, {}, {}, {})
+    assert (made.volumes, made.claims, made._free, made._regions._members) == ({}, {}, {}, {})
     assert chosen(made, members, ["n0"]) == {}
 
 
@@ -146,3 +147,42 @@ def test_a_choice_is_found_if_and_only_if_there_is_one(
         picked = [by_name[name] for pod in members for _, name in sorted(found.get(pod.uid, ()))]
         assert len({each.name for each in picked}) == len(needs)
         assert all(map(suits, picked, needs))
+
+
+class _Counted(list[tuple[int, str]]):
+    """Free volumes; counts how many of them are looked at."""
+
+    looked_at = 0
+
+    def __getitem__(self, index: Any) -> Any:
+        _Counted.looked_at += 1
+        return super().__getitem__(index)
+
+
+def test_i12_claims_of_many_sizes_look_at_few_of_the_volumes_that_any_node_can_use() -> None:
+    members, claims = pods(*([1 + number] for number in range(50)))
+    made = choices([volume(f"v{number:04}", size=1 + number % 100) for number in range(2000)], claims)
+    for kinds in made._free.values():
+        for kind, sizes in kinds.items():
+            kinds[kind] = _Counted(sizes)
+    assert len(set(volumes_of(chosen(made, members, ["n0"] * 50)))) == 50
+    assert 0 < _Counted.looked_at < 50 * 40, "a binary search and a few more, for each claim"
+
+
+def test_free_volumes_are_the_same_whatever_the_order_of_events() -> None:
+    members, claims = pods([1], [1])
+    made = choices([volume("a"), volume("b", size=2)], claims)
+    first = replace(seat(members[0], "n0"), volumes=(("c0-0", "a"),))
+    made.take(first)
+    made.take(first)
+    made.apply(Batch(static_volumes=(volume("a", size=3),)))
+    assert volumes_of(chosen(made, members[1:], ["n0"])) == ["b"]
+    made.release(first)
+    made.release(first)
+    assert volumes_of(chosen(made, members, ["n0", "n0"])) == ["b", "a"]
+    made.take(first)
+    made.apply(Batch(removed_static_volumes=("a",)))
+    made.release(first)
+    assert volumes_of(chosen(made, members[1:], ["n0"])) == ["b"]
+    made.apply(Batch(static_volumes=(volume("a"),)))
+    assert volumes_of(chosen(made, members[1:], ["n0"])) == ["a"]

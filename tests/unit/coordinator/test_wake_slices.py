@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from builders.core.objects import node, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
-from muster.coordinator.core.effects import Effect, Solve
-from muster.coordinator.core.events import Delta, Event, Now, Rules, SolveFailed
+from muster.coordinator.core.effects import Effect, Persist, Solve
+from muster.coordinator.core.events import Delta, Event, Now, Rules, Solved, SolveFailed
 from muster.coordinator.core.queue import queue, wake
 from muster.gangs.facts import Batch
+from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
 
 AT_ONCE = 5
 GROUPS = 60
@@ -91,3 +92,19 @@ def test_expired_backoffs_end_in_slices(scenario: Scenario) -> None:
     assert sum(activations) == GROUPS
     assert max(activations) <= AT_ONCE
     assert names(effects) == [f"gang{GROUPS - number:03}" for number in range(1, 5)]
+
+
+def test_an_answer_is_taken_in_one_group_at_a_time(scenario: Scenario) -> None:
+    scenario.tell(of_large_node())
+    (solve,) = (each for each in scenario.under_way if isinstance(each, Solve))
+    places = [
+        SolveResult(group.id, SolveOutcome.PLACED, (Assignment(group.gangs[0].id, 0, "large", 1),))
+        for group in solve.groups
+    ]
+    huge = Delta(Batch(nodes=(node("large", 100),)))
+    scenario.tell(huge)
+    reserved = scenario.leader.cache.ledger.reserved
+    counts, effects = slices_of(scenario, Solved(solve.solve_id, tuple(places)), lambda: len(reserved))
+    assert sum(counts) == len(places) == 4
+    assert max(counts) == 1
+    assert len([each for each in effects if isinstance(each, Persist)]) == 4

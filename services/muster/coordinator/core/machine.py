@@ -193,7 +193,7 @@ class Machine:
             case Delta(batch):
                 yield from self.cache.apply(batch)
             case Solved() | SolveFailed():
-                for group, gangs in self._solves.ended(event, self._now):
+                for group, gangs in (yield from self._solves.ended(event, self._now)):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
                 results = event.results if isinstance(event, Solved) else ()
                 self._effects += self._preemption.answered(event.solve_id, results, self._now)

@@ -135,7 +135,7 @@ class Cache:
                 ledger.drop_node(name)
                 self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
             yield
-        ledger.volumes.apply(batch)
+        yield from self._apply_volumes(batch)
         self._put_trees(batch)
         for uids in parts(batch.removed_pods):
             for uid in uids:
@@ -182,6 +182,16 @@ class Cache:
         self._through = batch.through or self._through
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _apply_volumes(self, batch: Batch) -> Slices[None]:
+        volumes = self.ledger.volumes
+        for names in parts(batch.removed_static_volumes):
+            volumes.apply(Batch(removed_static_volumes=names))
+            yield
+        for static_volumes in parts(batch.static_volumes):
+            volumes.apply(Batch(static_volumes=static_volumes))
+            yield
+        volumes.apply(Batch(static_claims=batch.static_claims, removed_static_claims=batch.removed_static_claims))
 
     def _note_arrivals(self, batch: Batch) -> None:
         """Remember pods that others put on nodes on which evictions free capacity."""

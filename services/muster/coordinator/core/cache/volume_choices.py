@@ -4,11 +4,12 @@ Nodes offer numbers of these volumes as resources, so that placement and ledger 
 suffice for volumes of one node that differ in size; the choice decides for all others, too.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from muster.coordinator.core.events import Seat
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, StaticClaim, StaticVolume
@@ -23,9 +24,23 @@ Chosen = dict[str, tuple[tuple[str, str], ...]]
 """Pairs of claim and volume, by uid of the pod."""
 
 
-_Ranking = list[tuple[bool, int, int, str]]
-"""Volumes, the best first; the name is the last entry."""
-_Key = tuple[Region, StaticClaim]
+_Sizes = list[tuple[int, str]]
+"""Size and name of volumes, the smallest first."""
+_Kind = tuple[str, tuple[str, ...]]
+"""Volume mode and access modes."""
+
+
+class _Ranking(NamedTuple):
+    """Volumes that a claim could have, the best first: those of a list from an index on. The list is shared by all
+    claims, since it has thousands of volumes that any node can use.
+    """
+
+    reserved: bool
+    """For this claim only."""
+    breadth: int
+    """Nodes that can use them."""
+    volumes: _Sizes
+    start: int
 
 
 class NoVolume(Struct, frozen=True):
@@ -55,7 +70,8 @@ class VolumeChoices:
         """Uid of the pod for whose claim a volume is chosen."""
         self._bound: dict[str, Seat] = {}
         self._regions = NodeRegions()
-        self._at: dict[tuple[Region, str], dict[str, StaticVolume]] = {}  # by region and storage class
+        self._free: dict[tuple[Region, str], dict[_Kind, _Sizes]] = {}
+        """Volumes that any claim may have and no reservation has, by region and storage class, then by kind."""
         self._own: dict[str, set[str]] = {}  # volumes that are reserved for a claim
 
     # -- what is seen
@@ -76,7 +92,7 @@ class VolumeChoices:
             self._drop(volume.name)
             self.volumes[volume.name] = volume
             self._regions.add(volume.region)
-            self._at.setdefault((volume.region, volume.storage_class), {})[volume.name] = volume
+            self._add_free(volume.name)
             if volume.claim:
                 self._own.setdefault(volume.claim, set()).add(volume.name)
         for id_ in batch.removed_static_claims:
@@ -84,23 +100,43 @@ class VolumeChoices:
         self.claims.update((claim.id, claim) for claim in batch.static_claims)
 
     def _drop(self, name: str) -> None:
+        self._discard_free(name)
         volume = self.volumes.pop(name, None)
         if volume is not None:
-            at = self._at[volume.region, volume.storage_class]
-            del at[name]
-            if not at:
-                del self._at[volume.region, volume.storage_class]
             if volume.claim:
                 self._own[volume.claim].discard(name)
                 if not self._own[volume.claim]:
                     del self._own[volume.claim]
             self._regions.discard(volume.region)
 
+    def _add_free(self, name: str) -> None:
+        """Any claim may have the volume, if it is known, for no claim only, and not taken."""
+        volume = self.volumes.get(name)
+        if volume is None or volume.claim or name in self.taken:
+            return
+        kinds = self._free.setdefault((volume.region, volume.storage_class), {})
+        insort(kinds.setdefault(_kind(volume), []), (volume.size_bytes, name))
+
+    def _discard_free(self, name: str) -> None:
+        """No other claim may have the volume."""
+        volume = self.volumes.get(name)
+        if volume is None or volume.claim or name in self.taken:
+            return
+        kinds = self._free[volume.region, volume.storage_class]
+        sizes = kinds[_kind(volume)]
+        del sizes[bisect_left(sizes, (volume.size_bytes, name))]
+        if not sizes:
+            del kinds[_kind(volume)]
+        if not kinds:
+            del self._free[volume.region, volume.storage_class]
+
     # -- reservations
 
     def take(self, seat: Seat) -> None:
         """The seat's volumes are chosen for it."""
-        self.taken.update((volume, seat.uid) for _, volume in seat.volumes)
+        for _, volume in seat.volumes:
+            self._discard_free(volume)
+            self.taken[volume] = seat.uid
 
     def is_kept(self, seat: Seat) -> bool:
         """None of the seat's volumes is taken by another pod."""
@@ -115,6 +151,7 @@ class VolumeChoices:
         for _, volume in seat.volumes:
             if self.taken.get(volume) == seat.uid:
                 del self.taken[volume]
+                self._add_free(volume)
 
     def end_pod(self, uid: str) -> None:
         """The pod is gone, has ended, or is not bound any more."""
@@ -145,8 +182,7 @@ class VolumeChoices:
             if (claim := self.claims.get(f"{seat.namespace}/{name}")) is not None
         ]
         wants.sort(key=lambda want: (-want.claim.size_bytes, want.claim.id, want.seat.uid))
-        shared: dict[_Key, _Ranking] = {}
-        matching = _Matching([self._rankings(want, shared) for want in wants])
+        matching = _Matching([self._rankings(want) for want in wants])
         for index, want in enumerate(wants):
             if not matching.augment(index):
                 return NoVolume(self._why(want), want.seat.node)
@@ -155,30 +191,24 @@ class VolumeChoices:
             chosen[want.seat.uid] = (*chosen.get(want.seat.uid, ()), (want.name, matching.volume_of[index]))
         return chosen
 
-    def _rankings(self, want: _Want, shared: dict[_Key, _Ranking]) -> list[_Ranking]:
-        """The volumes that the claim could have, the best first in each list: its own; then, for each region of the
-        node, small ones, and of these the ones that few nodes can use. Equal claims in one region share a list.
+    def _rankings(self, want: _Want) -> list[_Ranking]:
+        """The volumes that the claim could have: its own; then, for each region of the node and each kind of volume,
+        small ones. No volume is looked at but its own.
         """
         claim, rankings = want.claim, []
-        for region in self._regions.regions(want.seat.node):
-            at = self._at.get((region, claim.storage_class))
-            if at is None:
-                continue
-            if own := self._ranked(region, (at[name] for name in self._own.get(claim.id, ()) if name in at), claim):
-                rankings.append(own)
-            key = (region, replace(claim, id=""))
-            if key not in shared:
-                shared[key] = self._ranked(region, (each for each in at.values() if not each.claim), claim)
-            rankings.append(shared[key])
+        regions = self._regions.regions(want.seat.node)
+        for name in self._own.get(claim.id, ()):
+            own = self.volumes[name]
+            if own.region in regions and name not in self.taken and claim.fits(own):
+                breadth = len(self._regions.nodes(own.region))
+                rankings.append(_Ranking(True, breadth, [(own.size_bytes, name)], 0))
+        for region in regions:
+            breadth = len(self._regions.nodes(region))
+            for (volume_mode, access_modes), sizes in self._free.get((region, claim.storage_class), {}).items():
+                if volume_mode == claim.volume_mode and set(claim.access_modes) <= set(access_modes):
+                    start = bisect_left(sizes, (claim.size_bytes, ""))
+                    rankings.append(_Ranking(False, breadth, sizes, start))
         return rankings
-
-    def _ranked(self, region: Region, volumes: Iterable[StaticVolume], claim: StaticClaim) -> _Ranking:
-        breadth = len(self._regions.nodes(region))
-        return sorted(
-            (not each.claim, each.size_bytes, breadth, each.name)
-            for each in volumes
-            if each.name not in self.taken and claim.fits(each)
-        )
 
     def _why(self, want: _Want) -> str:
         claim = want.claim
@@ -188,33 +218,43 @@ class VolumeChoices:
         )
 
 
+def _kind(volume: StaticVolume) -> _Kind:
+    return volume.volume_mode, volume.access_modes
+
+
 class _Matching:
     """A matching of claims and volumes: each claim takes the best free volume, or extends an augmenting path."""
 
     def __init__(self, rankings: Sequence[Sequence[_Ranking]]) -> None:
         self._rankings = rankings
-        self._firsts: dict[int, int] = {}  # index of the first free volume, by id of the ranking
+        self._next: dict[tuple[int, int], int] = {}
+        """Index behind a volume that a claim has, or behind further ones, by id of the list and index."""
         self._steps = 0
         self._claim_of: dict[str, int] = {}
         self.volume_of: dict[int, str] = {}
 
     def augment(self, claim: int) -> bool:
         """Give the claim a volume; others may get another one. Returns whether it has one."""
-        free = [ranking[at] for ranking in self._rankings[claim] if (at := self._first_free(ranking)) < len(ranking)]
+        free = [
+            (not ranking.reserved, ranking.volumes[at][0], ranking.breadth, ranking.volumes[at][1])
+            for ranking in self._rankings[claim]
+            if (at := self._first_free(ranking)) < len(ranking.volumes)
+        ]
         if free:
-            volume = min(free)[-1]
+            *_, volume = min(free)
             self._claim_of[volume], self.volume_of[claim] = claim, volume
             return True
         reached: dict[str, int] = {}  # volume -> claim that would take it
-        searched: set[int] = set()
+        searched: dict[int, int] = {}  # index from which on a list was searched
         claims = [claim]
         for each in claims:
             for ranking in self._rankings[each]:
-                if id(ranking) in searched:
+                end = searched.get(id(ranking.volumes), len(ranking.volumes))
+                if ranking.start >= end:
                     continue
-                searched.add(id(ranking))
-                self._steps += len(ranking)
-                for *_, volume in ranking:
+                searched[id(ranking.volumes)] = ranking.start
+                self._steps += end - ranking.start
+                for _, volume in islice(ranking.volumes, ranking.start, end):
                     if volume in reached:
                         continue
                     reached[volume] = each
@@ -229,10 +269,12 @@ class _Matching:
 
     def _first_free(self, ranking: _Ranking) -> int:
         """A volume that a claim has is never free again, so that none is looked at twice."""
-        at = self._firsts.get(id(ranking), 0)
-        while at < len(ranking) and ranking[at][-1] in self._claim_of:
-            at += 1
-        self._firsts[id(ranking)] = at
+        list_, at = id(ranking.volumes), ranking.start
+        passed = []
+        while at < len(ranking.volumes) and ranking.volumes[at][1] in self._claim_of:
+            passed.append((list_, at))
+            at = self._next.get((list_, at), at + 1)
+        self._next.update((each, at) for each in passed)
         return at
 
     def _flip(self, claim: int, volume: str, reached: Mapping[str, int]) -> None:

@@ -162,8 +162,10 @@ class Solves:
 
     # -- answers
 
-    def ended(self, event: Solved | SolveFailed, now: Now) -> list[tuple[Group, list[Gang]]]:
-        """Placement answered, or did not. Returns the groups to permit, with their gangs that got seats."""
+    def ended(self, event: Solved | SolveFailed, now: Now) -> Slices[list[tuple[Group, list[Gang]]]]:
+        """Placement answered, or did not. Returns the groups to permit, with their gangs that got seats. A group is one
+        slice.
+        """
         ready = self._concurrent.answered(event, now.monotonic_seconds)
         for attempt in ready:
             self._queue.solve_ended(attempt.began, now.monotonic_seconds)
@@ -179,6 +181,7 @@ class Solves:
                 self._concurrent.seated(ready, attempt, group)
                 if not group.accumulates:
                     permits.append((group, list(seated)))
+            yield
         for attempt in ready:
             if attempt.at_risk:
                 self._risk.settle(attempt.overtaken, now.monotonic_seconds)
