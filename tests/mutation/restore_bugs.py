@@ -82,7 +82,7 @@ RESTORE_BUGS = (
         "reconcile.py",
         "                self._stages[gang] = None\n            self._cache.touch(gang, edited=True)\n",
         "                self._stages[gang] = None\n            self._cache.touch(gang)\n",
-        first="simulation/test_found_scenarios.py",
+        first=_TESTS,
     ),
     Bug(
         "a member of a gang without a permit is repaired when its bind is undone",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from muster.coordinator.core.effects import Bind, Evict, Persist
 from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
 from muster.topology.constraints import on_levels
@@ -87,16 +88,20 @@ def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
 
 
 def check_volumes_first(leader: Machine, effect: Bind) -> None:
-    """I1: the first binds of a gang with claims are one request that waits for all volumes. A member that was placed
-    when enough others had a seat may be late: its volume does not leave the gang partial.
+    """I1: the first binds of a gang with claims are one request that waits for all volumes.
+
+    Not checked: that the request has all members. A member with claims may be late: enough others without claims have a
+    seat, and their binds were sent before. They start whatever becomes of its volume, so that it does not leave the
+    gang partial.
     """
     gang = leader.cache.gangs[effect.gang]
     if gang.bound or gang.acknowledged or not effect.claims:
         return
-    others = gang.seats.keys() - {seat.uid for seat in effect.seats}
-    if len(others) >= gang.required and not any(gang.pods[uid].claims for uid in others):
-        return
-    assert effect.volumes_first and not others, f"I1: {effect.gang} is bound without the volumes of {sorted(others)}"
+    assert effect.volumes_first, f"I1: {effect.gang} is bound before its volumes exist"
+    others = {uid: held for uid, held in gang.seats.items() if uid not in {seat.uid for seat in effect.seats}}
+    sent = all(held.state is not ActionState.DECIDED and not gang.pods[uid].claims for uid, held in others.items())
+    late = sent and len(others) >= gang.required
+    assert late or not others, f"I1: {effect.gang} is bound without the volumes of {sorted(others)}"
 
 
 def check_chosen_volumes(leader: Machine) -> None:

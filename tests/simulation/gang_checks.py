@@ -48,12 +48,15 @@ def check_sent(gang: Gang) -> None:
 
 
 def check_bound(scenario: Scenario, gang: Gang, undone_binds: Container[str]) -> None:
-    """I4: acknowledged binds agree with the API server, unless a restore from a backup has undone them."""
+    """I4: acknowledged binds agree with the API server.
+
+    Not checked for pods that were not bound in the backup that was restored last: somebody else may bind them before
+    the coordinator observes that. At rest no bind differs (`check_binds_exist`).
+    """
     for uid, seat in gang.acknowledged.items():
         pod = scenario.cluster.pods.get(uid)
-        undone = pod is not None and not pod.node and uid in undone_binds
-        agrees = pod is None or pod.node == seat.node
-        assert agrees or undone, f"I4: {uid} is on {pod.node if pod else ''}, but its seat is on {seat.node}"
+        agrees = pod is None or pod.node == seat.node or uid in undone_binds
+        assert agrees, f"I4: {uid} is on {pod.node if pod else ''}, but its seat is on {seat.node}"
 
 
 def check_progress(gang: Gang, progress: Progress) -> None:

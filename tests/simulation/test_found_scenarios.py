@@ -6,6 +6,13 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "a pod whose bind was undone is bound elsewhere before that is observed": """
+        create
+        back_up_api_server
+        run
+        restore_backup
+        bind_elsewhere
+    """,
     "a restored backup in which bound pods are pending undoes their binds": """
         create size=1 cpu=1
         back_up_api_server

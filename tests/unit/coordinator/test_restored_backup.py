@@ -195,3 +195,18 @@ def test_i3_volumes_of_undone_binds_can_be_chosen_again() -> None:
     scenario.pass_time(CONFIRMATION_SECONDS)
     assert scenario.bound("a") == 1
     assert scenario.binds[-1].seats[0].volumes == (("data", "volume"),)
+
+
+def test_i7_a_gang_found_infeasible_in_what_was_undone_is_tried_again() -> None:
+    scenario = Scenario({"n2": 2})
+    for _ in range(4):
+        scenario.change()
+    scenario.add(gang("a").of(2))
+    backup = scenario.cluster.copy()
+    scenario.lagging = True
+    scenario.change(nodes=[replace(scenario.cluster.nodes["n2"], unschedulable=True)])
+    scenario.do(0)  # placement knows of it before the coordinator does
+    scenario.lagging = False
+    scenario.restore(backup)
+    scenario.run()
+    assert scenario.bound("a") == 2
