@@ -52,7 +52,7 @@ RESTORE_BUGS = (
     Bug(
         "a snapshot that is behind frees the capacity of bound pods",
         "cache/cache.py",
-        "            self.ledger.reserve([gang.acknowledged[pod.uid]])\n",
+        "            self.ledger.reserve([gang.acknowledged[uid]])\n",
         "",
         first=_TESTS,
     ),
@@ -85,10 +85,17 @@ RESTORE_BUGS = (
         first=_TESTS,
     ),
     Bug(
+        "a member that others had bound helps a gang to start after a restore has undone that",
+        "cache/cache.py",
+        "        if gang.permit.granted:\n            self.ledger.reserve",
+        "        if gang:\n            self.ledger.reserve",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "a member of a gang without a permit is repaired when its bind is undone",
         "cache/cache.py",
-        "        if not gang.permit.granted:\n            gang.forget_lost()\n",
-        "",
+        "            gang.lose_seat(uid)\n            gang.forget_lost()\n",
+        "            gang.lose_seat(uid)\n",
         first="simulation/test_found_scenarios.py",
     ),
     Bug(

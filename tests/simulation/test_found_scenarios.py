@@ -6,6 +6,13 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "members whose binds a restore undid do not help the others of their gang to start": """
+        create size=2
+        bind_elsewhere
+        back_up_api_server
+        bind_elsewhere
+        restore_backup
+    """,
     "a pod whose bind was undone is bound elsewhere before that is observed": """
         create
         back_up_api_server

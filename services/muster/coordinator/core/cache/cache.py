@@ -235,8 +235,7 @@ class Cache:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
         self.release(gang, [seat.uid] if (seat := gang.put_pod(pod)) is not None and not pod.seated else [])
         if ran and pod.uid in gang.acknowledged:
-            self.ledger.reserve([gang.acknowledged[pod.uid]])
-            self._doubtful[gang] = None
+            self._doubt(gang, pod.uid)
         if before is None or before.priority != pod.priority:
             edited = True
             if before is not None and pod.priority < before.priority:
@@ -250,6 +249,17 @@ class Cache:
         self.touch(gang, edited=edited)
         if gang.run_ended:
             self.restart(gang)
+
+    def _doubt(self, gang: Gang, uid: str) -> None:
+        """A bound pod is shown without a node. It keeps its place for now, unless the gang has no permit: members that
+        may not run must not help others to start (I1).
+        """
+        if gang.permit.granted:
+            self.ledger.reserve([gang.acknowledged[uid]])
+            self._doubtful[gang] = None
+        else:
+            gang.lose_seat(uid)
+            gang.forget_lost()
 
     def _gang_for(self, pod: PodFacts, gang_id: str) -> Gang:
         gang = self.gangs.get(gang_id)
