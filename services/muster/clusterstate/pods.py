@@ -6,9 +6,11 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from muster.clusterstate.claim_obstacles import no_right
+from muster.clusterstate.claim_users import Use
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
 from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
-from muster.clusterstate.volumes import Use, Volumes, no_right
+from muster.clusterstate.volumes import Volumes
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
 from muster.gangs.facts import PodClass, PodFacts

@@ -144,13 +144,15 @@ class ClusterState:
                 malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
                 malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
-            if self.pods.volumes.has_changes:
+            if self.pods.volumes.static_binding.has_changes:
                 self._add_volumes()
                 matters = True
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
+        if changes.kind == TOPOLOGIES and self.trees.stale and self._settle_trees():
+            self._pending.raise_revision(changes.kind, newest)
         self._cause = (changes.kind, newest)
         self._queue_volumes()
         if changes.through:
@@ -229,8 +231,8 @@ class ClusterState:
             selectors=self.pods.classes.selectors,
             label_sets=self.pods.label_sets.all(),
             namespaces=tuple(self.namespaces.facts.values()),
-            static_volumes=tuple(self.pods.volumes.static_volumes.values()),
-            static_claims=tuple(self.pods.volumes.static_claims.values()),
+            static_volumes=tuple(self.pods.volumes.static_binding.volumes.values()),
+            static_claims=tuple(self.pods.volumes.static_binding.claims.values()),
         )
 
     def sweep(self) -> Batch:
@@ -278,11 +280,9 @@ class ClusterState:
 
     def _add_volumes(self) -> None:
         """Add changed volumes and claims to the batch."""
-        volumes, pending = self.pods.volumes, self._pending
-        pending.static_volumes.update(volumes.changed_volumes)
-        pending.static_claims.update(volumes.changed_claims)
-        volumes.changed_volumes.clear()
-        volumes.changed_claims.clear()
+        volumes, claims = self.pods.volumes.static_binding.take_changes()
+        self._pending.static_volumes.update(volumes)
+        self._pending.static_claims.update(claims)
 
     # -- facts that are computed again because of other objects
 
@@ -300,8 +300,8 @@ class ClusterState:
 
     def _queue_volumes(self) -> None:
         """Pods come before nodes: what nodes offer may be requested from when they offer it."""
-        self._queue(Recomputed.POD, self.pods.volumes.take_stale())
-        self._queue(Recomputed.NODE, self.pods.volumes.take_disturbed(self.nodes.facts))
+        self._queue(Recomputed.POD, self.pods.volumes.take_stale_pods())
+        self._queue(Recomputed.NODE, self.pods.volumes.take_stale_nodes(self.nodes.facts))
 
     def _recompute(self) -> None:
         """Compute one slice."""
@@ -313,7 +313,7 @@ class ClusterState:
                 found = Unreadable(Reason.REJECTED, f"{fact.name} {name}: {error}")
                 malformed = self._malformed.setdefault("recomputation", MalformedObjects("recomputation"))
                 malformed.note(found, effect="what is known of it stays", error=error)
-        for name in self.pods.volumes.take_disturbed(self.nodes.facts):  # by the pods of this slice
+        for name in self.pods.volumes.take_stale_nodes(self.nodes.facts):  # by the pods of this slice
             changed |= self._refresh_node(name)
         if changed:
             for kind, revision in work.causes.items():
@@ -435,10 +435,13 @@ class ClusterState:
         return True
 
     def _put_topology(self, config_map: ConfigMap) -> bool:
-        return self.trees.put(config_map) and self._settle_trees()
+        """Trees are computed once after all changes of the batch."""
+        self.trees.put(config_map)
+        return False
 
     def _drop_topology(self, removal: Removed) -> bool:
-        return self.trees.remove(removal.uid) and self._settle_trees()
+        self.trees.remove(removal.uid)
+        return False
 
     def _settle_trees(self) -> bool:
         if not self._settled:

@@ -181,7 +181,8 @@ def offers(history: History) -> dict[str, tuple[Amounts, dict[str, str]]]:
 
 
 def static(history: History) -> tuple[dict[str, StaticVolume], dict[str, StaticClaim]]:
-    return history.state.pods.volumes.static_volumes, history.state.pods.volumes.static_claims
+    binding = history.state.pods.volumes.static_binding
+    return binding.volumes, binding.claims
 
 
 @settings(max_examples=250, deadline=None)

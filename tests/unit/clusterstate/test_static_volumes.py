@@ -84,7 +84,7 @@ def test_a_volume_counts_until_its_claim_is_bound(changed: dict[str, Any], free:
     history.put(CLAIMS, claim())
     history.pods(pod_object("x", volumes=using("c")))
     history.put(VOLUMES, local_volume("a", "n0", **changed))
-    assert (bool(offered(history)), "a" in history.state.pods.volumes.static_volumes) == (free, free)
+    assert (bool(offered(history)), "a" in history.state.pods.volumes.static_binding.volumes) == (free, free)
     batch = history.put(CLAIMS, claim(volume="a"))
     if changed.get("claim", "").startswith("ml/c") and free:
         assert (offered(history), requested(history)) == ({}, ())
