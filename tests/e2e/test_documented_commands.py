@@ -29,7 +29,6 @@ HELM: Final = Path(sys.prefix) / "tools" / "helm"
 OWN_TESTS: Final = {
     ("README.md", "A first gang"): "test_up.py",
     ("docs/operations.md", ""): "test_operations_page.py",
-    ("docs/migration.md", "Volcano Jobs"): "test_migration.py",
 }
 """Pages, or sections of pages, that another test file runs."""
 

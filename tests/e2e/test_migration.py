@@ -3,11 +3,8 @@
 They are read from the page. Volcano's controllers are not available: `made_of` creates the objects that they would.
 """
 
-import asyncio
 import copy
-import os
 import re
-import shutil
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,7 +13,7 @@ import pytest
 import pytest_asyncio
 import yaml
 
-from builders.e2e.cluster import CALL_SECONDS, Cluster
+from builders.e2e.cluster import Cluster
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
@@ -38,19 +35,17 @@ ONLY_THE_SCHEDULER = {
     "kube-arbitrator": "kube-arbitrator/{}/QueueJob.solver",
     "Sakkara": "sakkara/{}/ring",
     "Kubernetes' own gangs": "native/{}/encoder",
+    "PodGroups of your own": "kube-batch/{}/bert",
 }
 """The gang of each section in which only the scheduler changes; {} is the namespace."""
 
 CONVERTED = {
-    "PodGroups of your own": "kube-batch/{}/bert",
     "Deployments and Jobs with PodGroups created by Volcano": "batch/{}/sweep",
 }
 VOLCANO_JOBS = "Volcano Jobs"
 
-VOLCANO_KINDS = {
-    "podgroups": ("scheduling.volcano.sh", "v1beta1", "PodGroup"),
-    "jobs": ("batch.volcano.sh", "v1alpha1", "Job"),
-}
+VOLCANO_KINDS = {"jobs": ("batch.volcano.sh", "v1alpha1", "Job")}
+"""Kinds of Volcano that deploy/crds does not define."""
 
 
 def blocks(kind: str) -> dict[str, str]:
@@ -233,45 +228,13 @@ def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: st
     }
 
 
-async def run_command_of_the_page(world: World, section: str) -> None:
-    """Run the shell commands of a section in the world's namespace, as administrator."""
-    commands = blocks("sh")[section]
-    assert f"-n {NAMESPACE} " in commands
-    process = await asyncio.create_subprocess_exec(
-        *("sh", "-ec", commands.replace(f"-n {NAMESPACE} ", f"-n {world.name} ")),
-        env={**os.environ, "KUBECONFIG": str(world.cluster.stack.kubeconfig)},
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.STDOUT,
-    )
-    output = (await asyncio.wait_for(process.communicate(), CALL_SECONDS))[0].decode()
-    assert process.returncode == 0, output
-
-
 @pytest.mark.usefixtures("volcano")
-async def test_pods_of_a_volcano_job_start_as_a_gang_by_count(world: World) -> None:
+async def test_pods_of_a_volcano_job_start_as_a_gang_and_end_with_the_job(world: World) -> None:
     await world.nodes(4, 4)
-    group, pod_group, pods = made_of(await create_job(world, "+"))
-    gang = f"batch/{world.name}/{group}"
-    await world.declare(DeclaredGang(gang, (pod_group, *pods), ""))
-    await starts_whole(world, gang, 3)
-
-
-@pytest.mark.usefixtures("volcano")
-async def test_pods_of_a_volcano_job_wait_for_the_documented_pod_group(world: World) -> None:
-    if shutil.which("kubectl") is None:
-        pytest.skip("the page's command needs kubectl: apt-get install kubernetes-client")
-    await world.nodes(4, 4)
-    job = await create_job(world, "-")
+    job = await create_job(world, "+")
     group, pod_group, pods = made_of(job)
     gang = f"kube-batch/{world.name}/{group}"
     await world.declare(DeclaredGang(gang, (pod_group, *pods), ""))
-
-    def waits() -> bool:
-        found = world.cluster.gangs.get(gang)
-        return found is not None and found.members == 3 and "does not exist yet" in found.reason
-
-    await world.cluster.until(waits, f"{gang} waits for its PodGroup")
-    await run_command_of_the_page(world, VOLCANO_JOBS)
     await starts_whole(world, gang, 3)
 
     world.cluster.invariants.forget(gang)

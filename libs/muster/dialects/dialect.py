@@ -19,7 +19,8 @@ class PodMarks(Struct, frozen=True):
 
     `label_prefix` matches labels whose keys users complete (empty: none). `other` describes a mark that is neither a
     label nor an annotation, such as a field of the pod; it returns an empty string for pods without that mark. `naming`
-    tells users how a pod names its gang, for error messages.
+    tells users how a pod names its gang, for error messages. `roles` are labels and annotations that are read of
+    members, but also have a meaning on pods of other gangs.
     """
 
     naming: str
@@ -27,6 +28,7 @@ class PodMarks(Struct, frozen=True):
     annotations: frozenset[str] = frozenset()
     label_prefix: str = ""
     other: Callable[[GangMarks], str] = lambda _: ""
+    roles: frozenset[str] = frozenset()
 
     def reads(self, key: str) -> bool:
         """Returns whether the dialect reads the label or annotation."""
@@ -68,7 +70,10 @@ class Dialect(Struct, frozen=True):
     * `wanted_rank`: the rank that a member's annotations ask for; -1: none;
     * `labels_at_bind`: labels that a member gets before it is bound, from its rank and the gang's number of attempts;
     * `timeout_annotations`: annotations of the pods of a gang that timed out (True) or may be tried again (False);
-    * `event_reason`: reason of the events that report why a gang does not start.
+    * `event_reason`: reason of the events that report why a gang does not start;
+    * `shares_ids_of`: the dialect whose gang ids this one uses, because pods of both have the same mark and only the
+      definition tells them apart; empty: ids begin with the dialect's own name;
+    * `counts_pods`: whether `read` needs the numbers of pods (MarkSet.pods) for a definition.
     """
 
     name: str
@@ -83,3 +88,10 @@ class Dialect(Struct, frozen=True):
     labels_at_bind: Callable[[int | None, int], Mapping[str, str]] = lambda _rank, _attempts: {}
     timeout_annotations: Callable[[bool], Annotations] = lambda _timed_out: {}
     event_reason: str = "FailedScheduling"
+    shares_ids_of: str = ""
+    counts_pods: Callable[[Definition], bool] = lambda _definition: False
+
+    @property
+    def id_prefix(self) -> str:
+        """The first part of the ids of its gangs."""
+        return self.shares_ids_of or self.name

@@ -1,6 +1,8 @@
 """kube-batch's coscheduling: PodGroup scheduling.incubator.k8s.io/v1alpha1, which pods name by an annotation.
 
-Pods that also have the annotation with the number of pods belong to the dialect batch, which needs no PodGroup.
+Pods that also have the annotation with the number of pods belong to the dialect batch, which needs no PodGroup. The
+annotation also names PodGroups of Volcano, which share the gang ids of this dialect: pods without a PodGroup wait for
+either.
 
 `queue` names a queue of kube-batch. Muster has no queues by name and only quotes it. `totalResources` is the quota to
 reserve, not a condition for starting. `policy` says when lifecycle restarts the whole group.
@@ -37,6 +39,9 @@ DEFINITION: Final = DefinitionKind(
 GROUP_NAME: Final = "scheduling.k8s.io/group-name"
 GROUP_POD_NUM: Final = "scheduling.k8s.io/group-pod-num"
 
+VOLCANO_API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
+"""PodGroups that the same annotation may name, read by the dialect volcano."""
+
 EVENT_REASON: Final = "Unschedulable"
 """Reason of events that report why a gang does not start, as in kube-batch's proposal."""
 
@@ -71,9 +76,9 @@ def read(declaration: Declaration) -> GangFacts:
     )
     if definition is None:
         missing = blocking(
-            f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')} ({DEFINITION.api_version}) does not "
-            f"exist yet: create it, or correct the pods' annotation {GROUP_NAME}, or add {GROUP_POD_NUM} to the pods "
-            "to need no PodGroup"
+            f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')} ({DEFINITION.api_version} or "
+            f"{VOLCANO_API_VERSION}) does not exist yet: create it, or correct the pods' annotation {GROUP_NAME}, or "
+            f"add {GROUP_POD_NUM} to the pods to need no PodGroup"
         )
         return replace(facts, problems=(missing,))
     problems: list[Problem] = []

@@ -9,6 +9,7 @@ A gang of 5,000 pods is not read pod by pod. Its pods have few distinct marks, s
 
 When the pods of a gang disagree about a mark, the oldest pod that has the mark decides. The oldest pod of each mark set
 is therefore enough: adding or removing a pod changes the facts only if it is the oldest or the only one with its marks.
+A dialect that needs the numbers of pods says so (Dialect.counts_pods).
 """
 
 from collections.abc import Mapping
@@ -69,10 +70,15 @@ class PodAge(Struct, frozen=True, order=True, gc=False):
 
 
 class MarkSet(Struct, frozen=True, gc=False):
-    """Marks that some pods of a gang share, and the oldest of these pods."""
+    """Marks that some pods of a gang share, and the oldest of these pods.
+
+    `pods` is their number, for definitions whose dialect needs it (Dialect.counts_pods); otherwise 0, so that facts
+    are not read again for every pod.
+    """
 
     marks: GangMarks
     oldest: PodAge
+    pods: int = 0
 
 
 class Membership(Struct, frozen=True):

@@ -15,6 +15,7 @@ from muster.dialects import (
     muster_annotations,
     native,
     sakkara,
+    volcano,
 )
 from muster.dialects.definitions import ControllerGang, Definition
 from muster.dialects.dialect import Declaration, Dialect
@@ -38,6 +39,7 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     lightweight.DIALECT,
     coscheduling.DIALECT,
     kube_batch.DIALECT,
+    volcano.DIALECT,
     batch_annotations.DIALECT,
     kube_arbitrator.DIALECT,
     sakkara.DIALECT,
@@ -60,11 +62,16 @@ class Registry:
         """Kinds whose objects turn the pods of a controller into a gang, by their names in revisions."""
         self.membership_of: Callable[[GangMarks], Membership | None] = ByteCache(self._membership_of, _CACHE_BYTES)
         self._by_name = {each.name: each for each in dialects}
+        self._by_prefix: dict[str, list[Dialect]] = {}
+        for each in dialects:
+            self._by_prefix.setdefault(each.id_prefix, []).append(each)
         self._by_kind = {
             (each.definition.group, each.definition.kind): each for each in dialects if each.definition is not None
         }
-        self._labels = frozenset[str]().union(*(each.marks.labels for each in dialects))
-        self._annotations = muster_annotations.ANNOTATIONS.union(*(each.marks.annotations for each in dialects))
+        self._labels = frozenset[str]().union(*(each.marks.labels | each.marks.roles for each in dialects))
+        self._annotations = muster_annotations.ANNOTATIONS.union(
+            *(each.marks.annotations | each.marks.roles for each in dialects)
+        )
         self._label_prefixes = tuple(each.marks.label_prefix for each in dialects if each.marks.label_prefix)
 
     def gang_marks(
@@ -103,7 +110,12 @@ class Registry:
         """Returns the id of the gang that an object defines; None if it defines none."""
         dialect = self._defining(definition)
         name = dialect.gang_name(definition) if dialect is not None else ""
-        return f"{dialect.name}/{definition.namespace}/{name}" if dialect is not None and name else None
+        return f"{dialect.id_prefix}/{definition.namespace}/{name}" if dialect is not None and name else None
+
+    def counts_pods(self, definition: Definition) -> bool:
+        """Returns whether reading the gang that an object defines needs the numbers of its pods."""
+        dialect = self._defining(definition)
+        return dialect is not None and dialect.counts_pods(definition)
 
     def controller_gang(self, definition: Definition) -> ControllerGang | None:
         """Returns the controller whose pods are the gang that the object defines; None if marks name the members."""
@@ -127,6 +139,8 @@ class Registry:
         Raises ValueError for an id of no dialect.
         """
         dialect, namespace, name = self._parse_id(gang_id)
+        if definition is not None and (defining := self._defining(definition)) is not None:
+            dialect = defining if defining.id_prefix == dialect.name else dialect
         pods = oldest_first(mark_sets)
         facts = dialect.read(Declaration(namespace, name, definition, pods, priorities))
         problems: list[Problem] = [_rival_warning(definition, rival) for rival in rivals if definition is not None]
@@ -162,8 +176,8 @@ class Registry:
 
     def wanted_rank(self, gang_id: str, annotations: Mapping[str, str]) -> int:
         """Returns the rank that a member of the gang asks for; -1 if none."""
-        dialect = self._by_name.get(_dialect_name(gang_id))
-        return dialect.wanted_rank(annotations) if dialect is not None else -1
+        ranks = (dialect.wanted_rank(annotations) for dialect in self._by_prefix.get(_dialect_name(gang_id), ()))
+        return max(ranks, default=-1)
 
     def labels_at_bind(self, gang_id: str, rank: int | None, attempts: int) -> Mapping[str, str]:
         """Returns the labels that a member gets before it is bound, after this many attempts of its gang."""
@@ -215,9 +229,10 @@ class Registry:
 
 def _rival_warning(definition: Definition, rival: Definition) -> Problem:
     other = f"{rival.kind} {quoted(f'{rival.namespace}/{rival.name}')}"
-    return warning(
-        f"{other} defines this gang too; {definition.kind} {quoted(definition.name)} is older and is used instead"
-    )
+    used = f"{definition.kind} {quoted(definition.name)}"
+    if rival.api_version != definition.api_version:
+        other, used = f"{other} ({rival.api_version})", f"{used} ({definition.api_version})"
+    return warning(f"{other} defines this gang too; {used} is older and is used instead")
 
 
 def _dialect_name(gang_id: str) -> str:
@@ -241,6 +256,7 @@ CONTROLLER_GANG_KINDS: Final = _REGISTRY.controller_gang_kinds
 gang_marks = _REGISTRY.gang_marks
 membership_of = _REGISTRY.membership_of
 defined_gang = _REGISTRY.defined_gang
+counts_pods = _REGISTRY.counts_pods
 controller_gang = _REGISTRY.controller_gang
 read_gang = _REGISTRY.read_gang
 writes_progress = _REGISTRY.writes_progress

@@ -63,8 +63,9 @@ class Gangs:
             self.drop_definition(definition.uid, kind, revision)
         gang = self._gang(gang_id)
         self._of_definition[definition.uid] = gang_id
-        if gang.definitions.get(definition.name) != definition:
-            gang.definitions[definition.name] = definition
+        key = definition.api_version.rpartition("/")[0], definition.name
+        if gang.definitions.get(key) != definition:
+            gang.definitions[key] = definition
             self._touch(gang_id, kind, revision)
 
     def drop_definition(self, uid: str, kind: str, revision: int) -> None:
@@ -145,10 +146,10 @@ class _Entry(Struct, frozen=True, gc=False):
 
 
 class _Gang:
-    """Pods and definitions (by name) of one gang. Of several definitions the oldest one applies."""
+    """Pods and definitions (by API group and name) of one gang. Of several definitions the oldest one applies."""
 
     def __init__(self) -> None:
-        self.definitions: dict[str, Definition] = {}
+        self.definitions: dict[tuple[str, str], Definition] = {}
         self._incarnation = Incarnation()
         self._pods: dict[str, _Entry] = {}
         self._sets: dict[MemberState, dict[GangMarks, _MemberSet]] = {}
@@ -186,9 +187,9 @@ class _Gang:
 
     def undefine(self, uid: str) -> bool:
         """Returns False if another object has the name by now."""
-        removed = [name for name, definition in self.definitions.items() if definition.uid == uid]
-        for name in removed:
-            del self.definitions[name]
+        removed = [key for key, definition in self.definitions.items() if definition.uid == uid]
+        for key in removed:
+            del self.definitions[key]
         return bool(removed)
 
     def decide(self) -> None:
@@ -202,17 +203,20 @@ class _Gang:
         definitions = sorted(self.definitions.values(), key=_age)
         definition, rivals = (definitions[0], definitions[1:]) if definitions else (None, [])
         name = definition.uid if definition is not None else self._incarnation.name
-        mark_sets = self._mark_sets()
+        mark_sets = self._mark_sets(counted=definition is not None and registry.counts_pods(definition))
         content = (mark_sets, definition, rivals, name, priorities if definition is not None else None)
         if before is not None and content == self._read:
             return before
         self._read = content
         return replace(registry.read_gang(gang_id, definition, mark_sets, priorities, rivals), incarnation=name)
 
-    def _mark_sets(self) -> list[MarkSet]:
+    def _mark_sets(self, *, counted: bool) -> list[MarkSet]:
         for state in MemberState:
             if sets := self._sets.get(state):
-                return [MarkSet(member_set.marks, member_set.ages[0]) for member_set in sets.values()]
+                return [
+                    MarkSet(member_set.marks, member_set.ages[0], len(member_set.ages) if counted else 0)
+                    for member_set in sets.values()
+                ]
         return []
 
     def _leave(self, entry: _Entry) -> None:

@@ -16,6 +16,7 @@ _MINIMUM_FIELDS: Final[dict[Dialect, str]] = {
     "lightweight": "min-available",
     "coscheduling": "minMember",
     "kube-batch": "minMember",
+    "volcano": "minMember",
     "batch": "group-pod-num",
     "native": "minCount",
 }

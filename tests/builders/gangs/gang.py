@@ -11,8 +11,19 @@ from typing import Any, ClassVar, Literal, Self
 from muster.gangs.facts import GangMode, MatchPolicy, RepairPolicy
 
 Dialect = Literal[
-    "annotations", "koordinator", "coscheduling", "kube-batch", "batch", "lightweight", "native", "plain", "test"
+    "annotations",
+    "koordinator",
+    "coscheduling",
+    "kube-batch",
+    "volcano",
+    "batch",
+    "lightweight",
+    "native",
+    "plain",
+    "test",
 ]
+ID_PREFIXES = {"annotations": "koordinator", "volcano": "kube-batch"}
+"""First parts of gang ids, where they differ from the dialect."""
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
 
 
@@ -234,8 +245,8 @@ class Gang:
     @property
     def id(self) -> str:
         """The gang's id; for plain pods that of the first pod."""
-        dialect = "koordinator" if self.dialect == "annotations" else self.dialect
-        return f"{dialect}/{self.namespace}/{self.pod_name(0) if dialect == 'plain' else self.name}"
+        prefix = ID_PREFIXES.get(self.dialect, self.dialect)
+        return f"{prefix}/{self.namespace}/{self.pod_name(0) if self.dialect == 'plain' else self.name}"
 
     @property
     def needed(self) -> int:

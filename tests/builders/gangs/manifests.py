@@ -20,6 +20,7 @@ _DEFINITIONS = {
     "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
     "kube-batch": "scheduling.incubator.k8s.io/v1alpha1",
+    "volcano": "scheduling.volcano.sh/v1beta1",
     "native": "scheduling.k8s.io/v1beta1",
 }
 
@@ -182,7 +183,7 @@ class Workload(Gang):
         if self.dialect == "lightweight":
             prefix = "pod-group.scheduling.sigs.k8s.io/"
             return {prefix + "name": self.name, prefix + "min-available": minimum}, self.all_annotations()
-        if self.dialect == "kube-batch":
+        if self.dialect in ("kube-batch", "volcano"):
             return {}, {_GROUP_NAME: self.name}
         if self.dialect == "batch":
             return {}, {_GROUP_NAME: self.name, _GROUP_POD_NUM: minimum, **self.all_annotations()}

@@ -67,7 +67,8 @@ def test_without_its_pod_group_it_is_blocked_with_a_remedy() -> None:
     gang = gang_of(None)
     ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
-    assert message.startswith('PodGroup "a/A" (scheduling.incubator.k8s.io/v1alpha1) does not exist yet: create it')
+    kinds = "scheduling.incubator.k8s.io/v1alpha1 or scheduling.volcano.sh/v1beta1"
+    assert message.startswith(f'PodGroup "a/A" ({kinds}) does not exist yet: create it')
     assert NUMBER in message
     assert event_reason(gang.id) == "Unschedulable"
 

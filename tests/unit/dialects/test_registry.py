@@ -81,6 +81,7 @@ def test_the_order_of_precedence_is_the_documented_one() -> None:
         "lightweight",
         "coscheduling",
         "kube-batch",
+        "volcano",
         "batch",
         "kube-arbitrator",
         "sakkara",

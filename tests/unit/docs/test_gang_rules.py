@@ -17,6 +17,7 @@ from muster.dialects import (
     sakkara,
     sakkara_constraints,
     values,
+    volcano,
 )
 from muster.dialects.definitions import Definition
 from muster.dialects.dialect import Declaration, Dialect
@@ -33,6 +34,7 @@ BESIDES = {
     native.NAME: {native.FIELD},
     coscheduling.NAME: {QUOTA_WAITS},
     kube_batch.NAME: {QUOTA_WAITS},
+    volcano.NAME: {volcano.TASK_SPEC, volcano.TASK_INDEX},
 }
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
@@ -48,6 +50,7 @@ LIMITS = {
     "resources of `minResources`": (resources.MAX_RESOURCES,),
     "labels of a SchedulingSpec's": (kube_arbitrator.MAX_LABELS,),
     "entries of `policy`": (kube_batch.MAX_POLICIES,),
+    "tasks of `minTaskMember`": (volcano.MAX_TASKS,),
     "reservations of quota": (ledger.MAX_RESERVATIONS,),
 }
 MARKS = ("label", "annotation", "label prefix", "field")

@@ -1,0 +1,219 @@
+"""Volcano: PodGroup scheduling.volcano.sh/v1beta1, which pods name by the annotation of kube-batch's dialect.
+
+Pods do not tell which of the two kinds of PodGroup they mean. So both dialects share their gang ids, which begin with
+"kube-batch", and the PodGroup that exists decides; of two the older one is used.
+
+`minTaskMember` has a minimum for each task, the value of volcano.sh/task-spec on the pods. As in Volcano, it holds only
+if `minMember` is at least the sum. The domain has no minimum per role: a gang is tried if any `minMember` of its pods
+include enough of each task, and waits with the reason otherwise. That is so if all pods belong to the minimum, or to
+one task.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from muster.dialects import kube_batch
+from muster.dialects.definitions import Definition, DefinitionKind
+from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.kube_batch import GROUP_NAME
+from muster.dialects.marks import GangMarks, MarkSet
+from muster.dialects.resources import parse_amounts
+from muster.dialects.sources import (
+    Source,
+    blocking,
+    choose,
+    choose_class_priority,
+    definition_terms,
+    gang_facts,
+    warning,
+)
+from muster.dialects.values import MAX_COUNT, BadValue, parse_count, quoted_value
+from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
+from muster.gangs.quoting import quoted
+
+NAME: Final = "volcano"
+DEFINITION: Final = DefinitionKind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
+
+TASK_SPEC: Final = "volcano.sh/task-spec"
+"""Annotation, else label, of a pod: its task."""
+TASK_INDEX: Final = "volcano.sh/task-index"
+"""Annotation of a pod: its index within its task."""
+
+MAX_TASKS: Final = 100
+"""Entries of minTaskMember."""
+
+_NO_AMOUNTS: Final[Amounts] = ()
+_NO_TASKS: Final[Mapping[str, int]] = {}
+_INDEX_DIGITS: Final = 9
+_TERMS: Final = (
+    "minMember",
+    "minTaskMember",
+    "minResources",
+    "priorityClassName",
+    "queue",
+    "networkTopology",
+    "subGroupPolicy",
+)
+
+
+def read(declaration: Declaration) -> GangFacts:
+    """Reads the PodGroup, and the tasks of the pods.
+
+    As in every session of Volcano, the minimum applies after the first start too: replaced pods wait until they and
+    those that run or succeeded reach it.
+    """
+    definition = declaration.definition
+    facts = replace(
+        gang_facts(kube_batch.NAME, declaration),
+        dialect=NAME,
+        match_policy=MatchPolicy.WAITING_AND_RUNNING,
+        counts_succeeded=True,
+    )
+    if definition is None:
+        raise ValueError("pods without a PodGroup belong to kube-batch's dialect")
+    group = _SpecReader(definition)
+    minimum = group.minimum()
+    group.check_tasks(minimum, declaration.pods)
+    resources = group.resources()
+    priority = group.priority(declaration.priorities)
+    group.check_unsupported()
+    return replace(
+        facts,
+        minimum=minimum,
+        total=minimum,
+        priority=priority,
+        resources=resources,
+        terms=tuple(definition_terms(definition, _TERMS)),
+        problems=tuple(group.problems),
+    )
+
+
+def wanted_rank(annotations: Mapping[str, str]) -> int:
+    """Returns the index of a pod within its task; -1 if it has none, or an invalid one."""
+    text = annotations.get(TASK_INDEX)
+    if not text or len(text) > _INDEX_DIGITS or not (text.isascii() and text.isdecimal()):
+        return -1
+    return int(text)
+
+
+def counts_pods(definition: Definition) -> bool:
+    """Returns whether there are minima for tasks, which depend on the numbers of pods."""
+    return bool(definition.spec.get("minTaskMember"))
+
+
+class _SpecReader:
+    """Reads a PodGroup's spec value by value and collects the problems in it."""
+
+    def __init__(self, definition: Definition) -> None:
+        self.problems: list[Problem] = []
+        self._spec = definition.spec
+        self._of = f"of PodGroup {quoted(f'{definition.namespace}/{definition.name}')}"
+
+    def minimum(self) -> int:
+        """Returns minMember; 1 without it or with 0: every pod may start on its own."""
+        value = self._spec.get("minMember")
+        if value is None or (value == 0 and not isinstance(value, bool)):
+            return 1
+        source = Source(value, f"spec.minMember {self._of}")
+        remedy = "set it to the number of pods that must start together"
+        return choose([source], parse_count, 0, self.problems, blocking, remedy)
+
+    def check_tasks(self, minimum: int, pods: Sequence[MarkSet]) -> None:
+        """Blocks the gang unless any `minimum` of its pods include enough pods of each task."""
+        given = self._spec.get("minTaskMember")
+        where = f"spec.minTaskMember {self._of}"
+        source = Source(given, where)
+        remedy = "correct or remove it"
+        tasks = choose([source] if given else [], _minima, _NO_TASKS, self.problems, blocking, remedy)
+        if not tasks or not minimum:
+            return
+        if (total := sum(tasks.values())) > minimum:
+            ignored = f"{where} adds up to {total}, above spec.minMember, {minimum}: as in Volcano, it has no effect"
+            self.problems.append(warning(f"{ignored}; set minMember to at least {total} if each task needs its pods"))
+            return
+        counts = _pods_by_task(pods)
+        exist = counts.total()
+        if exist < minimum:
+            return  # the gang gathers
+        for task, needed in sorted(tasks.items()):
+            if counts[task] < needed:
+                short = f"{where} is {needed} for task {quoted(task)}, of which {counts[task]} pods exist"
+                self.problems.append(
+                    blocking(f"{short}: create the others with the annotation {TASK_SPEC}, or lower the number")
+                )
+                return
+        for task, needed in sorted(tasks.items()):
+            if counts[task] - (exist - minimum) < needed:
+                surplus = f"{exist} pods exist and spec.minMember is {minimum}"
+                rule = "minima per task are not supported for gangs with more pods than their minimum"
+                remedies = f"set minMember to {exist}, or remove minTaskMember"
+                self.problems.append(
+                    blocking(f"{where} is {needed} for task {quoted(task)}, but {surplus}: {rule}; {remedies}")
+                )
+                return
+
+    def resources(self) -> Amounts:
+        """Returns the amounts that must be free before the gang is tried."""
+        value = self._spec.get("minResources")
+        source = Source(value, f"spec.minResources {self._of}")
+        otherwise = "only the requests of the pods are used"
+        return choose([source] if value else [], parse_amounts, _NO_AMOUNTS, self.problems, warning, otherwise)
+
+    def priority(self, priorities: Mapping[str, int]) -> int | None:
+        """Returns the priority in the queue; None for that of the pods."""
+        where = f"spec.priorityClassName {self._of}"
+        return choose_class_priority(self._spec.get("priorityClassName"), priorities, where, self.problems)
+
+    def check_unsupported(self) -> None:
+        """Blocks a gang that declares more than is supported: starting it anyhow is not what the user asked for."""
+        remedies = {
+            "networkTopology": "remove it, or use the annotation muster.dev/topology",
+            "subGroupPolicy": "remove it, or make each subgroup a gang of its own",
+        }
+        for field, remedy in remedies.items():
+            if value := self._spec.get(field):
+                not_supported = f"spec.{field} {self._of} is {quoted_value(value)}, but it is not supported"
+                self.problems.append(blocking(f"{not_supported}: {remedy}"))
+
+
+def _minima(value: Any) -> Mapping[str, int]:
+    """Parses the minima by task, without zeros. Raises BadValue."""
+    if not isinstance(value, Mapping):
+        raise BadValue(f"{quoted_value(value)}, which is not a map of tasks such as {{worker: 4}}")
+    if len(value) > MAX_TASKS:
+        raise BadValue(f"a map of {len(value)} tasks, but it must have at most {MAX_TASKS}")
+    for task, number in value.items():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_COUNT:
+            raise BadValue(
+                f"{quoted_value(number)} for task {quoted(task)}, which is not a number of pods from 0 to {MAX_COUNT}"
+            )
+    return {task: number for task, number in value.items() if number}
+
+
+def _pods_by_task(pods: Sequence[MarkSet]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for each in pods:
+        counts[_task(each.marks)] += each.pods
+    return counts
+
+
+def _task(marks: GangMarks) -> str:
+    return marks.annotation(TASK_SPEC) or marks.label(TASK_SPEC) or ""
+
+
+DIALECT: Final = Dialect(
+    name=NAME,
+    marks=PodMarks(
+        annotations=frozenset({GROUP_NAME}), naming=f"annotation {GROUP_NAME}", roles=frozenset({TASK_SPEC})
+    ),
+    membership=kube_batch.membership,
+    read=read,
+    definition=DEFINITION,
+    wanted_rank=wanted_rank,
+    event_reason=kube_batch.EVENT_REASON,
+    shares_ids_of=kube_batch.NAME,
+    counts_pods=counts_pods,
+)

@@ -1,0 +1,232 @@
+"""Volcano's PodGroups, and pods that name one by the annotation of kube-batch's dialect."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from builders.gangs.declarations import marked, pod_group, problems_of
+from muster.dialects import kube_batch, volcano
+from muster.dialects.definitions import Definition
+from muster.dialects.marks import MarkSet
+from muster.dialects.registry import counts_pods, defined_gang, event_reason, membership_of, read_gang, wanted_rank
+from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity
+
+NAME = "scheduling.k8s.io/group-name"
+TASK = "volcano.sh/task-spec"
+INDEX = "volcano.sh/task-index"
+ID = "kube-batch/a/A"
+
+
+def group(spec: Mapping[str, Any]) -> Definition:
+    return pod_group(volcano.DEFINITION, spec)
+
+
+def of_tasks(**pods: int) -> list[MarkSet]:
+    """Mark sets of this many pods of each task."""
+    found = [(marked(f"{task}-0", annotations={NAME: "A", TASK: task}), number) for task, number in pods.items()]
+    return [replace(each, pods=number) for each, number in found if number]
+
+
+def gang_of(
+    spec: Mapping[str, Any], pods: list[MarkSet] | None = None, priorities: Mapping[str, int] | None = None
+) -> GangFacts:
+    return read_gang(ID, group(spec), pods or [marked(annotations={NAME: "A"})], priorities or {})
+
+
+def test_a_gang() -> None:
+    spec = {"minMember": 3, "queue": "q", "minResources": {"cpu": "1500m"}, "priorityClassName": "high"}
+    assert gang_of(spec, priorities={"high": 1000}) == GangFacts(
+        id=ID,
+        dialect="volcano",
+        namespace="a",
+        name="A",
+        incarnation="uid-of-A",
+        minimum=3,
+        total=3,
+        priority=1000,
+        created_seconds=50,
+        definition=ObjectReference("scheduling.volcano.sh/v1beta1", "PodGroup", "a", "A", "uid-of-A"),
+        match_policy=MatchPolicy.WAITING_AND_RUNNING,
+        counts_succeeded=True,
+        resources=(("cpu", 1500),),
+        terms=(
+            "minMember: 3 (PodGroup a/A)",
+            'minResources: {"cpu":"1500m"} (PodGroup a/A)',
+            "priorityClassName: high (PodGroup a/A)",
+            "queue: q (PodGroup a/A)",
+        ),
+    )
+    assert event_reason(ID) == "Unschedulable"
+
+
+def test_pods_and_both_kinds_of_pod_group_name_one_gang() -> None:
+    membership = membership_of(marked(annotations={NAME: "A"}).marks)
+    assert membership is not None
+    ids = {membership.gang_id, defined_gang(group({})), defined_gang(pod_group(kube_batch.DEFINITION, {}))}
+    assert ids == {ID}
+
+
+def test_the_pod_group_decides_the_dialect() -> None:
+    pods = [marked(annotations={NAME: "A"})]
+    spec = {"minMember": 2}
+    none = read_gang(ID, None, pods)
+    assert "scheduling.volcano.sh/v1beta1) does not exist yet" in none.problems[0].message
+    assert [
+        read_gang(ID, pod_group(kind, spec), pods).dialect for kind in (kube_batch.DEFINITION, volcano.DEFINITION)
+    ] == ["kube-batch", "volcano"]
+
+
+def test_of_two_kinds_of_pod_group_the_older_one_is_used_with_a_warning() -> None:
+    older, younger = group({"minMember": 2}), pod_group(kube_batch.DEFINITION, {"minMember": 3})
+    gang = read_gang(ID, older, [marked(annotations={NAME: "A"})], rivals=[younger])
+    assert (gang.dialect, gang.minimum) == ("volcano", 2)
+    assert problems_of(gang) == [
+        (
+            Severity.WARNING,
+            'PodGroup "a/A" (scheduling.incubator.k8s.io/v1alpha1) defines this gang too; PodGroup "A" '
+            "(scheduling.volcano.sh/v1beta1) is older and is used instead",
+        )
+    ]
+
+
+@pytest.mark.parametrize("spec", [{}, {"minMember": None}, {"minMember": 0}])
+def test_without_a_minimum_each_pod_may_start_on_its_own(spec: dict[str, Any]) -> None:
+    gang = gang_of(spec)
+    assert (gang.minimum, gang.problems) == (1, ())
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"minMember": -1}, '"-1", but it must be at least 1'),
+        ({"minMember": "five"}, '"five", which is not a whole number'),
+        ({"minMember": False}, '"false", which is not a whole number'),
+        ({"minMember": 2**31}, "at most 2147483647"),
+    ],
+)
+def test_an_invalid_minimum_blocks_and_is_quoted(spec: dict[str, Any], words: str) -> None:
+    gang = gang_of(spec)
+    ((severity, message),) = problems_of(gang)
+    assert (gang.minimum, severity) == (0, Severity.BLOCKING)
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"minResources": {"cpu": "lots"}}, "lots"),
+        ({"priorityClassName": "nobody"}, 'priorityClassName of PodGroup "a/A" is "nobody"'),
+    ],
+)
+def test_other_invalid_values_are_reported_and_not_used(spec: dict[str, Any], words: str) -> None:
+    gang = gang_of({"minMember": 1, **spec})
+    ((severity, message),) = problems_of(gang)
+    assert (gang.resources, gang.priority, severity) == ((), None, Severity.WARNING)
+    assert words in message
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("networkTopology", {"mode": "hard", "highestTierAllowed": 1}),
+        ("subGroupPolicy", [{"name": "prefill", "subGroupSize": 4}]),
+    ],
+)
+def test_fields_that_are_not_supported_block_and_are_quoted(field: str, value: Any) -> None:
+    gang = gang_of({"minMember": 1, field: value})
+    ((severity, message),) = problems_of(gang)
+    assert severity is Severity.BLOCKING
+    assert message.startswith(f'spec.{field} of PodGroup "a/A" is ')
+    assert "is not supported: remove it" in message
+    assert gang_of({"minMember": 1, field: None}).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("minimum", "minima", "pods"),
+    [
+        (3, {"ps": 1, "worker": 2}, {}),  # no pod yet
+        (3, {"ps": 1, "worker": 2}, {"worker": 2}),  # the gang gathers
+        (3, {"ps": 1, "worker": 2}, {"ps": 1, "worker": 2}),  # all pods start
+        (4, {"ps": 1, "worker": 2}, {"ps": 1, "worker": 3}),  # the minimum is above the sum
+        (3, {"worker": 2}, {"worker": 9}),  # every pod has the task
+        (8, {"ps": 1, "worker": 2}, {"ps": 3, "worker": 6}),  # 8 of 9 include 2 of the first and 5 of the second
+        (3, {"ps": 0}, {"worker": 9}),
+    ],
+)
+def test_minima_per_task_that_any_choice_of_pods_fulfils(
+    minimum: int, minima: dict[str, int], pods: dict[str, int]
+) -> None:
+    assert gang_of({"minMember": minimum, "minTaskMember": minima}, of_tasks(**pods)).problems == ()
+
+
+def test_a_minimum_below_the_sum_over_tasks_makes_those_of_tasks_ineffective() -> None:
+    gang = gang_of({"minMember": 3, "minTaskMember": {"ps": 2, "worker": 2}}, of_tasks(worker=4))
+    assert problems_of(gang) == [
+        (
+            Severity.WARNING,
+            'spec.minTaskMember of PodGroup "a/A" adds up to 4, above spec.minMember, 3: as in Volcano, it has no '
+            "effect; set minMember to at least 4 if each task needs its pods",
+        )
+    ]
+
+
+def test_a_task_with_too_few_pods_blocks_the_gang() -> None:
+    gang = gang_of({"minMember": 3, "minTaskMember": {"ps": 2, "worker": 1}}, of_tasks(ps=1, worker=2))
+    ((severity, message),) = problems_of(gang)
+    assert severity is Severity.BLOCKING
+    assert message.startswith('spec.minTaskMember of PodGroup "a/A" is 2 for task "ps", of which 1 pods exist: create')
+
+
+def test_surplus_pods_that_could_displace_those_of_a_task_block_the_gang() -> None:
+    gang = gang_of({"minMember": 3, "minTaskMember": {"ps": 1, "worker": 2}}, of_tasks(ps=1, worker=3))
+    ((severity, message),) = problems_of(gang)
+    assert severity is Severity.BLOCKING
+    assert 'is 1 for task "ps", but 4 pods exist and spec.minMember is 3' in message
+    assert message.endswith("set minMember to 4, or remove minTaskMember")
+
+
+@pytest.mark.parametrize(
+    ("minima", "words"),
+    [
+        ([3], '"[3]", which is not a map of tasks'),
+        ({"ps": "two"}, '"two" for task "ps", which is not a number of pods'),
+        ({"ps": -1}, '"-1" for task "ps"'),
+        ({"ps": True}, '"true" for task "ps"'),
+        ({f"task-{number}": 1 for number in range(101)}, "a map of 101 tasks, but it must have at most 100"),
+    ],
+)
+def test_invalid_minima_per_task_block_and_are_quoted(minima: Any, words: str) -> None:
+    ((severity, message),) = problems_of(gang_of({"minMember": 1, "minTaskMember": minima}))
+    assert severity is Severity.BLOCKING
+    assert words in message
+
+
+def test_pods_are_counted_only_for_minima_per_task() -> None:
+    assert counts_pods(group({"minTaskMember": {"ps": 1}}))
+    assert not counts_pods(group({"minMember": 1}))
+    assert not counts_pods(pod_group(kube_batch.DEFINITION, {"minTaskMember": {"ps": 1}}))
+
+
+def test_the_task_is_an_annotation_or_a_label() -> None:
+    pods = [
+        replace(marked("ps-0", annotations={NAME: "A"}, labels={TASK: "ps"}), pods=1),
+        replace(marked("w-0", annotations={NAME: "A", TASK: "worker"}, labels={TASK: "ps"}), pods=2),
+    ]
+    assert gang_of({"minMember": 3, "minTaskMember": {"ps": 1, "worker": 2}}, pods).problems == ()
+
+
+def test_a_task_alone_declares_nothing() -> None:
+    assert membership_of(marked(annotations={TASK: "worker"}, labels={TASK: "worker"}).marks) is None
+    counted = {NAME: "A", "scheduling.k8s.io/group-pod-num": "1", TASK: "worker"}
+    assert read_gang("batch/a/A", None, [marked(annotations=counted)]).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("index", "rank"), [("0", 0), ("12", 12), ("", -1), ("-1", -1), ("x", -1), ("1" * 10, -1), ("٣", -1)]
+)
+def test_the_task_index_is_the_wanted_rank(index: str, rank: int) -> None:
+    assert wanted_rank(ID, {INDEX: index}) == rank
+    assert wanted_rank(ID, {}) == -1
+    assert wanted_rank("coscheduling/a/A", {INDEX: index}) == -1
