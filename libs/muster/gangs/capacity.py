@@ -1,5 +1,6 @@
 """Allocatable and used amounts of nodes as arrays; pods are seated by uid, so that none counts twice."""
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import chain
@@ -65,8 +66,8 @@ class Capacity:
         self._offering: Counter[str] = Counter()  # resource -> nodes that have it
         self._lacking: dict[int, dict[str, int]] = {}  # class index -> what it requests that no node has
         self._wanting: dict[str, set[int]] = {}  # resource that no node has -> indexes of classes that request it
-        self._free_columns: list[int] = []
-        self._free_rows: list[int] = []
+        self._free_columns = array("q")
+        self._free_rows = array("q")
 
     # -- nodes and classes
 

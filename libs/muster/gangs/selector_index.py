@@ -4,6 +4,7 @@ Each follows every change at the cost of the changed object's own labels and req
 set or the selector that they are of.
 """
 
+from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
@@ -142,7 +143,7 @@ class SelectorIndex:
         self.rows: dict[str, int] = {}
         self._unmet = np.full(16, _UNSELECTED, np.int32)
         self._size = 0
-        self._free: list[int] = []
+        self._free = array("q")
         self._in: dict[tuple[str, str], _Posting] = {}
         self._not_in: dict[tuple[str, str], _Posting] = {}
         self._exists: dict[str, _Posting] = {}
