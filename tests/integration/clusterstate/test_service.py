@@ -16,6 +16,7 @@ from builders.clusterstate.mirror import Mirror, mirroring
 from builders.clusterstate.service import QUICK, replica
 from builders.kube.calls import KubeCalls
 from builders.wait import eventually
+from muster.clusterstate.recomputation import SLICE
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
@@ -368,3 +369,18 @@ def content(service: ClusterStateService, *, incarnations: bool = True) -> Any:
     if not incarnations:
         gangs = {id_: replace(gang, incarnation="") for id_, gang in gangs.items()}
     return dict(state.nodes.facts), dict(state.pods.facts), gangs, dict(state.budgets.facts)
+
+
+async def test_i12_a_change_that_concerns_many_pods_reaches_subscribers_in_slices(
+    config: KubeSettings, kube: KubeCalls
+) -> None:
+    pods = [f"a-{number}" for number in range(2 * SLICE + 1)]
+    for name in pods:
+        await kube.create("Pod", pod_object(name, labels={"app": "x"}))
+    async with replica(config) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: len(mirror.pods) == len(pods))
+        await kube.create("PodDisruptionBudget", budget("b", "x"))
+        await mirror.until(lambda: all(pod.budgets == ("ml/b",) for pod in mirror.pods.values()))
+        await kube.delete("PodDisruptionBudget", "b")
+        await mirror.until(lambda: not mirror.budgets)
+        assert not any(pod.budgets for pod in mirror.pods.values()), "the budget is removed after the last pod names it"
