@@ -276,7 +276,7 @@ CAPACITY_BUGS = (
     Bug(
         "gangs waiting for minimum resources are not woken by freed capacity",
         "reconcile.py",
-        "            self._touch_short()\n",
+        "            yield from self._touch_short()\n",
         "",
         first="unit/coordinator/test_gang_requirements.py",
     ),

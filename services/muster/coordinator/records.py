@@ -10,6 +10,7 @@ from google.protobuf.message import DecodeError
 
 from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.core.slices import OBJECTS
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
@@ -119,11 +120,13 @@ def _pod_names(pods: Iterable[pb.SeatedPod]) -> tuple[PodName, ...]:
 async def load(store: Store, prefix: str) -> list[tuple[Record, str]]:
     """Loads all records with their traceparents. Logs a record that cannot be decoded, and leaves it in etcd."""
     records = []
-    for key, value in await store.get_prefix(f"{prefix}/gangs/"):
+    for number, (key, value) in enumerate(await store.get_prefix(f"{prefix}/gangs/"), start=1):
         try:
             records.append(decode(key, value))
         except BadRecord as error:
             _log.error("record_undecodable", key=key, error=str(error))
+        if number % OBJECTS == 0:
+            await asyncio.sleep(0)  # I12
     return records
 
 

@@ -8,8 +8,11 @@ from msgspec.structs import replace
 from builders.core.objects import node, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
+from muster.coordinator.core import reconcile
 from muster.coordinator.core.effects import Effect, Persist, Solve
 from muster.coordinator.core.events import Delta, Event, Now, Rules, Solved, SolveFailed
+from muster.coordinator.core.gang.gang import Group
+from muster.coordinator.core.preemption import preemption
 from muster.coordinator.core.queue import queue, wake
 from muster.gangs.facts import Batch
 from muster.gangs.solve import Assignment, SolveOutcome, SolveResult
@@ -108,3 +111,33 @@ def test_an_answer_is_taken_in_one_group_at_a_time(scenario: Scenario) -> None:
     assert sum(counts) == len(places) == 4
     assert max(counts) == 1
     assert len([each for each in effects if isinstance(each, Persist)]) == 4
+
+
+def test_gangs_that_are_deleted_together_are_forgotten_in_slices(
+    scenario: Scenario, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reconcile, "OBJECTS", AT_ONCE)
+    gangs = tuple(scenario.leader.cache.gangs)
+    pods = tuple(scenario.leader.cache.gang_of)
+    removed = Delta(Batch(removed_pods=pods, removed_gangs=gangs))
+    counts, _ = slices_of(scenario, removed, lambda: -len(scenario.leader.queue))
+    assert sum(counts) == GROUPS
+    assert max(counts) <= AT_ONCE
+
+
+def test_groups_that_may_preempt_are_considered_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preemption, "OBJECTS", AT_ONCE)
+    scenario = with_distinct_infeasible_gangs(GROUPS)
+    considered = list[Group]()
+    right = Group.right
+
+    def counted(group: Group) -> int:
+        considered.append(group)
+        return int(right.__get__(group))
+
+    monkeypatch.setattr(Group, "right", property(counted))
+    scenario.leader._preemption._new_victims_from = -1
+    slices = scenario.leader._preemption.consider_new_victims(Now(scenario.now, scenario.now))
+    for number, _ in enumerate(slices, start=1):
+        assert len(considered) == AT_ONCE * number
+    assert len(considered) == GROUPS

@@ -160,30 +160,38 @@ class Machine:
 
     # -- solve requests
 
-    def _may_solve(self, now: Now) -> bool:
+    def _replica_is_free(self) -> bool:
         """A replica of placement is free. Preemption's requests are alone: no other solve takes that capacity."""
         if not self._synced or self._preemption.under_way:
             return False
+        return not self._solves.under_way or not (self._solves.under_way >= self._replicas or self._solves.answer_waits)
+
+    def _may_solve(self, now: Now) -> bool:
+        """A solve may begin; not beside others if preemption has the next turn, and wants it."""
+        if not self._replica_is_free():
+            return False
         if not self._solves.under_way:
             return True
-        if self._solves.under_way >= self._replicas or self._solves.answer_waits:
-            return False
         return not (self._preemption_first and self._preemption.wants_to_ask(now))
 
     def _begin_solve(self, now: Now) -> Slices[Solve | None]:
         """A request for the head of the queue, or preemption's; they take turns if both have one."""
+        if not self._replica_is_free():
+            return None
+        if self._preemption_first:
+            yield from self._preemption.consider_new_victims(now)
         if not self._may_solve(now):
             return None
         if self._solves.under_way:
             return (yield from self._solves.begin(now, self._replicas))
-        if self._preemption_first and (solve := self._preemption.begin(now)) is not None:
+        if self._preemption_first and (solve := (yield from self._preemption.begin(now))) is not None:
             self._preemption_first = False
             return solve
         solve = yield from self._solves.begin(now, self._replicas)
         self._preemption_first = solve is not None
         if solve is None:
             yield
-            solve = self._preemption.begin(now)
+            solve = yield from self._preemption.begin(now)
         return solve
 
     # -- events

@@ -28,7 +28,7 @@ from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
-from muster.coordinator.core.slices import GANGS, Slices
+from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.core.solve.request import equivalence_key, to_place
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference
@@ -67,11 +67,11 @@ class Reconciler:
         effects = yield from self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
-            self._touch_short()
+            yield from self._touch_short()
             effects += yield from self._reconcile(now)
         return effects
 
-    def _touch_short(self) -> None:
+    def _touch_short(self) -> Slices[None]:
         """Have the gangs reconciled whose minimum resources may be free now, and some of the others, in turn, for the
         sake of the amounts in their message.
         """
@@ -80,9 +80,11 @@ class Reconciler:
             self._wants_free[gang] = self._wants_free.pop(gang)  # the others first next time
             if gang.group.not_ready is not None:
                 self._cache.touch(gang)
-        for gang in self._wants_free:
+        for number, gang in enumerate(self._wants_free, start=1):
             if gang.group.not_ready is not None and may_be_free(gang, ledger):
                 self._cache.touch(gang)
+            if number % OBJECTS == 0:
+                yield
 
     def repeat(self) -> None:
         """Try all gangs again, and report their stages and reasons again: what was answered and written may not be
@@ -117,7 +119,7 @@ class Reconciler:
             self._plans.drop_untenable(disturbed)
         while self._plans.update(now) or cache.touched or cache.gone or cache.disbanded:
             effects += self._plans.outcomes(now)
-            self._forget_gone(effects)
+            yield from self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for number, gang in enumerate(touched, start=1):
                 if gang.bound_by_others:
@@ -237,9 +239,9 @@ class Reconciler:
             event = KubeEvent(regarding, EventType.NORMAL, "Scheduled", note)
             effects.append(Report(gang.id, events=(event,)))
 
-    def _forget_gone(self, effects: list[Effect]) -> None:
+    def _forget_gone(self, effects: list[Effect]) -> Slices[None]:
         """Forget gangs and groups that are gone, with their records (I11)."""
-        for gang in self._cache.gone:
+        for number, gang in enumerate(self._cache.gone, start=1):
             if gang.permit.record is not None and not (
                 gang.plain and gang.permit.record.state is RecordState.SATISFIED
             ):
@@ -254,10 +256,14 @@ class Reconciler:
                 del self._stages[gang]
                 effects.append(StageChanged(gang.id))
             effects.append(GangChanged(gang.id))
+            if number % OBJECTS == 0:
+                yield
         self._cache.gone.clear()
-        for group in self._cache.disbanded:
+        for number, group in enumerate(self._cache.disbanded, start=1):
             self._holds.forget(group)
             self._preemption.forget(group)
             if group in self._queue:
                 self._queue.remove(group)
+            if number % OBJECTS == 0:
+                yield
         self._cache.disbanded.clear()

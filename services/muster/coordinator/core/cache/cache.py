@@ -136,7 +136,7 @@ class Cache:
                 self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
             yield
         yield from self._apply_volumes(batch)
-        self._put_trees(batch)
+        yield from self._put_trees(batch)
         for uids in parts(batch.removed_pods):
             for uid in uids:
                 self._drop_pod(uid)
@@ -203,16 +203,18 @@ class Cache:
         for nomination in waiting if arrived else ():
             nomination.note_arrivals(arrived)
 
-    def _put_trees(self, batch: Batch) -> None:
+    def _put_trees(self, batch: Batch) -> Slices[None]:
         """A changed tree may admit gangs that it kept out, or contradict their constraints."""
         dropped = self.trees.drop(batch.removed_trees)
         if self.trees.put(batch.trees) or dropped:
             self._wake(ClusterEvent(EventKind.TOPOLOGY_TREE_CHANGED))
             self._tree_changes += 1
-            for gang in self.gangs.values():
-                if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
-                    gang.constraints = self.trees.constraints_of(gang.facts)
-                    self.touch(gang, edited=True)
+            for gangs in parts(tuple(self.gangs.values())):
+                for gang in gangs:
+                    if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
+                        gang.constraints = self.trees.constraints_of(gang.facts)
+                        self.touch(gang, edited=True)
+                yield
 
     def topology_of(self, group: Group) -> tuple[object, ...]:
         """Identifies the trees and topology constraints that the group's placement depends on; empty if on none."""

@@ -10,6 +10,8 @@ more.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
+from itertools import chain
 
 from muster.coordinator.core.backfill.expected_completions import ExpectedCompletions
 from muster.coordinator.core.backfill.reservation import BackfillReservations, equal
@@ -30,6 +32,7 @@ from muster.coordinator.core.preemption.nomination import (
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.request import demand, to_place
 from muster.coordinator.core.solve.validation import Rejections, violated_constraint
@@ -146,9 +149,8 @@ class Preemption:
         return min((max(self._not_before, time) for time in times if time is not None), default=None)
 
     def wants_to_ask(self, now: Now) -> bool:
-        """`begin` is likely to return a request."""
+        """`begin` is likely to return a request; after `consider_new_victims`."""
         time = now.monotonic_seconds
-        self._consider_new_victims(now)
         if time < self._not_before:
             return False
         due = (group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= time)
@@ -156,15 +158,17 @@ class Preemption:
             return True
         return self._backfill.starving.has_next(time)
 
-    def begin(self, now: Now) -> Solve | None:
+    def begin(self, now: Now) -> Slices[Solve | None]:
         """A request with potential victims for a group; None if no group can gain by one."""
-        self._consider_new_victims(now)
+        yield from self.consider_new_victims(now)
         if now.monotonic_seconds < self._not_before:
             return None
-        for group in self._due(now.monotonic_seconds):
+        for group in (yield from self._due(now.monotonic_seconds)):
+            del self._due_at[group]
             victims = self._potential_victims(group, now)
             if victims.potential_victims:
                 return self._request(group, victims, now)
+            yield
         completions = self._backfill.next(now)
         return self._request(completions.group, completions, now) if completions is not None else None
 
@@ -180,23 +184,28 @@ class Preemption:
         time = now.monotonic_seconds
         return PotentialVictims(self._cache, self.running, group, self._holds.groups, time, cautious)
 
-    def _consider_new_victims(self, now: Now) -> None:
+    def consider_new_victims(self, now: Now) -> Slices[None]:
+        """Gangs became potential victims: unschedulable groups that may preempt them are asked for again."""
         priority, self._new_victims_from = self._new_victims_from, None
         if priority is None:
             return
-        for group in self._queue.unschedulable_heads():
+        for number, group in enumerate(self._queue.unschedulable_heads(), start=1):
             if group.right > priority:
                 self._due_at.setdefault(group, now.monotonic_seconds)
+            if number % OBJECTS == 0:
+                yield
 
-    def _due(self, now: float) -> Iterator[Group]:
-        """Groups to be asked for now, in queue order; each once."""
-        due = [group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= now]
-        gaining = [group for group in due if group in self._queue and self._may_gain(group)]
-        for group in set(due).difference(gaining):
-            del self._due_at[group]
-        for group in sorted(gaining, key=lambda group: group.key)[:MAX_AT_ONCE]:
-            del self._due_at[group]
-            yield group
+    def _due(self, now: float) -> Slices[list[Group]]:
+        """The first groups in queue order to be asked for now. Groups that cannot gain are not due any more."""
+        due = tuple(group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= now)
+        first: list[Group] = []
+        for groups in parts(due):
+            gaining = [group for group in groups if group in self._queue and self._may_gain(group)]
+            for group in set(groups).difference(gaining):
+                del self._due_at[group]
+            first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=lambda group: group.key)
+            yield
+        return first
 
     def _may_gain(self, group: Group) -> bool:
         """There may be victims for the group."""
