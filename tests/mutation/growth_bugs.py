@@ -38,8 +38,8 @@ GROWTH_BUGS = (
     Bug(
         "stages of deleted gangs are kept",
         "reconcile.py",
-        "            if self._stages.pop(gang, None) is not None:",
-        "            if gang in self._stages:",
+        "                del self._stages[gang]\n",
+        "                pass\n",
     ),
     Bug(
         "disbanded groups keep their place among those that preempt or starve",
