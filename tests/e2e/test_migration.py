@@ -1,11 +1,11 @@
 """The manifests of docs/migration.md start as gangs once their scheduler is Muster.
 
-They are read from the page. Volcano's controllers are not available: `made_of` creates the objects that they would.
+They are read from the page. Volcano's controllers are not available: builders.gangs.volcano_jobs has their objects.
 """
 
 import copy
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from builders.e2e.cluster import Cluster
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
+from builders.gangs.volcano_jobs import JOB_KIND, group_name, pod_group_of, pods_of
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -43,9 +44,6 @@ CONVERTED = {
     "Deployments and Jobs with PodGroups created by Volcano": "batch/{}/sweep",
 }
 VOLCANO_JOBS = "Volcano Jobs"
-
-VOLCANO_KINDS = {"jobs": ("batch.volcano.sh", "v1alpha1", "Job")}
-"""Kinds of Volcano that deploy/crds does not define."""
 
 
 def blocks(kind: str) -> dict[str, str]:
@@ -149,29 +147,11 @@ async def test_a_converted_volcano_manifest_starts_as_a_gang(world: World, secti
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def volcano(cluster: Cluster) -> AsyncIterator[None]:
-    """The cluster has Volcano's kinds."""
-    kinds = [definition(plural, *names) for plural, names in VOLCANO_KINDS.items()]
-    await cluster.apply(*kinds)
+    """The cluster has Volcano's Jobs."""
+    await cluster.apply(JOB_KIND)
     yield
-    for kind in kinds:
-        path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{kind['metadata']['name']}"
-        await cluster.try_call("DELETE", path)
-
-
-def definition(plural: str, group: str, version: str, kind: str) -> JSON:
-    """A CustomResourceDefinition with an open schema."""
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Namespaced",
-            "names": {"plural": plural, "singular": kind.lower(), "kind": kind, "listKind": f"{kind}List"},
-            "versions": [{"name": version, "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}],
-        },
-    }
+    path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{JOB_KIND['metadata']['name']}"
+    await cluster.try_call("DELETE", path)
 
 
 async def create_job(world: World, sign: str) -> JSON:
@@ -183,58 +163,12 @@ async def create_job(world: World, sign: str) -> JSON:
     return await world.cluster.call("GET", path)
 
 
-def made_of(job: Mapping[str, Any]) -> tuple[str, JSON, list[JSON]]:
-    """The objects of Volcano's controller for a Job: the name of its group, the PodGroup, and the pods."""
-    metadata, spec = job["metadata"], job["spec"]
-    group = f"{metadata['name']}-{metadata['uid']}"
-    owner = {key: job[key] for key in ("apiVersion", "kind")} | {key: metadata[key] for key in ("name", "uid")}
-    owned = {"namespace": metadata["namespace"], "ownerReferences": [owner | {"controller": True}]}
-    pod_group = {
-        "apiVersion": "scheduling.volcano.sh/v1beta1",
-        "kind": "PodGroup",
-        "metadata": {"name": group, **owned},
-        "spec": {
-            "minMember": spec["minAvailable"],
-            "minTaskMember": {task["name"]: task["replicas"] for task in spec["tasks"]},
-            "minResources": {"cpu": str(spec["minAvailable"])},
-            "queue": spec["queue"],
-        },
-        "status": {"phase": "Inqueue"},
-    }
-    pods = [
-        pod_of(job, task, f"{metadata['name']}-{task['name']}-{index}", group, owned)
-        for task in spec["tasks"]
-        for index in range(task["replicas"])
-    ]
-    return group, pod_group, pods
-
-
-def pod_of(job: Mapping[str, Any], task: Mapping[str, Any], name: str, group: str, owned: JSON) -> JSON:
-    """A pod of a task. The template's schedulerName has precedence over the Job's."""
-    template = copy.deepcopy(task["template"])
-    given = template.get("metadata", {}).get("annotations", {})
-    marks = {
-        "scheduling.k8s.io/group-name": group,
-        "volcano.sh/job-name": job["metadata"]["name"],
-        "volcano.sh/queue-name": job["spec"]["queue"],
-        "volcano.sh/task-spec": task["name"],
-    }
-    labels = {key: value for key, value in marks.items() if key.startswith("volcano.sh/")}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "annotations": given | marks, "labels": labels, **owned},
-        "spec": {"schedulerName": job["spec"]["schedulerName"], **template["spec"]},
-    }
-
-
 @pytest.mark.usefixtures("volcano")
 async def test_pods_of_a_volcano_job_start_as_a_gang_and_end_with_the_job(world: World) -> None:
     await world.nodes(4, 4)
     job = await create_job(world, "+")
-    group, pod_group, pods = made_of(job)
-    gang = f"kube-batch/{world.name}/{group}"
-    await world.declare(DeclaredGang(gang, (pod_group, *pods), ""))
+    gang = f"kube-batch/{world.name}/{group_name(job)}"
+    await world.declare(DeclaredGang(gang, (pod_group_of(job), *pods_of(job)), ""))
     await starts_whole(world, gang, 3)
 
     world.cluster.invariants.forget(gang)

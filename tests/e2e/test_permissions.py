@@ -21,6 +21,7 @@ from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import gang, plain
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.sakkara_manifests import group as sakkara_group
+from builders.gangs.volcano_jobs import JOB_KIND, JOB_VERSION, group_name, pod_group_of, volcano_job
 from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
@@ -151,6 +152,17 @@ async def restart(world: World) -> None:
     await world.event(two, "fewer than 2 of its pods were running: all")
 
 
+async def volcano(world: World) -> None:
+    await world.cluster.apply(JOB_KIND)
+    manifest = volcano_job("lm", world.name, "muster", {}, worker=2)
+    await world.declare(DeclaredGang(f"none/{world.name}/lm", (manifest,), ""))
+    job = await world.cluster.call("GET", f"/apis/{JOB_VERSION}/namespaces/{world.name}/jobs/lm")
+    group = pod_group_of(job)
+    await world.declare(DeclaredGang(f"kube-batch/{world.name}/{group_name(job)}", (group,), ""))
+    path = f"/apis/{group['apiVersion']}/namespaces/{world.name}/podgroups/{group_name(job)}"
+    await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("phase") == "Inqueue")
+
+
 async def quota(world: World) -> None:
     cluster, namespace = world.cluster, world.name
     here = {"namespace": namespace}
@@ -213,6 +225,7 @@ ACTS = (
     preemption,
     status_without_subresource,
     restart,
+    volcano,
     quota,
     queue_jobs,
     pod_in_the_way,

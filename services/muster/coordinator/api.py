@@ -188,10 +188,10 @@ async def _messages(term: Term, ids: list[str]) -> AsyncIterator[pb.WatchRespons
 
 def _gang(term: Term, gang: Gang) -> pb.Gang:
     facts = gang.facts
-    dialect, namespace, name = gang.id.split("/", 2)
+    prefix, namespace, name = gang.id.split("/", 2)
     return pb.Gang(
         id=gang.id,
-        dialect=dialect,
+        dialect=facts.dialect if facts is not None else prefix,
         namespace=namespace,
         name=name,
         phase=pb.Phase.ValueType(gang.phase),

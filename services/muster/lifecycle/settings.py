@@ -1,7 +1,7 @@
 """Settings of lifecycle."""
 
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import SettingsConfigDict
@@ -37,6 +37,20 @@ NO_WEBHOOK: Final = QuotaSettings()
 """Quota reservation is off."""
 
 
+class VolcanoSettings(BaseModel):
+    """The status of Volcano's PodGroups, which either Muster or Volcano's scheduler writes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    status: Literal["auto", "write", "never"] = "auto"
+    """Whether it is written: auto writes unless a scheduler of Volcano holds its leader election Lease."""
+    namespace: str = Field(default="volcano-system", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
+    """Namespace of that Lease, which is named volcano."""
+
+
+VOLCANO: Final = VolcanoSettings()
+
+
 class Settings(ServiceSettings):
     """Read from MUSTER_LIFECYCLE_* in the environment."""
 
@@ -51,6 +65,7 @@ class Settings(ServiceSettings):
     lease_name: str = Field(default="muster-lifecycle", pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
     """Name of the Lease; the same for all replicas of one lifecycle."""
     quota: QuotaSettings = NO_WEBHOOK
+    volcano: VolcanoSettings = VOLCANO
     lease_seconds: int = Field(default=6, ge=2, le=300)
     """A leader that does not renew the Lease for this long is replaced. It renews three times as often."""
 

@@ -164,6 +164,19 @@ def test_optional_permissions_follow_their_feature() -> None:
     assert not may_read_maps("default", "Role", "muster-lifecycle")
 
 
+def test_the_status_of_volcanos_pod_groups_can_be_left_to_volcano() -> None:
+    def groups_of(made: list[JSON]) -> set[str]:
+        rules = of_kind(made, "ClusterRole")["muster-system-muster-lifecycle"]["rules"]
+        return {group for rule in rules for group in rule["apiGroups"]}
+
+    assert "--volcano-status=auto" in container_of("default", "lifecycle")["args"]
+    assert "--volcano-namespace=volcano-system" in container_of("default", "lifecycle")["args"]
+    assert groups_of(objects("default")) >= {"scheduling.volcano.sh", "batch.volcano.sh"}
+    without = rendered("{volcano: {status: never}}")
+    assert not groups_of(without) & {"scheduling.volcano.sh", "batch.volcano.sh"}
+    assert template(values="{volcano: {status: sometimes}}").returncode != 0
+
+
 def test_plain_text_between_services_is_said_to_each() -> None:
     for name in ("cluster-state", "coordinator", "placement", "binding", "lifecycle"):
         assert "--insecure" not in container_of("default", name)["args"]

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from muster.dialects import kube_batch
+from muster.dialects import kube_batch, volcano
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.registry import defined_gang, read_gang
 from muster.dialects.values import BadValue
@@ -35,6 +35,15 @@ class Group(Struct, frozen=True):
         return self.kind == kube_batch.DEFINITION
 
     @property
+    def is_volcano(self) -> bool:
+        return self.kind == volcano.DEFINITION
+
+    @property
+    def key(self) -> str:
+        """Its gang id; with a prefix for Volcano's, which share their ids with those of kube-batch."""
+        return volcano_key(self.gang_id) if self.is_volcano else self.gang_id
+
+    @property
     def path(self) -> str:
         """The object's path in the API."""
         defined = self.definition
@@ -53,6 +62,11 @@ class Group(Struct, frozen=True):
     def minimum(self, members: list[Member]) -> int:
         """Returns the number of pods that must run together; 0 if the declaration is invalid."""
         return read_gang(self.gang_id, self.definition, mark_sets(members)).minimum
+
+
+def volcano_key(gang_id: str) -> str:
+    """Returns the key of the Volcano PodGroup of a gang."""
+    return f"{volcano.NAME} {gang_id}"
 
 
 def group_of(seen: PodGroup, kind: DefinitionKind) -> Group | None:
