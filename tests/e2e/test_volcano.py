@@ -14,6 +14,7 @@ from builders.e2e.cluster import WAIT_SECONDS, Cluster
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
+from builders.gangs.manifests import plain
 from builders.gangs.volcano_jobs import JOB_KIND, JOB_VERSION, group_name, pod_group_of, pods_of, volcano_job
 from builders.wait import eventually
 from muster.kube.timestamps import parse_timestamp
@@ -66,14 +67,17 @@ class Job:
         return found.bound if found is not None else 0
 
 
-async def create_job(world: World, name: str, **tasks: int) -> Job:
+async def create_job(world: World, name: str, topology: JSON | None = None, **tasks: int) -> Job:
     """Creates a Job and its PodGroup."""
     manifest = volcano_job(name, world.name, "muster", {LABEL: world.name}, **tasks)
     await world.declare(DeclaredGang(f"none/{world.name}/{name}", (manifest,), ""))
     world.cluster.invariants.forget(f"none/{world.name}/{name}")
     path = f"/apis/{JOB_VERSION}/namespaces/{world.name}/jobs/{name}"
     job = Job(world, await world.cluster.call("GET", path))
-    await world.declare(DeclaredGang(job.gang, (pod_group_of(job.stored),), ""))
+    group = pod_group_of(job.stored)
+    if topology is not None:
+        group["spec"]["networkTopology"] = topology
+    await world.declare(DeclaredGang(job.gang, (group,), ""))
     return job
 
 
@@ -134,3 +138,39 @@ async def test_a_pod_group_of_kube_batch_with_the_same_name_is_ignored_with_a_wa
     await job.create_pods()
     await until(world, lambda: job.bound() == 2, "it starts with the minimum of Volcano's PodGroup")
     assert older_is_used()
+
+
+def hyper_node(world: World, name: str, tier: int, kind: str, *members: str) -> JSON:
+    listed = [{"type": kind, "selector": {"exactMatch": {"name": member}}} for member in members]
+    return {
+        "apiVersion": "topology.volcano.sh/v1alpha1",
+        "kind": "HyperNode",
+        "metadata": {"name": f"{world.name}-{name}"},
+        "spec": {"tier": tier, "members": listed},
+    }
+
+
+async def test_a_job_with_a_highest_tier_waits_for_hyper_nodes_and_starts_within_one(world: World) -> None:
+    a, b, c = await world.nodes(2, 2, 4)
+    await world.bind_by_hand(plain("thief").asking(cpu=1), {0: c})
+    job = await create_job(world, "lm", {"mode": "hard", "highestTierAllowed": 1}, worker=4)
+    await job.reaches(phase="Inqueue")
+    await job.create_pods()
+
+    def waits() -> bool:
+        found = world.cluster.gangs.get(job.gang)
+        return found is not None and "there is no HyperNode" in found.reason
+
+    await until(world, waits, "the gang waits for HyperNodes")
+    made = [
+        hyper_node(world, "near", 1, "Node", a, b),
+        hyper_node(world, "far", 1, "Node", c),
+        hyper_node(world, "all", 2, "HyperNode", f"{world.name}-near", f"{world.name}-far"),
+    ]
+    await world.cluster.apply(*made)
+    await until(world, lambda: job.bound() == 4, "the gang starts")
+    pods = [pod for (namespace, _), pod in world.cluster.pods.items() if namespace == world.name]
+    assert {pod["spec"]["nodeName"] for pod in pods if pod["metadata"]["name"].startswith("lm-")} == {a, b}
+    for each in made:
+        path = f"/apis/topology.volcano.sh/v1alpha1/hypernodes/{each['metadata']['name']}"
+        await world.cluster.try_call("DELETE", path)

@@ -31,8 +31,18 @@ from muster.dialects.sources import (
     warning,
 )
 from muster.dialects.values import MAX_COUNT, BadValue, parse_count, quoted_value
-from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
+from muster.gangs.facts import (
+    OTHER_LEVELS,
+    Amounts,
+    GangFacts,
+    LevelConstraint,
+    LevelPolicy,
+    MatchPolicy,
+    Problem,
+)
 from muster.gangs.quoting import quoted
+from muster.topology.constraints import is_level_name
+from muster.topology.hyper_nodes import BY_TIER, BY_TIER_NAME, tier_level
 
 NAME: Final = "volcano"
 DEFINITION: Final = DefinitionKind("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups")
@@ -48,6 +58,7 @@ MAX_TASKS: Final = 100
 _NO_AMOUNTS: Final[Amounts] = ()
 _NO_TASKS: Final[Mapping[str, int]] = {}
 _INDEX_DIGITS: Final = 9
+_HARD, _SOFT = "hard", "soft"
 _TERMS: Final = (
     "minMember",
     "minTaskMember",
@@ -80,12 +91,15 @@ def read(declaration: Declaration) -> GangFacts:
     resources = group.resources()
     priority = group.priority(declaration.priorities)
     group.check_unsupported()
+    tree, constraints = group.topology()
     return replace(
         facts,
         minimum=minimum,
         total=minimum,
         priority=priority,
         resources=resources,
+        tree=tree,
+        constraints=constraints,
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=tuple(group.problems),
     )
@@ -169,14 +183,16 @@ class _SpecReader:
 
     def check_unsupported(self) -> None:
         """Blocks a gang that declares more than is supported: starting it anyhow is not what the user asked for."""
-        remedies = {
-            "networkTopology": "remove it, or use the annotation muster.dev/topology",
-            "subGroupPolicy": "remove it, or make each subgroup a gang of its own",
-        }
-        for field, remedy in remedies.items():
-            if value := self._spec.get(field):
-                not_supported = f"spec.{field} {self._of} is {quoted_value(value)}, but it is not supported"
-                self.problems.append(blocking(f"{not_supported}: {remedy}"))
+        if value := self._spec.get("subGroupPolicy"):
+            not_supported = f"spec.subGroupPolicy {self._of} is {quoted_value(value)}, but it is not supported"
+            self.problems.append(blocking(f"{not_supported}: remove it, or make each subgroup a gang of its own"))
+
+    def topology(self) -> tuple[str, tuple[LevelConstraint, ...]]:
+        """Returns the tree and the constraints; an empty name and none without a network topology."""
+        value = self._spec.get("networkTopology")
+        source = Source(value, f"spec.networkTopology {self._of}")
+        none: tuple[str, tuple[LevelConstraint, ...]] = ("", ())
+        return choose([source] if value else [], _topology, none, self.problems, blocking, "correct or remove it")
 
 
 def _minima(value: Any) -> Mapping[str, int]:
@@ -191,6 +207,32 @@ def _minima(value: Any) -> Mapping[str, int]:
                 f"{quoted_value(number)} for task {quoted(task)}, which is not a number of pods from 0 to {MAX_COUNT}"
             )
     return {task: number for task, number in value.items() if number}
+
+
+def _topology(value: Any) -> tuple[str, tuple[LevelConstraint, ...]]:
+    """Parses a network topology. Without a highest tier it only asks for low tiers. Raises BadValue.
+
+    A tier above all HyperNodes is the whole cluster: the constraint has no effect if the tree does not have the level.
+    """
+    if not isinstance(value, Mapping):
+        raise BadValue(f"{quoted_value(value)}, which is not of the form {{mode: hard, highestTierAllowed: 1}}")
+    mode, tier, name = value.get("mode") or _HARD, value.get("highestTierAllowed"), value.get("highestTierName") or ""
+    if mode not in (_HARD, _SOFT):
+        raise BadValue(f"of mode {quoted_value(mode)}, which is neither hard nor soft")
+    if tier is not None and name:
+        both = f"highestTierAllowed {quoted_value(tier)} and highestTierName {quoted_value(name)}"
+        raise BadValue(f"given with both {both}, but it must have one of them")
+    if tier is not None and (isinstance(tier, bool) or not isinstance(tier, int) or not 0 <= tier <= MAX_COUNT):
+        raise BadValue(f"given with highestTierAllowed {quoted_value(tier)}, which is not a number from 0")
+    if not isinstance(name, str) or (name and not is_level_name(name)):
+        raise BadValue(f"given with highestTierName {quoted_value(name)}, which no level of a topology tree can have")
+    near = LevelConstraint(OTHER_LEVELS, LevelPolicy.PACK)
+    if mode == _HARD and name:
+        return BY_TIER_NAME, (LevelConstraint(name, LevelPolicy.PACK, hard=True), near)
+    if mode == _HARD and tier is not None:
+        above_all = tier > 0
+        return BY_TIER, (LevelConstraint(tier_level(tier), LevelPolicy.PACK, hard=True, optional=above_all), near)
+    return BY_TIER, (near,)
 
 
 def _pods_by_task(pods: Sequence[MarkSet]) -> Counter[str]:

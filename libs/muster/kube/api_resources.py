@@ -17,6 +17,8 @@ from muster.kube.csi_facts import (
     decode_csi_node,
     decode_storage_capacity,
 )
+from muster.kube.hyper_nodes import API_VERSION as HYPER_NODE_VERSION
+from muster.kube.hyper_nodes import HyperNodeObject, decode_hyper_node
 from muster.kube.objects import (
     Encoded,
     Namespace,
@@ -80,6 +82,7 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "namespaces": "Namespace",
     "configmaps": "ConfigMap",
     "podgroups": "PodGroup",
+    "hypernodes": "HyperNode",
     "schedulingspecs": "SchedulingSpec",
     "queuejobs": "QueueJob",
     "resourcequotas": "ResourceQuota",
@@ -161,6 +164,14 @@ STORAGE_CAPACITIES: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+HYPER_NODES: Final = ApiResource(
+    "hypernodes.topology.volcano.sh",
+    f"/apis/{HYPER_NODE_VERSION}/hypernodes",
+    HyperNodeObject,
+    decode_hyper_node,
+    optional=True,
+    dispensable=True,
+)
 TOPOLOGIES: Final = "configmaps"
 """Kind of ConfigMaps that define topology trees, as in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
@@ -207,6 +218,7 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     CSI_NODES,
     CSI_DRIVERS,
     STORAGE_CAPACITIES,
+    HYPER_NODES,
     *map(definitions, DEFINITIONS.values()),
     PODS,
 )

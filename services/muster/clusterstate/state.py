@@ -24,6 +24,7 @@ from muster.kube.api_resources import (
     CSI_DRIVERS,
     CSI_NODES,
     DEFINITIONS,
+    HYPER_NODES,
     NAMESPACES,
     NODES,
     PODS,
@@ -35,6 +36,7 @@ from muster.kube.api_resources import (
 )
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.gang_marks import definition, gang_marks, pod_age
+from muster.kube.hyper_nodes import HyperNodeObject
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable, rejected
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
@@ -107,6 +109,7 @@ class ClusterState:
             CSI_DRIVERS.kind: self._without_facts(volumes.put_driver),
             STORAGE_CAPACITIES.kind: self._without_facts(volumes.put_segment),
             TOPOLOGIES: self._put_topology,
+            HYPER_NODES.kind: self._put_hyper_node,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
         self._drop: dict[str, Callable[[Removed], bool]] = {
@@ -122,6 +125,7 @@ class ClusterState:
             CSI_DRIVERS.kind: self._without_facts(lambda removed: volumes.drop_driver(removed.uid)),
             STORAGE_CAPACITIES.kind: self._without_facts(lambda removed: volumes.drop_segment(removed.uid)),
             TOPOLOGIES: self._drop_topology,
+            HYPER_NODES.kind: self._drop_hyper_node,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
@@ -443,6 +447,15 @@ class ClusterState:
         self.trees.remove(removal.uid)
         return False
 
+    def _put_hyper_node(self, given: HyperNodeObject) -> bool:
+        """Trees are updated at intervals: those of many HyperNodes change with each."""
+        self.trees.put_hyper_node(given)
+        return False
+
+    def _drop_hyper_node(self, removal: Removed) -> bool:
+        self.trees.remove_hyper_node(removal.uid)
+        return False
+
     def _settle_trees(self) -> bool:
         if not self._settled:
             return False
@@ -478,7 +491,8 @@ class ClusterState:
         if self._settled:
             gangs, removed, revisions = self.gangs.settle()
             if self._label_key_trees.take(gangs, removed):
-                self.trees.offer(self._label_key_trees.labels())
+                named = self._label_key_trees
+                self.trees.offer(named.labels(), hyper_nodes=named.hyper_nodes)
                 self._settle_trees()
             for kind, revision in revisions.items():
                 self._pending.raise_revision(kind, revision)

@@ -7,6 +7,7 @@
       and a node has the label sakkara.topology.rack              4. "labels"
     "flat", if there is no other                                  5. "flat"
     "label <key>", for each node label that gangs pack by         (never)
+  "hypernodes", "hypernodes by tier name", of HyperNodes        (1. only)
 
 Of ConfigMaps whose trees have the same name, the oldest valid one applies. A ConfigMap that becomes invalid keeps its
 last tree; one that was never valid has no domains, so that gangs with hard constraints wait instead of starting
@@ -15,14 +16,18 @@ anywhere.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.clusterstate.hyper_nodes import HyperNodes
 from muster.gangs.facts import GangFacts, NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
+from muster.kube.hyper_nodes import HyperNodeObject
 from muster.kube.topology_config_maps import ConfigMap, created_seconds, topology_tree
+from muster.topology.hyper_nodes import BY_TIER, BY_TIER_NAME
 from muster.topology.sakkara import DEFAULT_NAME
 from muster.topology.trees import (
     FLAT,
@@ -36,6 +41,8 @@ from muster.topology.trees import (
     mismatches,
     never_parsed,
 )
+
+_HYPER_NODE_TREES: Final = (BY_TIER, BY_TIER_NAME)
 
 _log = structlog.get_logger(__name__)
 
@@ -62,12 +69,24 @@ class Trees:
         self._default = default
         self._definitions: dict[str, _Definition] = {}
         self._keys: tuple[str, ...] = ()
+        self._hyper_nodes = HyperNodes()
+        self._names_hyper_nodes = False
 
-    def offer(self, label_keys: Iterable[str]) -> None:
-        """Set the node labels that gangs pack by; each gets a tree of its own."""
+    def put_hyper_node(self, given: HyperNodeObject) -> None:
+        """Add or update a HyperNode."""
+        self.stale |= self._hyper_nodes.put(given)
+
+    def remove_hyper_node(self, uid: str) -> None:
+        """Remove a HyperNode."""
+        self.stale |= self._hyper_nodes.remove(uid)
+
+    def offer(self, label_keys: Iterable[str], *, hyper_nodes: bool = False) -> None:
+        """Set the node labels that gangs pack by, each of which gets a tree of its own, and whether any name those of
+        HyperNodes.
+        """
         keys = tuple(label_keys)
-        self.stale |= keys != self._keys
-        self._keys = keys
+        self.stale |= keys != self._keys or hyper_nodes != self._names_hyper_nodes
+        self._keys, self._names_hyper_nodes = keys, hyper_nodes
 
     def put(self, config_map: ConfigMap) -> bool:
         """Add or update a ConfigMap; returns whether its tree changed."""
@@ -112,8 +131,11 @@ class Trees:
             trees[LABELS] = label_tree({"rack": SAKKARA_RACK})
         if not trees:
             trees[FLAT] = flat_tree()
-        default = next((name for name in (self._default, DEFAULT_NAME) if name in trees), next(iter(trees)))
         labels = {name: node.labels for name, node in nodes.items()}
+        for tree in self._hyper_nodes.trees(labels, named=self._names_hyper_nodes):
+            displaced = trees.get(tree.name)
+            trees[tree.name] = replace(tree, problems=(*tree.problems, *_displaced(displaced)))
+        default = next((name for name in (self._default, DEFAULT_NAME) if name in trees), next(iter(trees)))
         present = {
             name: replace(
                 tree,
@@ -165,9 +187,14 @@ def _label_key_tree_problems(
     problems = []
     if not any(key in labels for labels in nodes.values()):
         problems.append(f"no node has the label {quoted(key)}: gangs that pack by it wait until some node has")
-    if displaced is not None:
-        problems.append(f"a ConfigMap defines a tree with the name {quoted(displaced.name)} too: give it another name")
-    return tuple(Problem(Severity.WARNING, problem) for problem in problems)
+    return (*(Problem(Severity.WARNING, problem) for problem in problems), *_displaced(displaced))
+
+
+def _displaced(tree: TopologyTree | None) -> tuple[Problem, ...]:
+    if tree is None:
+        return ()
+    message = f"a ConfigMap defines a tree with the name {quoted(tree.name)} too: give it another name"
+    return (Problem(Severity.WARNING, message),)
 
 
 def _report(tree: TopologyTree, before: TopologyTree | None) -> None:
@@ -188,12 +215,15 @@ class LabelKeyTrees:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[int, str, str]] = {}  # gang id -> its creation, its id, the label
         self._gangs: Counter[str] = Counter()  # by label
+        self._of_hyper_nodes: set[str] = set()  # gangs, while they name a tree of HyperNodes
 
     def take(self, changed: Iterable[GangFacts], removed: Iterable[str]) -> bool:
-        """Apply changed and removed gangs; returns whether the labels or the ages of their gangs changed."""
-        before = set(self._gangs)
+        """Apply changed and removed gangs; returns whether labels, the ages of their gangs or `hyper_nodes` changed."""
+        before, named = set(self._gangs), self.hyper_nodes
         aged = False
+        self._of_hyper_nodes.difference_update(removed := list(removed))
         for facts in changed:
+            (self._of_hyper_nodes.add if facts.tree in _HYPER_NODE_TREES else self._of_hyper_nodes.discard)(facts.id)
             key = label_key_of_tree(facts.tree)
             asks = (facts.created_seconds, facts.id, key) if key else None
             aged |= asks != self._asked.get(facts.id)
@@ -204,7 +234,14 @@ class LabelKeyTrees:
         for gang_id in removed:
             aged |= gang_id in self._asked
             self._drop(gang_id)
-        return before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
+        return (
+            named != self.hyper_nodes or before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
+        )
+
+    @property
+    def hyper_nodes(self) -> bool:
+        """Whether a gang names a tree of HyperNodes."""
+        return bool(self._of_hyper_nodes)
 
     def labels(self) -> list[str]:
         """Labels that get a tree, sorted."""

@@ -116,7 +116,7 @@ def test_every_field_that_is_read_is_in_the_schema(name: str) -> None:
 def test_kubectl_shows_it_well(name: str) -> None:
     spec = ALL[name]["spec"]
     assert spec["names"]["shortNames"]
-    assert spec["scope"] == "Namespaced"
+    assert spec["scope"] == ("Cluster" if name == "hypernodes.topology.volcano.sh" else "Namespaced")
     for version in spec["versions"]:
         columns = [column["name"] for column in version["additionalPrinterColumns"]]
         assert columns[-1] == "Age"

@@ -11,7 +11,7 @@ from muster.dialects import kube_batch, volcano
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import MarkSet
 from muster.dialects.registry import counts_pods, defined_gang, event_reason, membership_of, read_gang, wanted_rank
-from muster.gangs.facts import GangFacts, MatchPolicy, ObjectReference, Severity
+from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, ObjectReference, Severity
 
 NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
@@ -127,20 +127,67 @@ def test_other_invalid_values_are_reported_and_not_used(spec: dict[str, Any], wo
     assert words in message
 
 
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("networkTopology", {"mode": "hard", "highestTierAllowed": 1}),
-        ("subGroupPolicy", [{"name": "prefill", "subGroupSize": 4}]),
-    ],
-)
-def test_fields_that_are_not_supported_block_and_are_quoted(field: str, value: Any) -> None:
-    gang = gang_of({"minMember": 1, field: value})
+def test_subgroups_are_not_supported_and_block() -> None:
+    gang = gang_of({"minMember": 1, "subGroupPolicy": [{"name": "prefill", "subGroupSize": 4}]})
     ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
-    assert message.startswith(f'spec.{field} of PodGroup "a/A" is ')
+    assert message.startswith('spec.subGroupPolicy of PodGroup "a/A" is ')
     assert "is not supported: remove it" in message
-    assert gang_of({"minMember": 1, field: None}).problems == ()
+    assert gang_of({"minMember": 1, "subGroupPolicy": None}).problems == ()
+
+
+NEAR = LevelConstraint("*", LevelPolicy.PACK)
+
+
+@pytest.mark.parametrize(
+    ("topology", "tree", "constraints"),
+    [
+        (None, "", ()),
+        ({}, "", ()),
+        ({"mode": "soft"}, "hypernodes", (NEAR,)),
+        ({"mode": "soft", "highestTierAllowed": 1}, "hypernodes", (NEAR,)),
+        ({"mode": "hard"}, "hypernodes", (NEAR,)),
+        (
+            {"mode": "hard", "highestTierAllowed": 2},
+            "hypernodes",
+            (LevelConstraint("tier-2", LevelPolicy.PACK, hard=True, optional=True), NEAR),
+        ),
+        ({"highestTierAllowed": 0}, "hypernodes", (LevelConstraint("tier-0", LevelPolicy.PACK, hard=True), NEAR)),
+        (
+            {"highestTierName": "rack"},
+            "hypernodes by tier name",
+            (LevelConstraint("rack", LevelPolicy.PACK, hard=True), NEAR),
+        ),
+    ],
+)
+def test_a_network_topology_packs_into_a_domain_of_the_tree_of_hyper_nodes(
+    topology: Any, tree: str, constraints: tuple[LevelConstraint, ...]
+) -> None:
+    gang = gang_of({"minMember": 1, "networkTopology": topology})
+    assert (gang.tree, gang.constraints, gang.problems) == (tree, constraints, ())
+
+
+@pytest.mark.parametrize(
+    ("topology", "words"),
+    [
+        ("hard", '"hard", which is not of the form'),
+        ({"mode": "firm"}, 'of mode "firm", which is neither hard nor soft'),
+        (
+            {"highestTierAllowed": 1, "highestTierName": "rack"},
+            'both highestTierAllowed "1" and highestTierName "rack"',
+        ),
+        ({"highestTierAllowed": -1}, 'highestTierAllowed "-1", which is not a number from 0'),
+        ({"highestTierAllowed": "one"}, 'highestTierAllowed "one"'),
+        ({"highestTierName": "a:b"}, 'highestTierName "a:b", which no level'),
+        ({"highestTierName": 5}, 'highestTierName "5", which no level'),
+    ],
+)
+def test_an_invalid_network_topology_blocks_and_is_quoted(topology: Any, words: str) -> None:
+    gang = gang_of({"minMember": 1, "networkTopology": topology})
+    ((severity, message),) = problems_of(gang)
+    assert (gang.constraints, severity) == ((), Severity.BLOCKING)
+    assert message.startswith('spec.networkTopology of PodGroup "a/A" is ')
+    assert words in message
 
 
 @pytest.mark.parametrize(

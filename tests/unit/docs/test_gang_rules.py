@@ -26,7 +26,7 @@ from muster.dialects.registry import DIALECTS
 from muster.kube import pod_requests
 from muster.lifecycle.queue_jobs import job
 from muster.lifecycle.quota import ledger
-from muster.topology import constraints, trees
+from muster.topology import constraints, hyper_nodes, trees
 
 ANY = "any"
 BESIDES = {
@@ -44,6 +44,8 @@ LIMITS = {
     "levels of a topology tree": (trees.MAX_LEVELS,),
     "sizes of a storage class": (static_volumes.MAX_SIZES,),
     "trees of node labels": (trees.MAX_LABEL_KEY_TREES,),
+    "tier, and members, of a HyperNode": (hyper_nodes.MAX_TIER, hyper_nodes.MAX_MEMBERS),
+    "characters of a HyperNode's": (hyper_nodes.MAX_PATTERN_LENGTH,),
     "characters of `muster.dev/topology`": (constraints.MAX_TEXT_LENGTH,),
     "characters of Sakkara's `constraints`": (sakkara_constraints.MAX_TEXT_LENGTH,),
     "characters of a duration": (values.MAX_DURATION_LENGTH,),

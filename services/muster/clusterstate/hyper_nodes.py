@@ -1,0 +1,103 @@
+"""Volcano's HyperNodes, and the trees that they and the present nodes make."""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from msgspec.structs import replace
+
+from muster.gangs.facts import Problem, Severity, TopologyTree, TreeLevel
+from muster.kube.hyper_nodes import HyperNodeObject, read_hyper_node
+from muster.topology.hyper_nodes import (
+    BY_TIER,
+    BY_TIER_NAME,
+    MAX_TIER,
+    BadHyperNodes,
+    HyperNode,
+    MemberSelector,
+    compile_pattern,
+    hyper_node_trees,
+    tier_level,
+)
+from muster.topology.trees import NODE_LEVEL
+
+_NEVER_VALID: Final = tuple(
+    TopologyTree(name, tuple(map(TreeLevel, (*map(tier_level, range(MAX_TIER, -1, -1)), NODE_LEVEL))))
+    for name in (BY_TIER, BY_TIER_NAME)
+)
+"""Trees with every level and no domain, so that gangs with hard constraints wait."""
+_ABSENT: Final = Problem(Severity.BLOCKING, "there is no HyperNode (topology.volcano.sh): create HyperNodes")
+
+
+class HyperNodes:
+    """All HyperNodes by uid. While they are no tree, the last valid trees stay, with the problem."""
+
+    def __init__(self) -> None:
+        self._by_uid: dict[str, HyperNode] = {}
+        self._valid: list[TopologyTree] = []
+        self._nodes = _Patterns()
+        self._members = _Patterns()
+
+    def put(self, given: HyperNodeObject) -> bool:
+        """Add or update a HyperNode; returns whether it changed."""
+        uid, after = given.metadata.uid, read_hyper_node(given)
+        before = self._by_uid.get(uid)
+        self._by_uid[uid] = after
+        return before != after
+
+    def remove(self, uid: str) -> bool:
+        """Remove a HyperNode; returns False if it was not known."""
+        return self._by_uid.pop(uid, None) is not None
+
+    def trees(self, nodes: Mapping[str, Mapping[str, str]], *, named: bool) -> list[TopologyTree]:
+        """The present trees; without HyperNodes none, or if gangs name them, trees with a problem.
+
+        `nodes`: labels by node name.
+        """
+        if not self._by_uid:
+            self._valid = []
+            return [replace(tree, problems=(_ABSENT,)) for tree in _NEVER_VALID] if named else []
+        selectors = [selector for each in self._by_uid.values() for selector in each.members if selector.pattern]
+        self._nodes.update({each.pattern for each in selectors if each.of_nodes}, nodes)
+        self._members.update(
+            {each.pattern for each in selectors if not each.of_nodes}, {each.name for each in self._by_uid.values()}
+        )
+
+        def nodes_of(selector: MemberSelector) -> Iterable[str]:
+            if selector.labels is not None:
+                matches = selector.labels.matches
+                return [name for name, labels in nodes.items() if matches(labels)]
+            return self._nodes.selected(selector)
+
+        try:
+            self._valid = hyper_node_trees(self._by_uid.values(), nodes_of, self._members.selected)
+        except BadHyperNodes as error:
+            problem = Problem(Severity.BLOCKING, str(error))
+            return [replace(tree, definition=error.about, problems=(problem,)) for tree in self._valid or _NEVER_VALID]
+        return self._valid
+
+
+class _Patterns:
+    """Names that patterns match. A pattern is evaluated once for each name: its entries go with it, and with names."""
+
+    def __init__(self) -> None:
+        self._names: set[str] = set()
+        self._matched: dict[str, set[str]] = {}
+
+    def update(self, patterns: set[str], names: Iterable[str]) -> None:
+        """Set the patterns in use and the existing names."""
+        present = set(names)
+        added, removed = present - self._names, self._names - present
+        self._names = present
+        self._matched = {pattern: each for pattern, each in self._matched.items() if pattern in patterns}
+        for pattern in patterns:
+            known = self._matched.get(pattern)
+            search = compile_pattern(pattern).search
+            if known is None:
+                self._matched[pattern] = {name for name in present if search(name)}
+            else:
+                known -= removed
+                known |= {name for name in added if search(name)}
+
+    def selected(self, selector: MemberSelector) -> Iterable[str]:
+        """Names that a selector by name or pattern selects, in order."""
+        return (selector.name,) if selector.name else sorted(self._matched[selector.pattern])
