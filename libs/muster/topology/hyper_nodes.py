@@ -30,6 +30,7 @@ MAX_MEMBERS: Final = 10_000
 MAX_PATTERN_LENGTH: Final = 256
 
 _MAX_REPETITIONS: Final = 4
+_MOST_NAMED: Final = 6
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPED: Final = re.compile(r"\\.")
 
@@ -135,33 +136,35 @@ def _parents(
                     both = f"{where}, and so has {quoted(other.name)}"
                     raise BadHyperNodes(f"{both}: a HyperNode may be a member of one other only", parent.reference)
                 parents[name] = parent
-    for each in by_name.values():
-        _check_ancestors(each, parents)
+    _check_cycles(by_name, parents)
+    for name, parent in parents.items():
+        if parent.tier <= (tier := by_name[name].tier):
+            where = (
+                f"HyperNode {quoted(parent.name)} of tier {parent.tier} has the member {quoted(name)} of tier {tier}"
+            )
+            raise BadHyperNodes(f"{where}: its members must have lower tiers", parent.reference)
     return parents
 
 
-def _check_ancestors(hyper_node: HyperNode, parents: Mapping[str, HyperNode]) -> None:
-    path, at = [hyper_node.name], hyper_node
-    while (parent := parents.get(at.name)) is not None:
-        path.append(parent.name)
-        if parent.name in path[:-1]:
-            shown = " > ".join(quoted(name) for name in reversed(path[path.index(parent.name) :]))
-            raise BadHyperNodes(f"HyperNodes are members of each other: {shown}; remove one of them", parent.reference)
-        if parent.tier <= at.tier and not _is_ancestor(parent, at, parents):
-            where = f"HyperNode {quoted(parent.name)} of tier {parent.tier} has the member {quoted(at.name)}"
-            raise BadHyperNodes(f"{where} of tier {at.tier}: its members must have lower tiers", parent.reference)
-        at = parent
-
-
-def _is_ancestor(hyper_node: HyperNode, of: HyperNode, parents: Mapping[str, HyperNode]) -> bool:
-    """Whether `of` is above `hyper_node`: they are in a cycle, which is reported as such."""
-    seen, at = set[str](), parents.get(hyper_node.name)
-    while at is not None and at.name not in seen:
-        if at.name == of.name:
-            return True
-        seen.add(at.name)
-        at = parents.get(at.name)
-    return False
+def _check_cycles(by_name: Mapping[str, HyperNode], parents: Mapping[str, HyperNode]) -> None:
+    checked = set[str]()
+    for first in by_name:
+        path: dict[str, None] = {}
+        at = first
+        while at not in checked and at not in path:
+            path[at] = None
+            if at not in parents:
+                break
+            at = parents[at].name
+        else:
+            if at in path:
+                names = [*path]
+                cycle = [*names[names.index(at) :], at]
+                shown = " > ".join(map(quoted, reversed(cycle[-_MOST_NAMED:])))
+                more = f" ({len(cycle) - 1} in all)" if len(cycle) > _MOST_NAMED else ""
+                message = f"HyperNodes are members of each other: {shown}{more}; remove one of them"
+                raise BadHyperNodes(message, by_name[at].reference)
+        checked.update(path)
 
 
 def _homes(

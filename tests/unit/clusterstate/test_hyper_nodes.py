@@ -139,6 +139,14 @@ def test_what_is_no_tree_is_quoted_on_the_object(hyper_nodes: tuple[Object, ...]
     assert (definition.kind, definition.name) == ("HyperNode", about)
 
 
+def test_of_a_long_cycle_some_are_named() -> None:
+    names = [f"h{number:04d}" for number in range(3000)]
+    children = dict(zip(names, [*names[1:], names[0]], strict=True))
+    message = only_problem(cluster(*(above(name, 1, child) for name, child in children.items())))
+    assert message.endswith("(3000 in all); remove one of them")
+    assert message.count(" > ") == 5
+
+
 def test_the_last_valid_tree_stays() -> None:
     history = cluster(nodes_in("r0", "a", "b"), above("s", 2, "r0"))
     before = paths(history)
