@@ -47,6 +47,13 @@ CLAIM_BUGS = (
         first=_RIGHTS,
     ),
     Bug(
+        "a gang that runs below its minimum has started when its eviction is cancelled",
+        "preemption/plan.py",
+        "        if gang.bound_by_others:\n",
+        "        if gang:\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "a plan goes on although its group was edited to never preempt",
         "preemption/plan.py",
         "            or (nomination.victims and not nomination.ready and not may_preempt(group))\n",

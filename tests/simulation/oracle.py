@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -77,8 +77,6 @@ class Oracle:
         """Since when gangs wait for minimum resources, without a break."""
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
-        self._undone: frozenset[str] = frozenset()
-        """Uids of pods that were not bound in the last backup that was restored."""
         self._turns = Turns()
         self._leader: Machine | None = None
 
@@ -92,11 +90,8 @@ class Oracle:
         """Records that a user removed timeout marks."""
         self._timed_out.pop(gang_id, None)
 
-    def restored(self, reported_messages: dict[str, str], undone: Collection[str]) -> None:
-        """The API server's objects, with these conditions of pods, are those of a backup: evicted pods live again, and
-        the binds of some were undone.
-        """
-        self._undone = frozenset(undone)
+    def restored(self, reported_messages: dict[str, str]) -> None:
+        """The API server's objects, with these conditions of pods, are those of a backup: evicted pods live again."""
         self.reported_messages = dict(reported_messages)
         self.preempted_for.clear()
 
@@ -225,7 +220,7 @@ class Oracle:
             check_run(gang)
             self._check_adopted(scenario, gang)
             check_sent(gang)
-            check_bound(scenario, gang, self._undone)
+            check_bound(scenario, gang, scenario.undone_binds)
             reported = self._phases.get(gang.id)
             assert reported is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {reported!r} was reported"
             self._check_hold(scenario, gang)

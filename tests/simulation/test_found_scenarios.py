@@ -45,6 +45,23 @@ FOUND = {
         complete_effect
         restore_backup
     """,
+    "a cancelled eviction does not start a gang that runs below its minimum": """
+        create slot=2 size=3
+        crash calls=1 late=1
+        add_node which=2 cpu=5
+        create_plain_pod cpu=1 priority=1
+        delete_pod which=8
+        create_plain_pod which=2 cpu=1 priority=1
+        create cpu=1 priority=1
+        shrink_node
+        recreate_definition slot=2
+        crash late=1
+        run
+        create_plain_pod which=1 priority=1
+        complete_effect
+        complete_effect
+        create_plain_pod which=1
+    """,
     "a seat on a node that is smaller in the restored backup is given up": """
         create size=2
         run

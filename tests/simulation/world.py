@@ -175,6 +175,7 @@ class Backup(NamedTuple):
     unruled: set[str]
     reported_messages: dict[str, str]
     """Conditions of pods, by uid."""
+    shared_nodes: set[str]
 
 
 class World:
@@ -245,7 +246,8 @@ class World:
         """Somebody takes a backup of the API server's etcd."""
         scenario = self.scenario
         reported = dict(self.oracle.reported_messages)
-        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), set(scenario.unruled), reported)
+        shared = set(scenario.shared_nodes)
+        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), set(scenario.unruled), reported, shared)
         self.number()
 
     def restore(self) -> None:
@@ -255,8 +257,8 @@ class World:
         self.gangs = dict(backup.gangs)
         scenario.take_back(backup.cluster)
         scenario.unruled = set(backup.unruled)
-        undone = [pod.uid for pod in scenario.cluster.pods.values() if not pod.node]
-        self.oracle.restored(backup.reported_messages, undone)
+        scenario.shared_nodes |= backup.shared_nodes
+        self.oracle.restored(backup.reported_messages)
 
     # -- queries
 

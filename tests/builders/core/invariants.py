@@ -19,11 +19,19 @@ class World(Protocol):
     etcd: dict[str, Record]
     permitted_with: defaultdict[str, set[str]]
     shared_nodes: set[str]
+    undone_binds: frozenset[str]
+    """Pods that were not bound in the backup of the API server that was restored last."""
 
 
 def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Seat) -> None:
-    """Checks I1 to I4 at a bind; `known` are the gangs in the coordinator's cache."""
+    """Checks I1 to I4 at a bind; `known` are the gangs in the coordinator's cache.
+
+    Not checked for a call from before a restore of the API server that is carried out after it: its permit may have
+    been fulfilled, and forgotten, meanwhile.
+    """
     record = permit_of(world.etcd, pod, seat)
+    if record is None and pod.uid in world.undone_binds:
+        return
     assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
     gang = known.get(record.gang)
     for partner in record.group if gang is None or not gang.started else ():

@@ -113,6 +113,8 @@ class Scenario:
         self.lagging = False
         """Changes of the cluster wait in `stream` until `deliver()`."""
         self.stream: list[Event] = []
+        self.undone_binds: frozenset[str] = frozenset()
+        """Pods that were not bound in the backup of the API server that was restored last."""
         self.shared_nodes: set[str] = set()
         """Nodes on which another scheduler places pods: there I3 does not depend on Muster alone."""
         self.replicas = 1
@@ -152,6 +154,7 @@ class Scenario:
         newest, self.cluster = self.cluster, backup.copy()
         self.cluster.former_classes.update({**newest.former_classes, **newest.classes})
         self.cluster.revision = min(newest.revision // 2, backup.revision)
+        self.undone_binds = frozenset(pod.uid for pod in self.cluster.pods.values() if not pod.node)
 
     def scale(self, replicas: int) -> None:
         """Changes the number of placement replicas."""
@@ -251,7 +254,9 @@ class Scenario:
             if record.gang in permits:
                 durable = (self.etcd.get(partner) for partner in record.group)
                 others = {other.gang for other in durable if other and other.state is not RecordState.UNPERMITTED}
-                self.permitted_with[record.gang] |= permits | others
+                gang = self.machine.cache.gangs.get(record.gang) if self.machine is not None else None
+                repaired = record.group if gang is not None and gang.started else ()
+                self.permitted_with[record.gang] |= {*permits, *others, *repaired}
             else:
                 self.permitted_with.pop(record.gang, None)
         for key in effect.deletes:

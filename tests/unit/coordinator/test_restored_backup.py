@@ -2,7 +2,7 @@
 
 from msgspec.structs import replace
 
-from builders.core.objects import plain_pod
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Evict, Phase
@@ -48,6 +48,8 @@ def test_i6_a_bind_that_is_acknowledged_and_never_observed_is_repeated() -> None
     scenario = Scenario({"n4": 4})
     scenario.add(gang("a").of(2))
     backup = scenario.cluster.copy()
+    for cpu in (1, 2, 3):
+        scenario.change(nodes=[node("seen-after-the-backup", cpu)])
     scenario.do(0)  # the solve
     scenario.do(0)  # the permit
     call = scenario.only(Bind)
@@ -61,6 +63,19 @@ def test_i6_a_bind_that_is_acknowledged_and_never_observed_is_repeated() -> None
     assert scenario.bound("a") == 0
     scenario.pass_time(CONFIRMATION_SECONDS)
     assert scenario.bound("a") == 2
+
+
+def test_i3_an_acknowledged_bind_that_is_observed_late_keeps_its_place() -> None:
+    scenario = Scenario({"n4": 4})
+    scenario.add(gang("a").of(4))
+    scenario.do(0)  # the solve
+    scenario.do(0)  # the permit
+    scenario.lagging = True
+    scenario.run()
+    scenario.pass_time(10 * CONFIRMATION_SECONDS)
+    assert len(scenario.leader.cache.gangs["test/default/a"].acknowledged) == 4
+    scenario.deliver()
+    assert len(scenario.leader.cache.gangs["test/default/a"].bound) == 4
 
 
 def test_i1_a_gang_that_is_incomplete_in_the_backup_does_not_start_in_part() -> None:

@@ -101,11 +101,11 @@ class Binds:
         match result.outcome:
             case BindOutcome.BOUND:
                 gang.acknowledge(result.uid, held.seat.node)
-                self._confirmations.expect(gang, result.uid, now)
+                self._confirmations.acknowledge(gang, result.uid, now)
             case BindOutcome.CONFLICT:
                 planned = held.seat.node
                 cache.bound_elsewhere(gang, result.uid, result.node)
-                self._confirmations.expect(gang, result.uid, now)
+                self._confirmations.acknowledge(gang, result.uid, now)
                 return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
             case BindOutcome.GONE:
                 cache.forget_pod(result.uid)

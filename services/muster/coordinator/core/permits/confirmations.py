@@ -1,38 +1,55 @@
-"""Acknowledged binds that are not observed in time: the API server has lost them, as after a restore from a backup.
+"""Acknowledged binds that the API server has lost by a restore from a backup.
 
-A pod of which binding reported that it is bound, or that was observed bound and is shown without a node again, keeps
-its place until CONFIRMATION_SECONDS have passed: a replica of cluster-state may be behind. If it is still shown without
-a node then, its bind is lost, and it is placed again. Binding reports the node of a pod that is bound after all.
+After a snapshot that is older than what was seen before, a pod of which binding reported that it is bound, or that was
+observed bound and is shown without a node again, keeps its place until CONFIRMATION_SECONDS have passed: a replica of
+cluster-state may only be behind. If it is still shown without a node then, its bind is lost, and it is placed again.
+Binding reports the node of a pod that is bound after all. Otherwise acknowledged binds are believed, however long they
+are not observed: what is shown may be late, and the capacity is used.
 """
 
 from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.state import ActionState
 
 CONFIRMATION_SECONDS: Final = 30.0
-"""Time from an acknowledged bind, or the last snapshot, until the pod must be observed bound."""
+"""Time from a snapshot that went back, or an acknowledgement soon after, until the pod must be observed bound."""
 
 
 class Confirmations:
     """When acknowledged binds must be observed, by pod, the earliest first.
 
-    Bounded by the binds of CONFIRMATION_SECONDS: an entry ends then, or earlier if all before it have been observed.
+    Bounded by the binds that were known at the last such snapshot: an entry ends when it is acknowledged or observed,
+    or after CONFIRMATION_SECONDS, once all before it have ended.
     """
 
     def __init__(self) -> None:
         self._deadlines: dict[str, tuple[Gang, float]] = {}
+        self._under_way: dict[str, Gang] = {}
+        """Pods whose binds were under way at the last such snapshot: carried out before the restore or after it."""
 
-    def expect(self, gang: Gang, uid: str, now: float) -> None:
-        """The bind is acknowledged: it must be observed in time."""
-        self._deadlines.pop(uid, None)
-        self._deadlines[uid] = (gang, now + CONFIRMATION_SECONDS)
+    def acknowledge(self, gang: Gang, uid: str, now: float) -> None:
+        """The bind is acknowledged; if it was under way during a restore, it must be observed in time."""
+        if self._under_way.pop(uid, None) is not None:
+            self._expect(gang, uid, now)
 
     def begin_again(self, cache: Cache, now: float) -> None:
-        """After a snapshot: all acknowledged binds have their time again, unless their places are taken or gone."""
+        """After a snapshot. If it went back, acknowledged binds must be observed in time, and those whose places are
+        taken or gone are lost at once.
+        """
+        if not cache.went_back:
+            return
+        self._under_way.clear()
         for gang in list(cache.gangs.values()):
+            sent = (uid for uid, held in gang.seats.items() if held.state is not ActionState.DECIDED)
+            self._under_way.update(dict.fromkeys(sent, gang))
             if gang.acknowledged:
                 self._doubt(cache, gang, now)
+
+    def _expect(self, gang: Gang, uid: str, now: float) -> None:
+        self._deadlines.pop(uid, None)
+        self._deadlines[uid] = (gang, now + CONFIRMATION_SECONDS)
 
     def _doubt(self, cache: Cache, gang: Gang, now: float) -> None:
         """If no member of the gang is bound for certain, it keeps all places or none: it starts again whole (I1)."""
@@ -40,7 +57,7 @@ class Confirmations:
         if taken and not (gang.bound or gang.seats):
             taken = list(gang.acknowledged)
         for uid in gang.acknowledged:
-            self.expect(gang, uid, now)
+            self._expect(gang, uid, now)
         _lose(cache, gang, taken)
 
     def next_time(self) -> float | None:
@@ -61,6 +78,11 @@ class Confirmations:
             _lose(cache, gang, [uid])
 
     def _forget_observed(self) -> None:
+        while self._under_way:
+            uid, gang = next(iter(self._under_way.items()))
+            if uid in gang.seats:
+                break
+            del self._under_way[uid]
         while self._deadlines:
             uid, (gang, _) = next(iter(self._deadlines.items()))
             if uid in gang.acknowledged:

@@ -125,9 +125,14 @@ class Plans:
             gang.cancel_eviction(uids)
         elif nobody_left or not gang.eviction.begun:
             gang.cancel_eviction(list(gang.eviction.pods))
-            self._permits.adopt(gang)
+            self._runs_on(gang)
         else:
             gang.eviction.drop_preemptor()  # half a gang is of no use: the rest is evicted, too
+
+    def _runs_on(self, gang: Gang) -> None:
+        """No pod of the gang, which was to be evicted whole, is: it has started if its minimum runs."""
+        if gang.bound_by_others:
+            self._permits.adopt(gang)
 
     @staticmethod
     def forget_preemptor(gang: Gang) -> None:
@@ -231,7 +236,7 @@ class Plans:
         if not needed and not whole:
             return []
         if not needed and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
-            self._permits.adopt(gang)  # no eviction has begun
+            self._runs_on(gang)  # no eviction has begun
             return []
         preemptor_id = record.evicted_for if there and needed else ""
         gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
