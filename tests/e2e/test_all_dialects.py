@@ -25,7 +25,16 @@ def all_kinds(world: World) -> None:
 
 def written(world: World, *dialects: str) -> list[DeclaredGang]:
     """A gang of three in each of these dialects, on the world's nodes."""
-    return [declared_in(dialect, world.name, f"{dialect}-gang", SIZE, {LABEL: world.name}) for dialect in dialects]
+    server = world.cluster.api_server
+    if "native" in dialects:
+        server.needs_native()
+    return [
+        declared_in(
+            *(dialect, world.name, f"{dialect}-gang", SIZE, {LABEL: world.name}),
+            native_version=next(iter(server.native_versions), ""),
+        )
+        for dialect in dialects
+    ]
 
 
 async def started(world: World, *gangs: DeclaredGang) -> None:

@@ -5,6 +5,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from functools import partial
 from typing import Any
 
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
@@ -33,6 +34,7 @@ class World(Observations):
         self._one_namespace = asyncio.Lock()
         self._workloads: dict[str, Workload] = {}
         self._jobs: list[tuple[str, str]] = []
+        self._priority_classes: set[str] = set()
         self._declared: list[DeclaredGang] = []
         self._nodes: list[str] = []
         self._kubelets: list[Kubelets] = []
@@ -388,6 +390,15 @@ class World(Observations):
         await self._make_namespace(workload.namespace)
         if workload.priority is not None:
             await self.cluster.apply(_priority_class(workload))
+            if self.cluster.api_server.is_real and workload.priority_class not in self._priority_classes:
+                await eventually(partial(self._admits, workload), f"{workload.priority_class} is known")
+                self._priority_classes.add(workload.priority_class)
+
+    async def _admits(self, workload: Workload) -> bool:
+        """Whether the API server admits a pod of the workload: it knows a priority class soon after its creation."""
+        [pod, *_] = workload.pods(0)
+        path = f"/api/v1/namespaces/{workload.namespace}/pods"
+        return (await self.cluster.try_call("POST", path, pod, query={"dryRun": "All"})).status != 403
 
     async def _make_namespace(self, name: str) -> None:
         async with self._one_namespace:  # concurrent callers wait for the one that creates it

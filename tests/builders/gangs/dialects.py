@@ -39,7 +39,9 @@ class DeclaredGang:
         return tuple(each for each in self.objects if each["kind"] == "Pod")
 
 
-def declared_in(dialect: str, namespace: str, name: str, size: int, where: dict[str, str]) -> DeclaredGang:
+def declared_in(
+    dialect: str, namespace: str, name: str, size: int, where: dict[str, str], *, native_version: str
+) -> DeclaredGang:
     """Returns a gang of `size` pods of 1 cpu that must start together, on nodes with these labels."""
     if dialect == "kube-arbitrator":
         return _queue_job(namespace, name, size, where)
@@ -48,7 +50,7 @@ def declared_in(dialect: str, namespace: str, name: str, size: int, where: dict[
         minimum = "size"
     else:
         [(known, minimum)] = [item for item in _MINIMUM_FIELDS.items() if item[0] == dialect]
-        built = gang(name).declared_by(known).of_version("v1alpha2" if known == "native" else "")
+        built = gang(name).declared_by(known).of_version(native_version if known == "native" else "")
     built = built.of(size).asking(cpu=1).in_namespace(namespace).on_nodes(**where)
     definition = built.definition()
     return DeclaredGang(built.id, (*([definition] if definition else []), *built.pods()), f"{minimum}: {size}")
