@@ -130,8 +130,8 @@ class Plans:
             gang.eviction.drop_preemptor()  # half a gang is of no use: the rest is evicted, too
 
     def _runs_on(self, gang: Gang) -> None:
-        """No pod of the gang, which was to be evicted whole, is: it has started if its minimum runs."""
-        if gang.bound_by_others:
+        """No pod of the gang, which was to be evicted whole, is: it has started if it had, or if its minimum runs."""
+        if gang.permit.granted or gang.bound_by_others:
             self._permits.adopt(gang)
 
     @staticmethod
