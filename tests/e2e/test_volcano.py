@@ -33,6 +33,11 @@ async def jobs(cluster: Cluster) -> AsyncIterator[None]:
     path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{JOB_KIND['metadata']['name']}"
     await cluster.try_call("DELETE", path)
 
+    async def is_gone() -> bool:
+        return (await cluster.try_call("GET", path)).status == 404
+
+    await eventually(is_gone, "the kind of Jobs is removed")
+
 
 class Job:
     """A Job, as stored, and its gang."""
