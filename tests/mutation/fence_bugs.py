@@ -24,6 +24,7 @@ FENCE_BUGS = (
         "        if epoch != self._confirmed:\n            await self._confirm(epoch)\n",
         "        if epoch not in self.__dict__.setdefault('known', set()):\n            await self._confirm(epoch)\n"
         "            self.known.add(epoch)\n",
+        first="simulation/test_found_scenarios.py",
     ),
     Bug(
         "after a restore of etcd a leader with a lower epoch is locked out",

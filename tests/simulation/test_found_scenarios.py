@@ -45,6 +45,15 @@ FOUND = {
         complete_effect
         restore_backup
     """,
+    "a late call of a leader is refused although its epoch was confirmed once": """
+        create
+        create slot=1
+        depose late=1
+        complete_effect
+        depose late=1
+        complete_effect
+        deliver_late_call which=1
+    """,
     "a cancelled eviction does not start a gang that runs below its minimum": """
         create slot=2 size=3
         crash calls=1 late=1

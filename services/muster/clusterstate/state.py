@@ -155,7 +155,7 @@ class ClusterState:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
-        if changes.kind == TOPOLOGIES and self.trees.stale and self._settle_trees():
+        if changes.kind in (TOPOLOGIES, HYPER_NODES.kind) and self.trees.stale and self._settle_trees():
             self._pending.raise_revision(changes.kind, newest)
         self._cause = (changes.kind, newest)
         self._queue_volumes()
@@ -448,7 +448,7 @@ class ClusterState:
         return False
 
     def _put_hyper_node(self, given: HyperNodeObject) -> bool:
-        """Trees are updated at intervals: those of many HyperNodes change with each."""
+        """Trees are updated once for all changes of a batch, with its revision, so that no solve uses an older tree."""
         self.trees.put_hyper_node(given)
         return False
 

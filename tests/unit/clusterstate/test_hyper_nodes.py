@@ -63,6 +63,13 @@ def test_levels_are_tiers_and_domains_are_hyper_nodes() -> None:
     assert not tree(history).default
 
 
+def test_a_changed_tree_has_the_revision_of_its_hyper_nodes() -> None:
+    history = cluster(nodes_in("r0", "a", "b"))
+    batch = history.put(HYPER_NODES, nodes_in("r1", "c", "d"))
+    assert {each.name for each in batch.trees} == {BY_TIER}
+    assert batch.changed[HYPER_NODES.kind] == history.revision
+
+
 def test_without_hyper_nodes_there_is_no_tree() -> None:
     history = cluster(nodes_in("r0", "a"))
     history.remove(HYPER_NODES, "uid-r0")

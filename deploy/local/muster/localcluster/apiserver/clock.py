@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 def now_text() -> str:
     """Current time to the second: "2026-11-21T08:00:00Z"."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time()))  # gmtime() alone may be 10 ms behind
 
 
 def later_text(seconds: float) -> str:
