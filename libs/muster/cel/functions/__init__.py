@@ -1,0 +1,1 @@
+"""Functions of CEL and of Kubernetes' libraries, by subject; `muster.cel.functions.table` has all."""
