@@ -1,0 +1,265 @@
+"""Allocates devices of nodes to claims: counts for many nodes, concrete devices for one.
+
+Counts are computed per shape (see `instance`), not per node: nodes whose devices differ only in what the claims do not
+read share one computation, and a node is looked at again only after its slices or allocations changed.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from muster.devices.counting import Copies, copies_of
+from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceId, DeviceResult, Selection, Slice
+from muster.devices.instance import Instance, Member, Problem, Shape, instance_of, problem_of
+from muster.devices.pools import Pools
+from muster.devices.search import BUDGET, Outcome, Pick, search
+from muster.devices.selectors import Matches, SelectorResults
+from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm
+from muster.gangs.node_filters import term_matches
+
+_MAX_PROBLEMS: Final = 64
+_MAX_SHAPES: Final = 4096
+
+
+class Answer(Struct, frozen=True):
+    """Allocations of the claims if the outcome is FOUND. `reason`: why they can be allocated nowhere."""
+
+    outcome: Outcome
+    allocations: tuple[Allocation, ...] = ()
+    reason: str = ""
+
+
+class _Known(Struct):
+    """Counts of one list of claims: numbers of shapes, by node with the stamp of its pools, and counts by limit."""
+
+    problem: Problem
+    shared: int
+    nodes: dict[str, tuple[tuple[int, int], int]] = {}
+    shapes: dict[Shape, int] = {}
+    counts: dict[tuple[int, int], Copies] = {}
+
+
+class Devices:
+    """Pools, classes and allocated devices of a cluster.
+
+    Size: the slices and allocated devices that exist, and counts of at most 64 lists of claims; these hold an entry per
+    node, which `remove_node` drops, and at most 4,096 shapes. A change of a device class drops all counts.
+    """
+
+    def __init__(self, matches: Matches, budget: int = BUDGET) -> None:
+        self.pools = Pools()
+        self.results: Final = SelectorResults(matches)
+        self.classes: dict[str, DeviceClass] = {}
+        self.allocated: set[DeviceId] = set()
+        self._budget: Final = budget
+        self._known: OrderedDict[tuple[tuple[Claim, ...], int], _Known] = OrderedDict()
+        self.computed = 0
+        """Shapes for which counts were computed."""
+
+    # -- changes
+
+    def put_slice(self, slice_: Slice) -> None:
+        self.pools.put(slice_)
+
+    def remove_slice(self, name: str) -> None:
+        self.pools.remove(name)
+        self.results.forget(name)
+
+    def put_class(self, device_class: DeviceClass) -> None:
+        self.classes[device_class.name] = device_class
+        self._known.clear()
+
+    def remove_class(self, name: str) -> None:
+        self.classes.pop(name, None)
+        self._known.clear()
+
+    def remove_node(self, name: str) -> None:
+        """Forget the counts of a node that was removed."""
+        for known in self._known.values():
+            known.nodes.pop(name, None)
+
+    def allocate_ids(self, ids: Iterable[DeviceId]) -> None:
+        """Mark devices as allocated; not those with admin access."""
+        for each in ids:
+            self.allocated.add(each)
+            self.pools.touch((each.driver, each.pool))
+
+    def release_ids(self, ids: Iterable[DeviceId]) -> None:
+        """Mark devices as free."""
+        for each in ids:
+            self.allocated.discard(each)
+            self.pools.touch((each.driver, each.pool))
+
+    # -- counts
+
+    def how_many(self, node: NodeFacts, claims: Sequence[Claim], limit: int, shared: int = 0) -> Copies:
+        """How many pods with the claims from number `shared` on fit; those before are allocated once for all.
+
+        Claims that are allocated already only restrict the node.
+        """
+        return self._count(self._knowledge(claims, shared), node, claims, limit)
+
+    def how_many_on(
+        self, nodes: Sequence[NodeFacts], claims: Sequence[Claim], limit: int, shared: int = 0
+    ) -> NDArray[np.int64]:
+        """How many pods with the claims fit on each node, int64[nodes]."""
+        known = self._knowledge(claims, shared)
+        return np.fromiter((self._count(known, node, claims, limit).number for node in nodes), np.int64, len(nodes))
+
+    def _knowledge(self, claims: Sequence[Claim], shared: int) -> _Known:
+        key = (tuple(_anonymous(each) for each in claims if each.allocation is None), shared)
+        known = self._known.get(key)
+        if known is None:
+            once = sum(each.allocation is None for each in claims[:shared])
+            known = _Known(problem_of(_unallocated(claims), self.classes), once)
+            self._known[key] = known
+            if len(self._known) > _MAX_PROBLEMS:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return known
+
+    def _count(self, known: _Known, node: NodeFacts, claims: Sequence[Claim], limit: int) -> Copies:
+        if not all(usable_on(each, node) for each in claims):
+            return Copies(0)
+        number, shape = self._shape(known, node)
+        copies = known.counts.get((number, limit))
+        if copies is None:
+            if shape is None:
+                shape = instance_of(known.problem, self.pools.on_node(node), self.allocated, self.results).shape
+            copies = copies_of(shape, known.problem, limit, known.shared, self._budget)
+            self.computed += 1
+            if len(known.counts) >= _MAX_SHAPES:
+                known.counts.clear()
+            known.counts[number, limit] = copies
+        return copies
+
+    def _shape(self, known: _Known, node: NodeFacts) -> tuple[int, Shape | None]:
+        """Number of the shape of a node, and the shape if it had to be built."""
+        stamp = self.pools.stamp(node)
+        found = known.nodes.get(node.name)
+        if found is not None and found[0] == stamp:
+            return found[1], None
+        shape = instance_of(known.problem, self.pools.on_node(node), self.allocated, self.results).shape
+        if len(known.shapes) >= _MAX_SHAPES:
+            known.shapes.clear()
+            known.nodes.clear()
+            known.counts.clear()
+        number = known.shapes.setdefault(shape, len(known.shapes))
+        if stamp is not None:
+            known.nodes[node.name] = stamp, number
+        return number, shape
+
+    # -- concrete devices
+
+    def allocate(self, node: NodeFacts, claims: Sequence[Claim]) -> Answer:
+        """Allocate the unallocated claims together on the node, a claim that is listed several times once.
+
+        Nothing is marked as allocated.
+        """
+        unique = {(each.namespace, each.name): each for each in claims}
+        if not all(usable_on(each, node) for each in unique.values()):
+            return Answer(Outcome.IMPOSSIBLE)
+        problem = problem_of(_unallocated(tuple(unique.values())), self.classes)
+        if problem.blocked:
+            return Answer(Outcome.IMPOSSIBLE, reason=problem.blocked)
+        instance = instance_of(problem, self.pools.on_node(node), self.allocated, self.results)
+        found = search(instance.shape, problem, shared=len(problem.claims), budget=self._budget)
+        if found.outcome is not Outcome.FOUND:
+            return Answer(found.outcome)
+        chosen: list[list[Pick]] = [[] for _ in problem.claims]
+        for pick in found.picks:
+            chosen[problem.slots[pick.slot].claim].append(pick)
+        taken: set[DeviceId] = set()
+        allocations = tuple(
+            _allocation(problem, instance, number, picks, taken, node) for number, picks in enumerate(chosen)
+        )
+        return Answer(found.outcome, allocations)
+
+
+def usable_on(claim: Claim, node: NodeFacts) -> bool:
+    """The devices of an allocated claim can be used on the node; an unallocated claim has no devices yet."""
+    selector = None if claim.allocation is None else claim.allocation.node_selector
+    return selector is None or any(term_matches(term, node) for term in selector)
+
+
+def held(claims: Iterable[Claim]) -> set[DeviceId]:
+    """Devices that are allocated to the claims; admin access holds none."""
+    return {
+        each.id
+        for claim in claims
+        if claim.allocation is not None
+        for each in claim.allocation.results
+        if not each.admin_access
+    }
+
+
+def _unallocated(claims: Sequence[Claim]) -> tuple[Claim, ...]:
+    return tuple(each for each in claims if each.allocation is None)
+
+
+def _anonymous(claim: Claim) -> Claim:
+    """The claim without its names: claims from one template are counted once."""
+    return Claim("", "", requests=claim.requests, constraints=claim.constraints)
+
+
+def _allocation(
+    problem: Problem,
+    instance: Instance,
+    number: int,
+    picks: list[Pick],
+    taken: set[DeviceId],
+    node: NodeFacts,
+) -> Allocation:
+    """Devices for the picks of a claim: first those that are held, then those with admin access among the others."""
+    claim = problem.claims[number]
+    first = next((index for index, slot in enumerate(problem.slots) if slot.claim == number), 0)
+    used: set[DeviceId] = set()
+    found: dict[int, tuple[DeviceResult, Member]] = {}
+    for admin in (False, True):
+        for position, pick in enumerate(picks):
+            if problem.slots[pick.slot].options[pick.option].admin is not admin:
+                continue
+            member = next(
+                each
+                for each in instance.members[pick.group]
+                if each.id not in used and (admin or (each.free and each.id not in taken))
+            )
+            used.add(member.id)
+            if not admin:
+                taken.add(member.id)
+            request = claim.requests[pick.slot - first]
+            alternative = request.alternatives[pick.option]
+            result = DeviceResult(request.path(alternative), member.id, admin, alternative.tolerations)
+            found[position] = result, member
+    ordered = [found[position] for position in range(len(picks))]
+    return Allocation(tuple(result for result, _ in ordered), _node_selector([each for _, each in ordered], node.name))
+
+
+def _node_selector(members: Sequence[Member], node_name: str) -> Selection:
+    """Nodes where all devices can be used: the node if one is local to it, else all selectors; None: everywhere."""
+    labels: list[NodeRequirement] = []
+    fields: list[NodeRequirement] = []
+    for each in members:
+        slice_ = each.part.slice
+        device = slice_.devices[each.position]
+        source: Slice | Device = device if slice_.per_device else slice_
+        if source.node_name or device.binds_to_node:
+            return (NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (node_name,)),)),)
+        for term in source.node_selector or ():
+            labels += [requirement for requirement in term.labels if requirement not in labels]
+            fields += [requirement for requirement in term.fields if requirement not in fields]
+    return (NodeSelectorTerm(tuple(labels), tuple(fields)),) if labels or fields else None
+
+
+def classes_by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, DeviceClass]:
+    """The class of each extended resource: of several, the one created last, then the lower name."""
+    found: dict[str, DeviceClass] = {}
+    for each in sorted(classes.values(), key=lambda one: (-one.created_seconds, one.name)):
+        found.setdefault(f"deviceclass.resource.kubernetes.io/{each.name}", each)
+        if each.extended_resource:
+            found.setdefault(each.extended_resource, each)
+    return found
