@@ -23,7 +23,7 @@ setup: $(VENV)/ready $(VENV)/compiled ## create the virtual environment, generat
 up: setup ## run a whole cluster on this machine and start the example gangs (ARGS="--once --output json")
 	@$(BIN)/muster up $(ARGS)
 
-tools: $(VENV)/installed ## build etcd, Helm and Jaeger for the tests, if Go is installed (once, five minutes on two cores)
+tools: $(VENV)/installed ## build etcd, Helm, Jaeger and kube-scheduler's device allocator for the tests, if Go is installed (once, five minutes on two cores)
 	@mkdir -p $(VENV)/tools && tools/go/build $(VENV)/tools
 
 test: setup tools ## all tests (ARGS="-k name" to select)
@@ -36,6 +36,10 @@ kubernetes: $(VENV)/installed ## build kube-apiserver and kube-controller-manage
 
 test-kubernetes: setup kubernetes ## the end-to-end tests on kube-apiserver, 15 minutes (ARGS="-k name" to select)
 	@$(BIN)/python tests/interop/control_plane.py $(VENV)/control-plane $(BIN)/pytest tests/e2e --cluster real -rs $(ARGS)
+
+interop: setup kubernetes ## workload controllers on kube-apiserver with Muster: a table of scenarios (ARGS="--workload JobSet --scenario restart")
+	@tools/go/build $(VENV)/tools interop
+	@$(BIN)/python tests/interop/run.py $(ARGS)
 
 simulate: setup ## random scenarios of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
 	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
@@ -111,7 +115,7 @@ $(VENV)/ready: $(VENV)/installed $(PROTOS)
 	@touch $@
 
 $(VENV)/compiled: $(VENV)/ready $(KERNELS)
-	@$(BIN)/python -m muster.placement.kernels.precompile
+	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages

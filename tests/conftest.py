@@ -1,5 +1,9 @@
 """Configuration shared by all tests."""
 
+import gc
+import inspect
+import logging
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +16,30 @@ settings.register_profile("explore", max_examples=20_000, deadline=None)
 settings.load_profile("fixed")
 
 _END_TO_END = Path(__file__).parent / "e2e"
+
+
+@pytest.fixture(autouse=True)
+def _no_error_is_lost(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test during which asyncio logs that a task or future has failed and no one retrieved the exception."""
+    lost: list[str] = []
+    handler = logging.Handler(logging.ERROR)
+    handler.addFilter(lambda record: "exception was never retrieved" in record.getMessage())
+    handler.emit = lambda record: lost.append(record.getMessage())  # type: ignore[method-assign]
+    logger = logging.getLogger("asyncio")
+    logger.addHandler(handler)
+    try:
+        yield
+        if inspect.iscoroutinefunction(request.function):
+            gc.collect()  # asyncio reports when the task is deleted, which may be part of a cycle
+    finally:
+        logger.removeHandler(handler)
+    assert not lost, "\n".join(lost)
+
+
+def pytest_collection_finish() -> None:
+    """Exempts modules and collected tests from the garbage collection after each test."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

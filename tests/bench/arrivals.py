@@ -1,4 +1,4 @@
-"""Throughput and latency of gangs that fit."""
+"""Throughput and latency of gangs that fit, and how soon the others ask for nodes."""
 
 import statistics
 import time
@@ -7,7 +7,7 @@ from typing import Any
 
 from bench import load
 from bench.bench_cluster import BenchCluster, say
-from bench.binds import BindTimes
+from bench.binds import BindTimes, UnschedulableTimes
 
 BOUND_SECONDS = 300.0
 _WARM_UP = 5  # warm-up gangs, not measured
@@ -55,6 +55,28 @@ async def latency(cluster: BenchCluster, arrivals: int) -> dict[str, Any]:
         seconds.append(max(binds.seen[pod] for pod in load.pod_names([gang])) - created)
     await binds.stop()
     return {**quantiles(seconds[_WARM_UP:]), "gangs": arrivals, "processes": cluster.spent(before)}
+
+
+async def unschedulable(cluster: BenchCluster, size: int) -> dict[str, Any]:
+    """Gangs that need one node more than there are arrive one by one: from the response to the creation of the last pod
+    to the first and to the last pod with the reason Unschedulable.
+    """
+    seen = UnschedulableTimes(cluster.session, cluster.namespace)
+    await seen.start()
+    await cluster.start_services()
+    first, last = [], []
+    for number in range(_WARM_UP + cluster.options.rounds):
+        gang = load.too_large_gang(f"large-{number:04}", size, cluster.options.nodes, cluster.namespace)
+        pods = load.pod_names([gang])
+        await load.create(cluster.session, gang)
+        created = time.monotonic()
+        await seen.all_of(pods, timeout_seconds=BOUND_SECONDS)
+        times = [seen.seen[pod] - created for pod in pods]
+        first.append(min(times))
+        last.append(max(times))
+        await load.delete_pods(cluster.session, cluster.namespace)
+    await seen.stop()
+    return {"first_pod": quantiles(first[_WARM_UP:]), "last_pod": quantiles(last[_WARM_UP:])}
 
 
 def quantiles(seconds: Sequence[float]) -> dict[str, float]:

@@ -1,7 +1,8 @@
-"""Observes binds as cheaply as possible: a watch of the API, and the time of each bind."""
+"""Observes binds, or conditions, as cheaply as possible: a watch of the API, and the time of each."""
 
 import asyncio
 import time
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -24,9 +25,25 @@ class _Pod(msgspec.Struct):
     spec: _Spec = msgspec.field(default_factory=_Spec)
 
 
-class _Step(msgspec.Struct):
+class _Condition(msgspec.Struct):
+    type: str = ""
+    reason: str = ""
+
+
+class _Status(msgspec.Struct):
+    conditions: list[_Condition] = []
+
+
+class _PodWithStatus(_Pod):
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_P = TypeVar("_P", bound=_Pod)
+
+
+class _Step(msgspec.Struct, Generic[_P]):
     type: str
-    object: _Pod
+    object: _P
 
 
 class _List(msgspec.Struct):
@@ -35,6 +52,13 @@ class _List(msgspec.Struct):
 
 class BindTimes:
     """Times at which the pods of a namespace were observed bound, on the monotonic clock, by pod name."""
+
+    decoder: msgspec.json.Decoder[_Step[Any]] = msgspec.json.Decoder(_Step[_Pod])
+
+    @staticmethod
+    def counts(pod: Any) -> bool:
+        """The pod is bound."""
+        return bool(pod.spec.nodeName)
 
     def __init__(self, session: KubeSession, namespace: str) -> None:
         self._session, self._path = session, f"/api/v1/namespaces/{namespace}/pods"
@@ -55,7 +79,7 @@ class BindTimes:
         await asyncio.wait([self._task])
 
     async def all_of(self, pods: set[str], *, timeout_seconds: float) -> None:
-        """Wait until all of them are bound. Raises TimeoutError, RuntimeError if the watch ended."""
+        """Wait until all of them were observed. Raises TimeoutError, RuntimeError if the watch ended."""
         assert self._task is not None
         self._wanted = pods - self.seen.keys()
         self._all_there.clear()
@@ -68,18 +92,28 @@ class BindTimes:
             self._task.result()
             raise RuntimeError("the API server ended the watch")
         if not done:
-            raise TimeoutError(f"{len(self._wanted)} of {len(pods)} pods are not bound after {timeout_seconds:g} s")
+            raise TimeoutError(f"{len(self._wanted)} of {len(pods)} pods were not observed in {timeout_seconds:g} s")
 
     async def _follow(self, version: str) -> None:
-        decoder = msgspec.json.Decoder(_Step)
         query = {"watch": "true", "resourceVersion": version}
         async with self._session.stream(self._path, query, read_timeout_seconds=3600) as (status, lines):
             if status != 200:
                 raise RuntimeError(f"watch of {self._path}: status {status}")
             async for line in lines:
-                pod = decoder.decode(line).object
-                if pod.spec.nodeName and pod.metadata.name not in self.seen:
+                pod = self.decoder.decode(line).object
+                if self.counts(pod) and pod.metadata.name not in self.seen:
                     self.seen[pod.metadata.name] = time.monotonic()
                     self._wanted.discard(pod.metadata.name)
                     if not self._wanted:
                         self._all_there.set()
+
+
+class UnschedulableTimes(BindTimes):
+    """Times at which pods were observed with the condition that autoscalers act on."""
+
+    decoder = msgspec.json.Decoder(_Step[_PodWithStatus])
+
+    @staticmethod
+    def counts(pod: Any) -> bool:
+        """The pod asks for nodes."""
+        return any(each.type == "PodScheduled" and each.reason == "Unschedulable" for each in pod.status.conditions)

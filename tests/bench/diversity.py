@@ -26,7 +26,7 @@ from builders.kube.inter_pod_rules import affinity, term
 from muster.clusterstate.chunks import delta_chunks
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.slices import run_to_end
 from muster.gangs.byte_cache import age_caches

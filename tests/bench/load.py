@@ -68,6 +68,13 @@ def crowd(count: int, size: int, namespace: str) -> list[Workload]:
     return [_of_eighths(f"{CROWD}{number:06}", namespace).of(size) for number in range(count)]
 
 
+def too_large_gang(name: str, size: int, nodes: int, namespace: str) -> Workload:
+    """A gang of which at least one pod does not fit into so many empty nodes."""
+    in_one_node = (size - 1) // nodes
+    cpu = CPUS // in_one_node if in_one_node else CPUS + 1
+    return gang(name).of(size).asking(cpu=cpu).in_namespace(namespace).on_nodes(**{LABEL: "true"})
+
+
 def _of_eighths(name: str, namespace: str) -> Workload:
     return gang(name).asking(cpu=CPUS // IN_ONE_NODE).in_namespace(namespace).on_nodes(**{LABEL: "true"})
 

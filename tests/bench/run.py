@@ -11,6 +11,9 @@ flood       a full cluster, and --flood infeasible pods at once, in gangs of 8 a
             becomes free, during the arrivals and after them: from that to the last bind at the head of the queue
 freed       a full cluster with infeasible gangs (none, then --pending); capacity for one more gang becomes free by
             deleting a pod and by adding a node (--rounds each); from the server's response to the first and last bind
+unschedulable
+            gangs that do not fit arrive one by one (--sizes, --rounds): from the response to the creation of the last
+            pod to the first and the last one with the reason that autoscalers act on
 diversity   pods of many classes with inter-pod rules are created, bound and deleted, --waves times (--diverse-pods,
             --classes): longest hold of each event loop, memory of each service before the first and after each wave
 """
@@ -33,7 +36,7 @@ from bench.bench_cluster import BenchCluster
 from bench.flood import flood
 from bench.turnover import diversity
 
-PARTS = ("throughput", "latency", "idle", "freed", "flood", "diversity")
+PARTS = ("throughput", "latency", "idle", "freed", "flood", "unschedulable", "diversity")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -90,6 +93,11 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
         for size in (8, 1):
             async with BenchCluster(options) as cluster:
                 results["flood"][f"gangs_of_{size}"] = await flood(cluster, size)
+    if "unschedulable" in options.parts:
+        results["unschedulable"] = {}
+        for size in map(int, options.sizes.split(",")):
+            async with BenchCluster(options) as cluster:
+                results["unschedulable"][f"gangs_of_{size}"] = await arrivals.unschedulable(cluster, size)
     if "diversity" in options.parts:
         async with BenchCluster(options) as cluster:
             results["diversity"] = await diversity(cluster)

@@ -21,8 +21,8 @@ from muster.gangs.facts import PODS, Batch, NodeFacts, PodClass, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup
 from muster.placement.solve.instance import Placed
 from muster.placement.solve.solve import solve
+from muster.placement.state.capacity import NO_NOMINATIONS
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import NO_NOMINATIONS
 
 GIB = 2**30
 SHAPES = ((1000, 2), (500, 4), (2000, 8), (4000, 16))

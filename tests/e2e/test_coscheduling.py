@@ -50,3 +50,16 @@ async def test_the_status_catches_up_after_a_lifecycle_outage(world: World) -> N
     await world.bound(a)
     await world.cluster.stack.start(["lifecycle"])
     await status(world, a, phase="Running", scheduled=2, running=2)
+
+
+async def test_a_finished_gang_without_its_pod_group_is_not_listed(world: World) -> None:
+    await world.nodes(2)
+    a = gang("a").of(2).declared_by("coscheduling")
+    await world.create(a)
+    await world.bound(a)
+    await world.end_pods(a, 0, 1)
+    await status(world, a, phase="Finished")
+    gang_id = world.here(a).id
+    assert gang_id in world.cluster.gangs
+    await world.undefine(a)
+    await eventually(lambda: gang_id not in world.cluster.gangs, f"{gang_id} is not listed", seconds=WAIT_SECONDS)

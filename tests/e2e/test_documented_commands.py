@@ -50,12 +50,26 @@ class Instead:
     why: str
 
 
+OF_CONTROLLERS: Final = "|".join(
+    re.escape(group)
+    for group in (
+        "batch.volcano.sh",
+        "jobset.x-k8s.io",
+        "kubeflow.org",
+        "kueue.x-k8s.io",
+        "leaderworkerset.x-k8s.io",
+        "ray.io",
+        "sparkoperator.k8s.io",
+        "trainer.kubeflow.org",
+    )
+)
+"""API groups of controllers that are not here."""
 INSTEAD: Final = (
     Instead(r"helm install ", "helm_template ", "the API server here makes no pods; test_chart.py installs the chart"),
     Instead(r"helm test .*", "a_test_is_in_the_chart", "it takes the release; test_chart.py runs it"),
     Instead(r"make up\b", "made up", "test_up.py runs `muster up`, and this cluster is one"),
     Instead(r"OTEL_\w+=\S+ make up\b", "made up", "its target is a Jaeger; test_jaeger.py has one"),
-    Instead(r"make (simulate|outages|chaos|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
+    Instead(r"make (simulate|outages|chaos|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
     Instead(r"muster conformance .*", r"parses \g<0>", "tests of conformance run it, on both placements"),
     Instead(r"\S+/muster conformance (.*)", r"parses muster conformance \1", "it wants the placement in Go, see below"),
     Instead(r"go mod init .*", "go_is_formed main.go", "the modules it needs are fetched over the network"),
@@ -70,6 +84,11 @@ INSTEAD: Final = (
     Instead(r"docker run .* (jaegertracing/jaeger:\S+)", r"grep -q 'image: \1$' compose.yaml", "there is no engine"),
     Instead(r"docker compose (up|down) .*", ":", "there is no engine; test_compose.py runs what compose.yaml says"),
     Instead(r"docker compose exec (\S+) (muster .*)", r"in_compose \1; \2", "the same; it is run on the cluster here"),
+    Instead(
+        rf"(?s)kubectl apply -f - <<'EOF'\n.*apiVersion: ({OF_CONTROLLERS})/.*",
+        ":",
+        "their controllers are not here; make interop runs these very commands",
+    ),
     Instead(r"kubectl --server http://127\.0\.0\.1:6443 ", "published kubectl ", "the same"),
 )
 

@@ -3,7 +3,7 @@
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.manifests import gang
+from builders.gangs.manifests import Workload, gang
 from muster.gangs.facts import MatchPolicy
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -72,13 +72,20 @@ async def test_g35_a_recreated_gang_starts_from_scratch(world: World) -> None:
     await world.bound(larger)
 
 
-async def test_g48_gated_pods_do_not_count(world: World) -> None:
+@pytest.mark.parametrize(
+    "a",
+    [
+        gang("a").of(3).gated("example.com/quota"),
+        gang("a").of(3).declared_by("kueue").gated("kueue.x-k8s.io/admission", "kueue.x-k8s.io/topology"),
+    ],
+    ids=["quota", "kueue"],
+)
+async def test_g48_gated_pods_do_not_count(world: World, a: Workload) -> None:
     await world.nodes(4)
-    a = gang("a").of(3).gated("example.com/quota")
     await world.create(a)
     await world.waits(a, "0 of 3 members")
     await world.ungate(a, 0, 1)
-    await world.waits(a, "2 of 3 members")
+    await world.waits(a, "2 of 3 members exist (1 gated)")
     await world.ungate(a, 2)
     await world.bound(a)
 

@@ -36,6 +36,7 @@ ONLY_THE_SCHEDULER = {
     "kube-arbitrator": "kube-arbitrator/{}/QueueJob.solver",
     "Sakkara": "sakkara/{}/ring",
     "Kubernetes' own gangs": "native/{}/encoder",
+    "Kueue": "kueue/{}/pair",
     "PodGroups of your own": "kube-batch/{}/bert",
 }
 """The gang of each section in which only the scheduler changes; {} is the namespace."""
@@ -97,7 +98,7 @@ def on_nodes_of(world: World, manifests: list[JSON]) -> list[JSON]:
 
 def minimum_of(manifests: list[JSON]) -> int:
     """The minimum, as the last of the marks of all dialects states it."""
-    words = r"(?:minMember|minAvailable|minCount|min-available|group-pod-num|size)\W+(\d+)"
+    words = r"(?:minMember|minAvailable|minCount|min-available|group-pod-num|pod-group-total-count|size)\W+(\d+)"
     return int(re.findall(words, yaml.safe_dump(manifests, width=1000))[-1])
 
 

@@ -13,11 +13,13 @@ import pytest
 import pytest_asyncio
 
 from builders.e2e.api_requests import is_used, refused, user_of, uses
+from builders.e2e.autoscaler import Autoscaler, install
 from builders.e2e.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
+from builders.gangs.kueue_workloads import WORKLOAD_KIND, admitted
 from builders.gangs.manifests import gang, plain
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.sakkara_manifests import group as sakkara_group
@@ -26,6 +28,8 @@ from builders.wait import eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
+from muster.dialects.kueue_workload import ASKED_FOR, WORKLOAD
+from muster.dialects.muster_annotations import PROVISIONING_REQUEST
 from muster.localcluster.manifests import load_manifests
 from muster.localcluster.permissions import NAMESPACE, find_permissions, read_permissions
 from muster.localcluster.stack import SERVICES
@@ -44,7 +48,11 @@ nevertheless.
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """A Muster with quota, in a cluster with its own CRDs and those of others."""
-    async with running_cluster(tmp_path_factory.mktemp("permissions"), quota=True, start=()) as cluster:
+    settings = {"MUSTER_LIFECYCLE_PROVISIONING_REQUESTS": "true", "MUSTER_CLUSTER_STATE_KUEUE_WORKLOADS": "true"}
+    directory = tmp_path_factory.mktemp("permissions")
+    async with running_cluster(directory, quota=True, start=(), service_environment=settings) as cluster:
+        await install(cluster)
+        await cluster.apply(WORKLOAD_KIND)
         for definition in load_manifests(CRDS):
             if definition.body["spec"]["group"] in WITHOUT_STATUS:
                 path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{definition.name}"
@@ -94,6 +102,29 @@ async def native_gang(world: World) -> None:
     await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("conditions"))
 
 
+async def composite_group(world: World) -> None:
+    """One of two PodGroups is enough, and fits."""
+    await world.nodes(2)
+    templates = [{"name": "part", "schedulingPolicy": {"gang": {"minCount": 2}}}]
+    metadata = {"name": "server", "namespace": world.name}
+    reference = {"workloadName": "server", "templateName": "part"}
+    workload = {"kind": "Workload", "metadata": metadata, "spec": {"podGroupTemplates": templates}}
+    spec = {"schedulingPolicy": {"gang": {"minGroupCount": 1}}, "workloadRef": reference}
+    composite = {"kind": "CompositePodGroup", "metadata": metadata, "spec": spec}
+    objects = (
+        {"apiVersion": "scheduling.k8s.io/v1beta1", **workload},
+        {"apiVersion": "scheduling.k8s.io/v1alpha3", **composite},
+    )
+    await world.declare(DeclaredGang(f"native/{world.name}/server", objects, ""))
+    parent = {"parentCompositePodGroupName": "server", "workloadRef": reference}
+    small, large = (gang(name).declared_by("native").declaring(**parent) for name in ("small", "large"))
+    await world.create(large.of(3), small.of(2))
+    await world.bound(small.of(2))
+    path = f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{world.name}/compositepodgroups/server"
+    scheduled = "1 group is scheduled, as many as it needs"
+    await wait_for_object(world.cluster, path, lambda found: scheduled in str(found.get("status")))
+
+
 async def sakkara(world: World) -> None:
     await world.nodes(2)
     two = sakkara_group("two").of(2)
@@ -101,6 +132,16 @@ async def sakkara(world: World) -> None:
     await world.bound(two)
     path = f"/api/v1/namespaces/{world.name}/configmaps/two"
     await wait_for_object(world.cluster, path, lambda found: found["data"].get("status") == "Bound")
+
+
+async def provisioning(world: World) -> None:
+    await world.nodes(1)
+    two = gang("two").of(2).marked({PROVISIONING_REQUEST: "true"})
+    await world.create(two)
+    autoscaler = Autoscaler(world, two)
+    await autoscaler.provision(await autoscaler.request(pods=2), 1)
+    await world.bound(two)
+    await autoscaler.gone()
 
 
 async def volumes(world: World) -> None:
@@ -163,6 +204,17 @@ async def volcano(world: World) -> None:
     await wait_for_object(world.cluster, path, lambda found: found.get("status", {}).get("phase") == "Inqueue")
 
 
+async def kueue_workload(world: World) -> None:
+    await world.nodes(2)
+    pods = world.here(plain("two").of(2).marked({ASKED_FOR: "true", WORKLOAD: "two"})).pods()
+    paths = [f"/api/v1/namespaces/{world.name}/pods/{pod['metadata']['name']}" for pod in pods]
+    await world.declare(DeclaredGang(f"kueue-workload/{world.name}/two", tuple(pods), ""))
+    await wait_for_object(world.cluster, paths[0], lambda found: "GangNotDeclared" in str(found["status"]))
+    await world.cluster.apply(admitted("two", world.name, 1, 1))
+    for path in paths:
+        await wait_for_object(world.cluster, path, lambda found: found["spec"].get("nodeName"))
+
+
 async def quota(world: World) -> None:
     cluster, namespace = world.cluster, world.name
     here = {"namespace": namespace}
@@ -219,13 +271,16 @@ async def pod_in_the_way(world: World) -> None:
 
 ACTS = (
     native_gang,
+    composite_group,
     sakkara,
+    provisioning,
     volumes,
     static_volumes,
     preemption,
     status_without_subresource,
     restart,
     volcano,
+    kueue_workload,
     quota,
     queue_jobs,
     pod_in_the_way,

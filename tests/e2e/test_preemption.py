@@ -113,13 +113,19 @@ async def test_g44_nothing_is_evicted_if_preemption_would_not_help_i9(world: Wor
 async def test_g45_members_above_the_minimum_are_evicted_first(world: World) -> None:
     await world.nodes(6, pool=MAIN)
     victim, preemptor = running("victim").of(6).needing(4), urgent("urgent").of(2)
-    await world.create(victim)
-    await world.bound(victim)
-    before = world.uids(victim)
+    await world.create_job(victim, "victim", 6)
+
+    def running_pods() -> set[str]:
+        pods = [pod for (_, name), pod in world.cluster.pods.items() if name.startswith("victim-")]
+        there = [pod for pod in pods if pod["spec"].get("nodeName") and "deletionTimestamp" not in pod["metadata"]]
+        return {pod["metadata"]["uid"] for pod in there}
+
+    await world.cluster.until(lambda: len(running_pods()) == 6, "six pods of the Job are bound")
+    before = running_pods()
     await world.create(preemptor)
     await world.bound(preemptor)
-    assert len(world.bound_pods(victim)) == 4
-    assert world.uids(victim) < before
+    assert len(running_pods()) == 4
+    assert running_pods() < before
     await world.satisfied(victim)
 
 

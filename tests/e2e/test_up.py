@@ -203,7 +203,7 @@ async def test_the_preemption_example_evicts_and_requeues_the_gang(tmp_path: Pat
         await up.says("koordinator/default/urgent satisfied, 4/4 bound")
         up.lines.clear()
         await kubectl(up, "delete", "pod", "-l", "app=urgent", "--wait=false")
-        await up.says("coscheduling/default/scavenger satisfied, 6/6 bound")
+        await up.says("coscheduling/default/scavenger satisfied, 8/8 bound")
         up.lines.clear()
         await kubectl(up, "apply", "-f", str(EXAMPLES / "11-preemption.yaml"))
         await up.says("koordinator/default/urgent satisfied, 4/4 bound")

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -33,8 +33,13 @@ _START_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 10.0
 _CALL_SECONDS: Final = 5.0
 _SERVICE_IPS: Final = "10.96.0.0/16"
-_GATES: Final = ("GenericWorkload=true", "TopologyAwareWorkloadScheduling=true", "PodGroupPreemptionPolicy=true")
-"""Those of native PodGroups (docs/native.md)."""
+_GATES: Final = (
+    "GenericWorkload=true",
+    "TopologyAwareWorkloadScheduling=true",
+    "PodGroupPreemptionPolicy=true",
+    "CompositePodGroup=true",
+)
+"""Feature gates of native PodGroups (docs/native.md)."""
 _APIS: Final = ("scheduling.k8s.io/v1beta1=true", "scheduling.k8s.io/v1alpha3=true")
 
 
@@ -49,14 +54,16 @@ class NotEmpty(RuntimeError):
 class ControlPlane:
     """The processes of one control plane. The only user is the administrator of `kubeconfig`."""
 
-    def __init__(self, directory: Path) -> None:
-        """Raises NotBuilt."""
+    def __init__(self, directory: Path, gates: Sequence[str] = ()) -> None:
+        """`gates` are added to those of native PodGroups. Raises NotBuilt."""
+        self._gates = ",".join((*_GATES, *gates))
         self.directory = directory.absolute()
         self.kubeconfig = self.directory / "kubeconfig"
         self.etcd = EtcdProcess(self.directory / "etcd", durable=False)
         self._authority = Authority(self.directory / "tls", "kubernetes")
         self._token = secrets.token_hex(16)
         self._address = f"127.0.0.1:{free_port()}"
+        self._controllers_port = str(free_port())
         self._signing_key = self.directory / "tls" / "service-accounts.key"
         self.api_server = Child("kube-apiserver", self._api_server_arguments(), self.directory / "api-server.log")
         self.controllers = Child(
@@ -91,6 +98,15 @@ class ControlPlane:
         await self.api_server.stop(_GRACE_SECONDS)
         await self.etcd.stop()
 
+    async def controllers_are_ready(self) -> bool:
+        """Whether kube-controller-manager answers."""
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", int(self._controllers_port))
+        except OSError:
+            return False
+        writer.close()
+        return True
+
     def _api_server_arguments(self) -> list[str]:
         tls = self.directory / "tls"
         host, _, port = self._address.rpartition(":")
@@ -106,7 +122,7 @@ class ControlPlane:
             *("--service-account-key-file", str(tls / "service-accounts.crt")),
             *("--service-account-signing-key-file", str(self._signing_key)),
             *("--service-cluster-ip-range", _SERVICE_IPS),
-            *("--feature-gates", ",".join(_GATES), "--runtime-config", ",".join(_APIS)),
+            *("--feature-gates", self._gates, "--runtime-config", ",".join(_APIS)),
             # The load of tests comes from a single user.
             "--enable-priority-and-fairness=false",
         ]
@@ -117,9 +133,10 @@ class ControlPlane:
             *("--kubeconfig", str(self.kubeconfig)),
             *("--service-account-private-key-file", str(self._signing_key)),
             *("--root-ca-file", str(self._authority.certificate)),
-            *("--feature-gates", ",".join(_GATES)),
+            *("--feature-gates", self._gates),
             "--use-service-account-credentials",
-            *("--bind-address", "127.0.0.1", "--secure-port", str(free_port())),
+            "--leader-elect=false",  # so that it works at once after it was killed
+            *("--bind-address", "127.0.0.1", "--secure-port", self._controllers_port),
             *("--kube-api-qps", "1000", "--kube-api-burst", "1000"),
         ]
 
@@ -159,9 +176,9 @@ def program(name: str) -> str:
 
 
 @asynccontextmanager
-async def running_control_plane(directory: Path) -> AsyncIterator[ControlPlane]:
+async def running_control_plane(directory: Path, gates: Sequence[str] = ()) -> AsyncIterator[ControlPlane]:
     """A control plane that is ready."""
-    plane = ControlPlane(directory)
+    plane = ControlPlane(directory, gates)
     try:
         await plane.start()
         yield plane

@@ -27,7 +27,7 @@ CLAIM_BUGS = (
     ),
     Bug(
         "of gangs that block each other the one with the lower declared priority makes way",
-        "preemption/repair.py",
+        "preemption/eviction.py",
         "key=lambda gang: gang.group.repair_key, default=None)",
         "key=lambda gang: gang.group.key, default=None)",
         first="unit/coordinator/test_repair_policy.py",
@@ -56,7 +56,7 @@ CLAIM_BUGS = (
     Bug(
         "a plan goes on although its group was edited to never preempt",
         "preemption/plan.py",
-        "            or (nomination.victims and not nomination.ready and not may_preempt(group))\n",
+        "            or (preempted and not nomination.ready and not may_preempt(group))\n",
         "",
         first="simulation/test_found_scenarios.py",
     ),
@@ -77,8 +77,8 @@ CLAIM_BUGS = (
     Bug(
         "a plan goes on although a victim got a member of the preemptor's priority",
         "preemption/plan.py",
-        "                gang.eviction.preemptor == nomination.owner and gang.protection >= group.right\n",
-        "                False\n",
+        "            or any(gang.eviction.preemptor == nomination.owner and gang.protection >= group.right for",
+        "            or any(False for",
         first="simulation/test_found_scenarios.py",
     ),
     Bug(
@@ -94,6 +94,48 @@ CLAIM_BUGS = (
         """        class_id = split_kind(role.class_id)[0] if role is not None else ""\n""",
         """        class_id = role.class_id if role is not None else ""\n""",
         first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "an answer that places all of an outdated request is held beyond the share of the cluster",
+        "solve/solve.py",
+        "whole = placed and has_minimum_with(group, result.assignments)",
+        "whole = placed",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "an edit of its group ends the pause of a preemptor",
+        "gang/gang.py",
+        "        self.preemption.inherit(gang.group.preemption)\n",
+        "",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "nodes are requested for a gang with nominated capacity that is edited during an attempt",
+        "report/diagnosis.py",
+        "    if group.busy and group not in cache.nominations and ",
+        "    if group.busy and ",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "surplus that has lost its owner during an attempt is evicted",
+        "preemption/potential_victims.py",
+        "self._cache.ledger.selection) and (not bare or gang in self._borrowers)",
+        "self._cache.ledger.selection)",
+        first="unit/coordinator/test_plan_changes.py",
+    ),
+    Bug(
+        "surplus whose capacity was taken goes first",
+        "solve/concurrent.py",
+        "if group.gangs and not group.surplus)",
+        "if group.gangs)",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "an edit of its group ends the pause after a reservation in vain",
+        "gang/gang.py",
+        "        self.postpone_reservation(earlier.no_reservation_before)\n",
+        "",
+        first="unit/coordinator/test_reservations_end.py",
     ),
     Bug(
         "plans in vain are not counted",
@@ -182,8 +224,8 @@ CLAIM_BUGS = (
     Bug(
         "gangs wait for minimum resources for ever",
         "queue/pre_enqueue.py",
-        "    return None if gang.timing.waived else lacks_free_resources(gang, ledger)",
-        "    return lacks_free_resources(gang, ledger)",
+        "None if gang.timing.waived else lacks_free_resources(gang, ledger)",
+        "lacks_free_resources(gang, ledger)",
         first=_MINIMUM,
     ),
     Bug(
@@ -191,6 +233,13 @@ CLAIM_BUGS = (
         "backfill/reservation.py",
         "if min(short_since, default=now) + self._after_seconds <= now:",
         "if False:",
+        first=_MINIMUM,
+    ),
+    Bug(
+        "minimum resources that are declared again are never waived",
+        "reconcile.py",
+        "            tried = gang.timing.waived or gang in self._short\n",
+        "            tried = gang.timing.short_since is not None\n",
         first=_MINIMUM,
     ),
 )

@@ -20,7 +20,7 @@ import muster.coordinator.core as core
 from simulation.runner import generate
 
 FIRST_SEEDS = 60
-"""These random scenarios detect most bugs; then the tests are quicker than more of them."""
+"""Random scenarios that run before the tests: they detect most bugs, and more of them take longer than the tests."""
 STUCK_SECONDS = 40
 """Scenarios take 0.03 s, and no test more than 3 s."""
 

@@ -12,10 +12,17 @@ GROWTH_BUGS = (
     ),
     Bug(
         "the heap of active groups keeps void entries",
-        "queue/active.py",
+        "queue/turns.py",
         "        if len(heap) > 2 * self._counts[namespace] + _SPARE:\n",
         "        if False:\n",
         first="unit/coordinator/test_nothing_grows.py",
+    ),
+    Bug(
+        "the heap of deadlines keeps void entries",
+        "deadlines.py",
+        "        if len(self._heap) > 2 * len(self._entries) + _SPARE:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_deadlines.py",
     ),
     Bug(
         "the reported reasons of deleted gangs are kept",
@@ -52,5 +59,12 @@ GROWTH_BUGS = (
         "cache/cache.py",
         "        if gang.facts is not None:\n            self._leave_partners(gang.facts)\n",
         "        if False:\n            self._leave_partners(gang.facts)\n",
+    ),
+    Bug(
+        "pauses of reports about trees are kept",
+        "report/reports.py",
+        "            del self._not_before[name]\n",
+        "            pass\n",
+        first="unit/coordinator/test_nothing_grows.py",
     ),
 )

@@ -3,42 +3,42 @@
 from mutation.bug import Bug
 
 _TESTS = "unit/coordinator/test_restored_backup.py"
-_CONFIRMATIONS = "permits/confirmations.py"
+_BINDING = "permits/binding.py"
 
 RESTORE_BUGS = (
     Bug(
         "an acknowledged bind is believed for ever",
-        _CONFIRMATIONS,
-        "            _lose(cache, gang, [uid])\n",
+        _BINDING,
+        "            yield from _lose(cache, gang, [uid])\n",
         "            pass\n",
         first=_TESTS,
     ),
     Bug(
         "a bind that was under way during a restore is believed for ever",
-        _CONFIRMATIONS,
+        _BINDING,
         "        if self._under_way.pop(uid, None) is not None:\n",
         "        if self._under_way.pop(uid, None) is self:\n",
         first=_TESTS,
     ),
     Bug(
         "a bind that is observed late is given up although nothing was restored",
-        _CONFIRMATIONS,
+        _BINDING,
         "        if self._under_way.pop(uid, None) is not None:\n",
         "        if self._under_way.pop(uid, None) is not self:\n",
         first=_TESTS,
     ),
     Bug(
         "a bound pod that a snapshot shows without a node has for ever to be bound again",
-        _CONFIRMATIONS,
-        "            self._expect(gang, uid, now)\n        _lose",
-        "            pass\n        _lose",
+        _BINDING,
+        "            self._expect(gang, uid, now)\n        yield from _lose",
+        "            pass\n        yield from _lose",
         first=_TESTS,
     ),
     Bug(
         "binds that cannot be observed while cluster-state is away are given up",
         "machine.py",
-        "        if self._synced:\n            self._confirmations",
-        "        if self:\n            self._confirmations",
+        "        if self._synced:\n            if self._confirmations",
+        "        if self:\n            if self._confirmations",
         first=_TESTS,
     ),
     Bug(
@@ -64,14 +64,14 @@ RESTORE_BUGS = (
     ),
     Bug(
         "an undone bind keeps its place where a deleted pod lives again",
-        _CONFIRMATIONS,
+        _BINDING,
         "        if taken and not (gang.bound or gang.seats):\n",
         "        taken = []\n        if taken and not (gang.bound or gang.seats):\n",
         first=_TESTS,
     ),
     Bug(
         "a gang whose binds are all undone gives up only the places that others have",
-        _CONFIRMATIONS,
+        _BINDING,
         "            taken = list(gang.acknowledged)\n",
         "            pass\n",
         first=_TESTS,

@@ -13,7 +13,7 @@ SPIN_BUGS = (
         "retries that were sent are due for ever",
         "permits/binding.py",
         "            del self._retries[uid]\n",
-        "",
+        "            pass\n",
     ),
     Bug(
         "every step looks at all gangs",
@@ -21,11 +21,19 @@ SPIN_BUGS = (
         "            touched, cache.touched = cache.touched, {}\n",
         "            touched = {**dict.fromkeys(cache.gangs.values(), False), **cache.touched}\n"
         "            cache.touched = {}\n",
+        first="unit/coordinator/test_step_calls.py",
     ),
     Bug(
         "a void entry of starving groups is read for ever",
         "backfill/reservation.py",
         "            heappop(self._order)\n        if not self._order:",
         "            pass\n        if not self._order:",
+    ),
+    Bug(
+        "a group that was overtaken is not in the next solve, and later ones yield to it again",
+        "solve/solve.py",
+        "            first = self._concurrent.overtaken\n",
+        "            first: list[Group] = []\n",
+        first="simulation/test_found_scenarios.py",
     ),
 )

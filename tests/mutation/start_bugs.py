@@ -36,8 +36,8 @@ START_BUGS = (
     Bug(
         "the pre-enqueue check covers only the first gang of a group",
         "queue/pre_enqueue.py",
-        "    for gang in gangs:\n        reason = _lacks(gang, known, trees, ledger)",
-        "    for gang in gangs[:1]:\n        reason = _lacks(gang, known, trees, ledger)",
+        "    for gang in gangs:\n        lack = _lacks(gang, known, trees, ledger)",
+        "    for gang in gangs[:1]:\n        lack = _lacks(gang, known, trees, ledger)",
     ),
     Bug(
         "gang groups need not be declared by all their gangs",
@@ -94,8 +94,8 @@ START_BUGS = (
     Bug(
         "a group accumulates although one of its gangs is Strict",
         "gang/gang.py",
-        "return all(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
-        "return any(\n            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole",
+        "return all(map(_may_accumulate, self.gangs))",
+        "return any(map(_may_accumulate, self.gangs))",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(
@@ -204,14 +204,14 @@ START_BUGS = (
     Bug(
         "ended pods count toward the minimum",
         "gang/gang.py",
-        "len(self.acknowledged) + len(self.bound)",
-        "len(self.acknowledged) + sum(bool(p.node) for p in self.pods.values())",
+        "waiting + len(self.acknowledged) + len(self.bound)",
+        "waiting + len(self.acknowledged) + sum(bool(p.node) for p in self.pods.values())",
     ),
     Bug(
         "gangs with contradictory constraints are sent to placement",
         "queue/pre_enqueue.py",
-        "            return reason\n    return _contradictory(gang, trees)",
-        "            return reason\n    return None",
+        "    return _as(Wait.DECLARATION, _contradictory(gang, trees))",
+        "    return None",
     ),
     Bug(
         "a change of a topology tree wakes no gang",
@@ -248,20 +248,20 @@ START_BUGS = (
     Bug(
         "partly started groups are queued behind others",
         "gang/gang.py",
-        "        return (0 if repairing else 1, -self.priority",
+        "        return (0 if repairing else SURPLUS if self.surplus else 1, -self.priority",
         "        return (1, -self.priority",
         first="unit/coordinator/test_interruptions.py",
     ),
     Bug(
         "a change of a gang does not update its gang group",
         "reconcile.py",
-        "concerned = dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)])",
-        "concerned = touched",
+        "                concerned.update(dict.fromkeys(group.gangs))\n",
+        "                pass\n",
     ),
     Bug(
         "changed reasons are not reported on pods",
         "report/reports.py",
-        "            elif before.text != message.text:\n                changed = True\n",
+        "            elif before.text != after.text:\n                changed = True\n",
         "",
     ),
     Bug(
@@ -345,14 +345,15 @@ START_BUGS = (
     Bug(
         "pods that must be equal are not compared",
         "queue/pre_enqueue.py",
-        "    if (reason := heterogeneity(gang, ledger.classes)) is not None:\n        return reason\n",
+        "    if (reason := heterogeneity(gang, ledger.classes)) is not None:\n"
+        "        return Lack(Wait.DECLARATION, reason)\n",
         "",
         first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(
         "default levels are those of the first tree",
         "cache/cache.py",
-        "                gang.constraints = self.trees.constraints_of(gang.facts)\n",
+        "                        gang.constraints = self.trees.constraints_of(facts)\n",
         "",
         first="unit/coordinator/test_gang_requirements.py",
     ),
@@ -379,7 +380,7 @@ START_BUGS = (
     ),
     Bug(
         "members with consecutive ranks are seated anywhere",
-        "solve/validation.py",
+        "solve/request.py",
         "    return sorted(assignments, key=place)",
         "    return assignments",
         first="unit/coordinator/test_ranks.py",
@@ -387,8 +388,8 @@ START_BUGS = (
     Bug(
         "the deletion of a running gang's definition is not reported",
         "report/reasons.py",
-        "    if gang.permit.granted:\n        blocking",
-        "    if gang.permit.granted and facts.definition is not None:\n        blocking",
+        "    if gang.permit.granted and facts.problems:\n",
+        "    if gang.permit.granted and facts.problems and facts.definition is not None:\n",
         first="unit/coordinator/test_reports.py",
     ),
     Bug(
@@ -397,5 +398,12 @@ START_BUGS = (
         "            gang.missing > 0 or self._binds",
         "            self._binds",
         first="unit/coordinator/test_permits_overtaken.py",
+    ),
+    Bug(
+        "a repair that cannot be written keeps the permit of a gang without places",
+        "machine.py",
+        "            if gang.run_ended:\n                self.cache.restart(gang)\n",
+        "            pass\n",
+        first="simulation/test_found_scenarios.py",
     ),
 )

@@ -13,14 +13,19 @@ import pytest
 from mutation.bug import Bug
 from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
+from mutation.elastic_bugs import ELASTIC_BUGS
 from mutation.fence_bugs import FENCE_BUGS
 from mutation.growth_bugs import GROWTH_BUGS
+from mutation.loan_bugs import LOAN_BUGS
 from mutation.preemption_bugs import PREEMPTION_BUGS
 from mutation.restore_bugs import RESTORE_BUGS
+from mutation.slice_bugs import SLICE_BUGS
 from mutation.spin_bugs import SPIN_BUGS
 from mutation.start_bugs import START_BUGS
+from mutation.subgroup_bugs import SUBGROUP_BUGS
 from mutation.turn_bugs import TURN_BUGS
 from mutation.volume_bugs import VOLUME_BUGS
+from mutation.wait_bugs import WAIT_BUGS
 
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "services/muster/coordinator/core"
@@ -28,16 +33,18 @@ FENCE = ROOT / "services/muster/binding/leader_fence.py"
 TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tests/unit/coordinator")]
 BUGS = (
     *(*START_BUGS, *CAPACITY_BUGS, *PREEMPTION_BUGS, *CLAIM_BUGS),
-    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS, *RESTORE_BUGS),
+    *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS, *RESTORE_BUGS, *SLICE_BUGS),
+    *(*WAIT_BUGS, *SUBGROUP_BUGS, *ELASTIC_BUGS, *LOAN_BUGS),
 )
 SEEDS = 300
+ENVIRONMENT = dict(os.environ)  # read once: pytest writes the name of the test into it while other threads would read
 
 
 def detect(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the detection on the core in this folder, which comes first on the import path (`muster` is a namespace
     package). `first`: a test file to run first.
     """
-    environment = {**os.environ, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
+    environment = {**ENVIRONMENT, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
     options = ["--first", str(ROOT / "tests" / first)] if first else []
     command = [sys.executable, str(Path(__file__).with_name("detect.py")), *options, str(SEEDS), *TESTS]
     run = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)

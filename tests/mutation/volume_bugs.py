@@ -43,7 +43,7 @@ VOLUME_BUGS = (
     ),
     Bug(
         "a gang starts without volumes for its claims",
-        "solve/validation.py",
+        "solve/request.py",
         "    if ledger.volumes.claims:\n",
         "    if False:\n",
         first=_GANGS,

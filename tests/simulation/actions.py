@@ -46,11 +46,21 @@ BEGINNINGS = (
     "create slot=0 size=3 slack=4, create slot=3 size=2, run, create_odd_member, create slot=2 priority=2 size=3",
     "create slot=0 size=5 expected=1, run, create slot=1 size=4, create_plain_pod expected=2, settle scale=4 more=3",
     "create slot=0 size=2, run, create slot=1 size=4 mode=1 waiting=2, create slot=2 size=3 mode=1 waiting=3, run",
+    "create slot=0 size=5 slack=4, run, create slot=1 size=1 priority=2, run, create_members slot=0 count=3, run",
     "create slot=3 size=3 repair=2, create slot=4 size=2, run, remove_node, create_members slot=3 count=3",
+    "create slot=3 size=4, run, compose group=3 needed=2, create slot=0 size=3, create slot=1 size=1, "
+    "create slot=2 size=2, run, delete_gang slot=3",
+    "compose group=4 needed=2 nested=1 divided=2, create slot=5 size=1, create slot=4 size=1, create slot=3 size=2",
+    "edit_tree split=1, create_divided parts=1 size=1 more=2 slack=1 minimum=1, run, create slot=1 size=2 priority=2",
+    "edit_tree split=1, create_divided parts=2 size=1 slack=1 minimum=2, run, create_divided slot=1 size=1 priority=2",
+    "create slot=1 size=2, create size=3 slack=5 missing=5, run, create slot=2 size=4, settle scale=4, "
+    "create_members count=3, settle scale=3, delete_gang slot=1",
 )
-"""Actions until gangs contend: for lower ones, for spare pods, for pods that end, for what others hold, in repair."""
+"""Actions until gangs contend: for lower ones, for spare pods, for pods that end, for what others hold, in repair, in
+composites, for members and subgroups that others can spare, and for reserved capacity on which surplus runs.
+"""
 TROUBLES = ("toggle_graceful", "toggle_thief", "stick_pod", "fail_evict", "edit_budget", "depose", "crash")
-"""What may happen before the last of these actions."""
+"""Actions that may happen before the last of these actions."""
 
 
 class BadLine(ValueError):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from muster.coordinator.core.effects import Bind, Evict, Persist
+from muster.coordinator.core.effects import Bind, Evict, Persist, Report
 from muster.coordinator.core.events import Record, RecordState
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.report.waits import UNSCHEDULABLE
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
 from muster.topology.constraints import on_levels
 
@@ -141,19 +143,25 @@ def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
             assert len(domains) == 1, f"constraints: {gang.id} starts in {len(domains)} domains"
 
 
-def check_eviction(scenario: Scenario, effect: Evict) -> None:
-    """I9: evictions serve a plan that is still valid."""
+def check_eviction(scenario: Scenario, effect: Evict, lent: Collection[str]) -> None:
+    """I9: evictions serve a plan that is still valid. `lent`: pods that were placed on reserved capacity as surplus."""
     record = scenario.etcd.get(effect.gang)
     assert record is not None, f"I9: {effect.gang} is evicted without a record"
     gangs = scenario.leader.cache.gangs
     victim = gangs[effect.gang]
-    if not victim.eviction.preemptor:  # evicted by its own policy, or its preemptor is gone
+    if not victim.eviction.preemptor:  # evicted by its own policy
+        return
+    if victim.eviction.whole and _half_gone(victim, effect, record):
         return
     preemptor, plan = gangs.get(victim.eviction.preemptor), scenario.etcd.get(victim.eviction.preemptor)
     assert preemptor is not None, f"I9: {effect.gang} is evicted for {victim.eviction.preemptor}, which does not exist"
     waiting = [pod for gang in preemptor.group.gangs_to_place for pod in gang.pending.values()]
     assert waiting, f"I9: {effect.gang} is evicted for {preemptor.id}, which is not pending"
     assert plan is not None and plan.nominated, f"I9: no capacity is nominated for the preemptor {preemptor.id}"
+    if victim.eviction.revoked:
+        others = [pod.uid for pod in effect.pods if pod.uid not in lent]
+        assert not others, f"loans: {others} of {effect.gang} are evicted, to which no capacity was lent"
+        return
     never_preempts = any(
         gang.facts is not None and gang.facts.never_preempts for gang in preemptor.group.gangs_to_place
     )
@@ -163,3 +171,38 @@ def check_eviction(scenario: Scenario, effect: Evict) -> None:
     right = min(pod.priority for pod in members if not (pod.phase.ended or pod.deleting))
     assert max(live, default=0) < right, f"I13: {effect.gang} {live} is evicted for {preemptor.id} ({right})"
     assert max(live, default=0) < 2_000_000_000, f"I13: {effect.gang} is evicted although it is critical to the system"
+
+
+def _half_gone(victim: Gang, effect: Evict, record: Record) -> bool:
+    """A pod of the gang leaves, or its eviction is under way: the rest is of no use, even without the preemptor."""
+    again = {pod.uid for pod in effect.pods}
+    return any(
+        pod.uid not in again or pod.uid not in victim.pods or victim.pods[pod.uid].deleting for pod in record.evicting
+    )
+
+
+def check_conditions(scenario: Scenario, report: Report) -> None:
+    """Checks that nodes are asked for only where they would help, and that members without a seat have one reason."""
+    cache = scenario.leader.cache
+    gang = cache.gangs.get(report.gang)
+    if gang is None or not report.conditions:
+        return
+    nomination = cache.nominations.get(gang.group)
+    asking = {condition.uid for condition in report.conditions if condition.reason == UNSCHEDULABLE}
+    if asking:
+        assert asking <= gang.pending.keys(), f"reasons: nodes for members of {gang.id} that have a seat"
+        complete = gang.permitted or gang.counted >= gang.required
+        assert complete and gang.facts is not None, f"reasons: nodes for {gang.id}, which is incomplete"
+        assert not gang.eviction.whole, f"reasons: nodes for {gang.id}, which is being evicted"
+        awaited = nomination is not None and not nomination.backfill
+        assert not awaited, f"reasons: nodes for {gang.id}, whose capacity is nominated"
+    for condition in report.conditions:
+        node, held = condition.nominated_node, gang.seats.get(condition.uid)
+        if node and held is not None:
+            assert node == held.seat.node, f"nominated nodes: {condition.uid} has {node}, its seat is elsewhere"
+        elif node:
+            key = (node, gang.pods[condition.uid].class_id)
+            nominated = nomination is not None and nomination.capacity[key]
+            assert nominated, f"nominated nodes: {condition.uid} has {node}, where it holds nothing"
+    reasons = {condition.reason for condition in report.conditions if condition.uid in gang.pending}
+    assert len(reasons) <= 1, f"reasons: {gang.id} has {reasons} at the same time"

@@ -1,14 +1,19 @@
 """Checks at the end of a scenario: at rest, and after everything was deleted."""
 
+from collections import Counter
+
 from builders.core.invariants import check_quiet
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from builders.gangs.labels import selects
+from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import RecordState
 from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
+from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.reasons import reason
+from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.solve.request import to_place
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
@@ -31,6 +36,8 @@ def finish(world: World) -> None:
         world.calm(seconds)
         scenario.finish_deletions()
     world.calm(1.0)
+    if (due := scenario.leader._reports.next_time()) is not None and due <= scenario.now + 1.0:
+        world.calm(1.0)  # a reservation has just expired, and a report is about to say so
     check_at_rest(world)
     _delete_all(world)
     check_nothing_left(world)
@@ -46,8 +53,11 @@ def check_at_rest(world: World) -> None:
     for waiting in _in_queue_order(scenario):
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
+    held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off]
+    assert not held_off, f"I13: {held_off} wait for ever to grow"
     check_minimum_resources(scenario)
     check_reasons(world)
+    check_nominated_nodes(world)
     check_seats_fit(scenario)
     check_binds_exist(scenario)
     check_nominated_capacity(scenario)
@@ -68,7 +78,7 @@ def check_no_false_wait(scenario: Scenario, group: Group) -> None:
         nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger
     )
     (answer,) = scenario.first_fit(
-        Solve(0, {}, cache.ledger.reservations(), (to_place(group, cache.ledger),), nominated)
+        Solve(0, {}, cache.ledger.reservations(), (to_place(group, cache.ledger, cache.trees, cache.gangs),), nominated)
     )
     assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
 
@@ -96,10 +106,11 @@ def _in_queue_order(scenario: Scenario) -> list[Group]:
 def check_no_deadlock(scenario: Scenario) -> None:
     """Checks that no queued group could start with reservations of groups behind it."""
     groups = _in_queue_order(scenario)
-    reservations = scenario.leader.cache.ledger.reservations()
+    ledger = scenario.leader.cache.ledger
+    reservations = ledger.reservations()
     for rank, group in enumerate(groups):
-        lower = [other for other in groups[rank + 1 :] if _held(other)]
-        potential_victims = tuple(PotentialVictim(other.id, 0, 0, tuple(_held(other))) for other in lower)
+        held = {other.id: tuple(_held(other, ledger)) for other in groups[rank + 1 :]}
+        potential_victims = tuple(PotentialVictim(id_, 0, 0, pods) for id_, pods in held.items() if pods)
         if not potential_victims:
             continue
         (answer,) = scenario.first_fit(
@@ -107,7 +118,7 @@ def check_no_deadlock(scenario: Scenario) -> None:
                 0,
                 {},
                 reservations,
-                (to_place(group, scenario.leader.cache.ledger),),
+                (to_place(group, ledger, scenario.leader.cache.trees, scenario.leader.cache.gangs),),
                 potential_victims=potential_victims,
             )
         )
@@ -115,9 +126,9 @@ def check_no_deadlock(scenario: Scenario) -> None:
         assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for capacity that {names} hold"
 
 
-def _held(group: Group) -> list[PodsOnNode]:
+def _held(group: Group, ledger: Ledger) -> list[PodsOnNode]:
     return [
-        PodsOnNode(held.seat.node, held.seat.class_id, 1)
+        PodsOnNode(held.seat.node, ledger.kind(held.seat.class_id, held.seat.label_set), 1)
         for gang in group.gangs
         if not gang.permitted
         for held in gang.seats.values()
@@ -126,21 +137,45 @@ def _held(group: Group) -> list[PodsOnNode]:
 
 def check_reasons(world: World) -> None:
     """I10: every pending gang has a reason, and the reported reasons are current."""
-    for found in world.scenario.leader.cache.gangs.values():
+    leader, conditions = world.scenario.leader, world.oracle.reported
+
+    def reported_of(uid: str) -> tuple[str, str] | None:
+        condition = conditions.get(uid)
+        return (condition.reason, condition.message) if condition is not None else None
+
+    for found in leader.cache.gangs.values():
         why = reason(found)
         if found.pending:
             assert why, f"I10: {found.id} is pending without a reason"
         for uid in found.pending:
-            reported = world.oracle.reported_messages.get(uid)
-            assert reported == why, f'I10: {uid} has the reason "{reported}", the true one is "{why}"'
+            reported, true = reported_of(uid), (wait_of(found, leader.cache).reason, why)
+            assert reported == true, f"I10: {uid} has the condition {reported}, the true one is {true}"
         for uid in found.invalid:
-            reported = world.oracle.reported_messages.get(uid)
-            assert reported == found.pods[uid].problem, (
-                f'I10: {uid} has the reason "{reported}", but its problem is another'
-            )
+            reported, true = reported_of(uid), (Wait.BLOCKED_POD.reason, found.pods[uid].problem)
+            assert reported == true, f"I10: {uid} has the condition {reported}, the true one is {true}"
         for pod in found.pods.values():
             if pod.timed_out and not pod.node:
                 assert why, f"I10: {found.id} has timed out without a reason"
+
+
+def check_nominated_nodes(world: World) -> None:
+    """Pods that are not bound have the nominated node on which they hold capacity, and none if they hold none (I5)."""
+    cache = world.scenario.leader.cache
+    left = {group: Counter(each.capacity) for group, each in cache.nominations.items()}
+    for group, nomination in cache.nominations.items():
+        left[group].subtract((seat.node, seat.class_id) for seat in nomination.arrived)
+    for pod in world.scenario.cluster.pods.values():
+        gang = cache.gang_of.get(pod.uid)
+        if gang is None or pod.node or pod.deleting or pod.phase.ended:
+            continue
+        node, held = pod.nominated_node, gang.seats.get(pod.uid)
+        if held is not None:
+            assert node == held.seat.node, f"nominated nodes: {pod.uid} has {node!r}, its seat is on {held.seat.node}"
+        elif node:
+            key = (node, pod.class_id)
+            nominated = gang.group in left and left[gang.group][key] > 0
+            assert nominated, f"I5: {pod.uid} has the nominated node {node}, where it holds nothing"
+            left[gang.group][key] -= 1
 
 
 def check_seats_fit(scenario: Scenario) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Collection, Container
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.effects import Phase
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def check_members(gang: Gang) -> None:
     """Checks that every member is in one state only."""
-    places = [set(gang.pending), set(gang.seats), set(gang.acknowledged), set(gang.bound)]
+    places: list[Collection[str]] = [gang.pending, gang.seats, gang.acknowledged, gang.bound]
     everywhere = set().union(*places)
     assert len(everywhere) == sum(map(len, places)), f"members: a pod of {gang.id} counts twice"
     assert everywhere <= gang.pods.keys(), f"members: {gang.id} counts pods that do not exist"
@@ -28,14 +28,14 @@ def check_members(gang: Gang) -> None:
     assert not waits_for_permit, f"I2: {gang.id} was sent to binding and has no permit"
 
 
-def check_run(gang: Gang) -> None:
+def check_run(gang: Gang, phase: Phase) -> None:
     """I1: checks that a gang of which no member has a place starts whole again, and that a gang that runs with fewer
     than its minimum is not called satisfied.
     """
     places = len(gang.bound) + len(gang.seats) + len(gang.acknowledged) + len(gang.eviction.pods)
     over = gang.permitted and gang.pending and not places and not gang.succeeded
     assert not over, f"I1: {gang.id} keeps its permit, and none of its members has a place"
-    if gang.phase is Phase.SATISFIED and gang.facts is not None and places:
+    if phase is Phase.SATISFIED and gang.facts is not None and places:
         held, minimum = places + len(gang.succeeded), gang.facts.minimum
         assert held >= minimum, f"I6: {gang.id} is called satisfied with {held} of {minimum}"
 

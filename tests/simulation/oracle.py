@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -17,11 +18,14 @@ from muster.coordinator.core.effects import (
     Persist,
     Phase,
     PhaseChanged,
+    PodCondition,
     Report,
     Solve,
     StageChanged,
 )
+from muster.coordinator.core.events import RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.preemption.plan import INITIAL_PAUSE_SECONDS
@@ -33,12 +37,14 @@ from simulation.effect_checks import (
     check_bound_ranks,
     check_bound_volumes,
     check_chosen_volumes,
+    check_conditions,
     check_eviction,
     check_ranks,
     check_records,
     check_volumes_first,
 )
 from simulation.gang_checks import check_bound, check_members, check_progress, check_run, check_sent, check_stage
+from simulation.subgroup_checks import check_composites, check_shrunk, check_subgroups
 from simulation.turn_checks import Turns
 
 if TYPE_CHECKING:
@@ -48,14 +54,18 @@ _PREEMPTION_ENDS = (Phase.BINDING, Phase.TIMED_OUT, Phase.REPAIRING)
 """Preemption succeeded; or evictions were rejected for too long; or the gang continues pod by pod."""
 SLACK_SECONDS = 1.0
 """Rounding to milliseconds, and one step."""
+MAX_CHECKED = 64
+"""Gangs that are checked after one step. Floods and crowds have more: these are checked in turns, since most steps
+change few of them.
+"""
 
 
 class Oracle:
     """State that the checks need from step to step."""
 
     def __init__(self) -> None:
-        self.reported_messages: dict[str, str] = {}
-        """Last reported message by pod uid."""
+        self.reported: dict[str, PodCondition] = {}
+        """Last reported condition by pod uid."""
         self.preempted_for: set[str] = set()
         """Gangs for which pods were evicted and that have not started since."""
         self.obstructed: set[str] = set()
@@ -78,21 +88,36 @@ class Oracle:
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
         self._turns = Turns()
+        self._shrunk: dict[tuple[str, str], tuple[float, float, frozenset[str]]] = {}
+        """When it was decided to evict surplus pods of a gang, the difference of the clocks then, and which pods, by id
+        and incarnation."""
+        self._evicted: set[str] = set()
+        """Pods that were evicted, under any leader."""
+        self._lent: set[str] = set()
+        """Pods that were placed on reserved capacity as surplus, under any leader."""
         self._leader: Machine | None = None
+        self._checked = 0
+        """Gangs of a large scenario that had their turn."""
 
     def evicted(self, scenario: Scenario, pod: PodFacts, *, refused: bool) -> None:
         """Records an eviction or its rejection; after a rejection earlier evictions may have been in vain."""
-        gang = scenario.machine.cache.gangs.get(pod.gang) if scenario.machine is not None else None
-        if gang is not None and gang.eviction.preemptor:
+        if not refused:
+            self._evicted.add(pod.uid)
+        if scenario.machine is None:
+            return
+        cache = scenario.machine.cache
+        gang = cache.gangs.get(pod.gang)
+        owners = {nomination.owner for nomination in cache.nominations.values()}  # others do not need it any more
+        if gang is not None and gang.eviction.preemptor in owners:
             (self.obstructed if refused else self.preempted_for).add(gang.eviction.preemptor)
 
     def unmarked(self, gang_id: str) -> None:
         """Records that a user removed timeout marks."""
         self._timed_out.pop(gang_id, None)
 
-    def restored(self, reported_messages: dict[str, str]) -> None:
+    def restored(self, reported: dict[str, PodCondition]) -> None:
         """The API server's objects, with these conditions of pods, are those of a backup: evicted pods live again."""
-        self.reported_messages = dict(reported_messages)
+        self.reported = dict(reported)
         self.preempted_for.clear()
 
     # -- effects
@@ -117,7 +142,8 @@ class Oracle:
             case StageChanged(gang_id):
                 self._staged(scenario.leader, gang_id)
             case Report():
-                self.reported_messages.update((condition.uid, condition.message) for condition in effect.conditions)
+                check_conditions(scenario, effect)
+                self.reported.update((condition.uid, condition) for condition in effect.conditions)
                 reasons = {event.reason for event in effect.events}
                 if reasons & {"CapacityTaken", "VictimsRemain"}:
                     self.obstructed.add(effect.gang)
@@ -131,9 +157,14 @@ class Oracle:
                     f"I7: a solve waits for revision {effect.min_revision}, and the newest is {newest}"
                 )
                 self._solve(scenario.leader, effect)
+                self._check_growth(scenario, effect)
                 self._turns.check(scenario, effect)
             case Persist():
+                self._note_shrunk(scenario, effect)
                 check_records(scenario.leader, effect)
+                check_subgroups(scenario, effect)
+                check_composites(scenario, effect)
+                check_shrunk(scenario, effect)
                 check_ranks(scenario, effect)
                 check_chosen_volumes(scenario.leader)
             case Bind():
@@ -141,7 +172,7 @@ class Oracle:
                 check_bound_volumes(scenario, effect)
                 check_volumes_first(scenario.leader, effect)
             case Evict():
-                check_eviction(scenario, effect)
+                check_eviction(scenario, effect, self._lent)
             case MarkTimedOut(gang_id, _, True):
                 gang = scenario.leader.cache.gangs[gang_id]
                 if gang.timed_out:  # else there are enough others
@@ -179,6 +210,8 @@ class Oracle:
             self._paused.clear()
             self._turns.forget()
             self._term_began = scenario.now
+            # The new leader knows hold-offs by the wall clock only: one that has jumped since may have ended them.
+            self._shrunk = {key: each for key, each in self._shrunk.items() if each[1] == scenario.unix_ahead}
             waiting = [record for record in scenario.etcd.values() if record.waiting_since_unix_millis]
             gangs = scenario.cluster.gangs  # one that was declared anew begins anew
             waiting = [
@@ -192,12 +225,40 @@ class Oracle:
         for group in solve.groups:
             for asked in group.gangs:
                 assert asked.id not in self._timed_out, f"timeout: {asked.id} is tried again although it was not edited"
-                gang = leader.cache.gangs[asked.id]
+                gang = leader.cache.gangs[gang_id_of(asked.id)]
                 wanted = sum(role.wanted for role in asked.roles)
                 free = sum(not (pod.node or pod.timed_out or pod.gated or pod.deleting) for pod in gang.pods.values())
                 assert 1 <= asked.minimum <= wanted <= free, (
                     f"solve: {asked} is requested for {free} pending pods of {asked.id}"
                 )
+
+    def _note_shrunk(self, scenario: Scenario, persist: Persist) -> None:
+        for key in [key for key in self._shrunk if key[0] in persist.deletes]:
+            del self._shrunk[key]  # the hold-off ends with the record; a backup may bring the gang back without it
+        for record in persist.puts:
+            begins = record.state is RecordState.BINDING and not scenario.leader.cache.gangs[record.gang].permitted
+            if begins or record.state is RecordState.UNPERMITTED:
+                self._shrunk.pop((record.gang, record.incarnation), None)  # a new run begins, or this one ends
+            uids = frozenset(pod.uid for pod in record.evicting)
+            *_, known = self._shrunk.get((record.gang, record.incarnation), (0.0, 0.0, frozenset[str]()))
+            if record.evicted_for and record.state is not RecordState.UNPERMITTED and not uids <= known:
+                self._shrunk[record.gang, record.incarnation] = (scenario.now, scenario.unix_ahead, uids)
+            elif known and not uids and not known & self._evicted:
+                del self._shrunk[record.gang, record.incarnation]  # nothing was evicted after all
+
+    def _check_growth(self, scenario: Scenario, solve: Solve) -> None:
+        """A gang that was shrunk, and has its minimum, does not grow before its hold-off is over."""
+        for asked in (asked for group in solve.groups for asked in group.gangs):
+            gang = scenario.leader.cache.gangs[gang_id_of(asked.id)]
+            incarnation = gang.facts.incarnation if gang.facts is not None else ""
+            never = -math.inf, -math.inf, frozenset[str]()
+            since, ahead, uids = self._shrunk.get((gang.id, incarnation), never)
+            passed = scenario.now - since
+            if passed >= scenario.rules.growth_hold_off_seconds - SLACK_SECONDS or not gang.has_minimum:
+                continue
+            if ahead != scenario.unix_ahead:
+                continue  # the next leader knows the wall clock only, which jumped
+            assert not uids & self._evicted, f"growth: {gang.id} grows {passed} s after it was shrunk"
 
     # -- state after a step
 
@@ -205,44 +266,56 @@ class Oracle:
         """Checks the state after a step; an idle step has changed only the time."""
         self._new_term(scenario)
         cache = leader.cache
+        if leader.synced:  # one that comes back from a backup begins anew
+            self._inherited = {id_: waited for id_, waited in self._inherited.items() if id_ in cache.gangs}
         self._check_nominations(scenario, leader)
         self._check_held_share(scenario, leader)
         self._check_short(scenario, leader)
+        gangs = self._in_turn(list(cache.gangs.values()))
         if idle:
-            for gang in cache.gangs.values():
+            for gang in gangs:
                 self._check_hold(scenario, gang)
             return
         self._forget_edited(leader)
         check_reservations(cache)
         self._settle_nodes(scenario, leader)
-        for gang in cache.gangs.values():
+        for gang in gangs:
+            phase, group, reported = gang.phase, gang.group, self._phases.get(gang.id)
             check_members(gang)
-            check_run(gang)
+            check_run(gang, phase)
             self._check_adopted(scenario, gang)
             check_sent(gang)
             check_bound(scenario, gang, scenario.undone_binds)
-            reported = self._phases.get(gang.id)
-            assert reported is gang.phase, f"phases: {gang.id} is {gang.phase!r}, {reported!r} was reported"
+            assert reported is phase, f"phases: {gang.id} is {phase!r}, {reported!r} was reported"
             self._check_hold(scenario, gang)
             if gang.facts is not None and not gang.plain:
-                stage = stage_of(gang, gang.phase)
+                stage = stage_of(gang, phase)
                 assert self._stages.get(gang.id) is stage, f"stages: {gang.id} is {stage}, which was not reported"
                 check_stage(gang, stage)
-        for group in cache.groups.values():
-            waits = group.wants_seats and group not in leader.queue
+            waits = group not in leader.queue and group.wants_seats
             assert not waits, f"I7: {group.id} wants seats and is not in the queue"
         self._check_released(leader)
+        self._check_loans(leader)
         for nomination in cache.nominations.values():
             known = cache.groups.get(nomination.group.id) is nomination.group
             wanted = nomination.group.busy or nomination.group.wants_seats
             assert known and wanted, f"nomination: capacity is nominated for {nomination.owner}, which is not pending"
 
+    def _in_turn(self, gangs: list[Gang]) -> list[Gang]:
+        """The gangs that are checked after this step: all, unless there are many."""
+        if len(gangs) <= MAX_CHECKED:
+            return gangs
+        first = self._checked % len(gangs)
+        self._checked += MAX_CHECKED
+        return (gangs[first:] + gangs[:first])[:MAX_CHECKED]
+
     def _check_held_share(self, scenario: Scenario, leader: Machine) -> None:
         """I13: gangs that wait take no more than their share of the cluster."""
-        gangs = [gang for gang in leader.cache.gangs.values() if not gang.permitted and gang.group.accumulates]
-        held = {uid: seat for gang in gangs for uid, seat in gang.seats.items() if not gang.group.holds_minimum}
+        holding = [gang for gang in leader.cache.gangs.values() if gang.seats and not gang.permitted]
+        waiting = [gang for gang in holding if gang.group.accumulates and not gang.group.holds_minimum]
+        held = {uid: seat for gang in waiting for uid, seat in gang.seats.items()}
         more = held.keys() - self._held
-        self._held = {uid for gang in leader.cache.gangs.values() if not gang.permitted for uid in gang.seats}
+        self._held = {uid for gang in holding for uid in gang.seats}
         capacity = leader.cache.ledger.capacity
         cpu = capacity.resources.get("cpu")
         if more and cpu is not None:
@@ -276,6 +349,19 @@ class Oracle:
             assert not leader.synced or kept_for <= most + SLACK_SECONDS, (
                 f"I13: capacity is kept for {kept.owner} for {kept_for} s"
             )
+
+    def _check_loans(self, leader: Machine) -> None:
+        """Reserved capacity is lent to surplus that can be evicted at once."""
+        cache = leader.cache
+        for nomination in cache.nominations.values():
+            new = nomination.lent - self._lent
+            self._lent |= new
+            for uid in new & cache.gang_of.keys():
+                gang = cache.gang_of[uid]
+                pod, others = gang.pods[uid], gang.places - sum(other in nomination.lent for other in gang.seats)
+                assert nomination.backfill, f"loans: {uid} borrows what is nominated for a preemptor"
+                assert others + len(gang.succeeded) >= gang.required, f"loans: {uid} borrows, and {gang.id} needs it"
+                assert not (pod.uncontrolled or pod.budgets), f"loans: {uid} borrows and may not be evicted"
 
     def _check_released(self, leader: Machine) -> None:
         """Checks that a gang that released its reservations takes none while the other group still waits."""

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from simulation import node_actions, service_actions, user_actions
+from simulation import node_actions, service_actions, subgroup_actions, user_actions
 from simulation.actions import Action, draw, perform
 from simulation.final_checks import finish
 from simulation.world import Listener, World
 
-ACTION_MODULES = (user_actions, node_actions, service_actions)
+ACTION_MODULES = (user_actions, subgroup_actions, node_actions, service_actions)
 """Modules that register actions."""
 MIN_ACTIONS, MAX_ACTIONS = 40, 120
 """Acts of a scenario."""
@@ -18,8 +18,10 @@ FLOODED = 5
 """One of so many scenarios has floods."""
 FLOODS = 0.03
 """Floods per action in these."""
-CROWDED = 1000
-"""One of so many scenarios has crowds of pods with requests of their own: each takes a hundred times as long."""
+CROWDED, FIRST_CROWDED = 1000, 103
+"""One of so many scenarios has crowds of pods with requests of their own, beginning with this one: each takes twenty
+times as long.
+"""
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _with_floods(seed: int) -> Iterator[Action]:
     crowds.
     """
     dice = random.Random(f"flood {seed}")
-    crowds = [dice.randrange(20), 20 + dice.randrange(20)] if seed % CROWDED == 3 else []
+    crowds = [dice.randrange(20), 20 + dice.randrange(20)] if seed % CROWDED == FIRST_CROWDED else []
     for number, action in enumerate(draw(seed)):
         if number in crowds:
             yield Action("crowd", (dice.randrange(4),))

@@ -16,6 +16,7 @@ from muster.coordinator.core.events import (
     Tick,
     ViewLost,
 )
+from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 from simulation.actions import action
@@ -123,7 +124,8 @@ def restore_backup(world: World, soon: int, called: int) -> None:
     scenario.deliver()
     world.restore()
     lose_stream(world)
-    world.share()  # what lives again may be on a node on which something is reserved
+    # Pods that live again may be on a node with reservations, and a node that is gone may come back smaller.
+    world.share(*world.nodes_seen, *scenario.cluster.nodes)
     if soon:
         scenario.deliver()
     scenario.tell(*late)
@@ -202,7 +204,7 @@ def answer_not_found(world: World) -> None:
 def _solve_badly(world: World) -> Solve | None:
     """A solve request that placement answers without regard to rules between pods, which the coordinator trusts."""
     if (solve := _solve(world)) is not None:
-        gangs = {asked.id for group in solve.groups for asked in group.gangs}
+        gangs = {gang_id_of(asked.id) for group in solve.groups for asked in group.gangs}
         world.scenario.unruled.update(pod.uid for pod in world.scenario.cluster.pods.values() if pod.gang in gangs)
         plain = {id_ for id_, gang in world.scenario.leader.cache.gangs.items() if gang.plain and id_ in gangs}
         for id_ in plain:

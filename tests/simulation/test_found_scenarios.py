@@ -6,6 +6,119 @@ from simulation.actions import read
 from simulation.runner import play
 
 FOUND = {
+    "members that others bound count for their subgroup, and not as those to be placed": """
+        create size=2
+        run
+        create_plain_pod cpu=1 expected=1
+        create_divided slot=2 parts=2 size=2 more=3 minimum=2 slack=1 priority=2 missing=1 alone=2 policy=2 elastic=3
+        bind_elsewhere which=6
+        toggle_mode slot=5
+    """,
+    "a member leaves its subgroup while placement answers": """
+        create_divided parts=1
+        relabel which=1
+    """,
+    "the next leader evicts nothing more for a gang that was edited to never preempt": """
+        create_divided parts=1 size=1 more=2 minimum=1 slack=1
+        run
+        create slot=1 size=2 priority=2
+        complete_effect
+        complete_effect
+        edit_demands slot=1 succeeded=1 uniform=2 free=5 never_preempts=1
+        crash writes=1 restored=1
+    """,
+    "a composite of which fewer children exist than it needs does not keep others from starting": """
+        edit_tree split=12
+        create slot=2 size=3 missing=5 slack=2 cpu=3 waiting=3 policy=1 repair=2 group=4 never=3 budget=2 divided=7
+        add_node which=2 cpu=6
+        create slot=1 size=3 slack=2 cpu=3 mode=1 group=2 never=1 budget=2 divided=4
+        create slot=2 size=1 missing=1 slack=3 cpu=3 waiting=3 repair=1 group=3 never=2 budget=2 divided=3
+        compose group=5 needed=1 nested=1 divided=1
+    """,
+    "a leader dies before it takes lent capacity back": """
+        create slot=1 size=2
+        create size=3 slack=5 missing=5
+        run
+        create slot=2 size=4
+        settle scale=4
+        create_members count=3
+        settle scale=3
+        toggle_graceful
+        delete_gang slot=1
+        complete_effect
+        complete_effect
+        complete_effect
+        crash writes=3 calls=1
+        finish_deletions
+        run
+    """,
+    "a leader dies while it takes lent capacity back": """
+        create slot=1 size=2
+        create size=3 slack=5 missing=5
+        run
+        create slot=2 size=4
+        settle scale=4
+        create_members count=3
+        settle scale=3
+        toggle_graceful
+        delete_gang slot=1
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        crash writes=3 calls=1
+        finish_deletions
+        run
+    """,
+    "a leader dies before it evicts a subgroup": """
+        edit_tree split=1
+        create_divided parts=1 size=1 more=2 slack=3 minimum=1
+        run
+        create slot=1 size=4 priority=2
+        complete_effect
+        complete_effect
+        crash writes=3 calls=1
+        finish_deletions
+        run
+    """,
+    "a leader dies while it evicts a subgroup": """
+        edit_tree split=1
+        create_divided parts=1 size=1 more=2 slack=3 minimum=1
+        run
+        create slot=1 size=4 priority=2
+        complete_effect
+        complete_effect
+        complete_effect
+        crash writes=3 calls=1
+        finish_deletions
+        run
+    """,
+    "the time of a batch is over in the step in which its gang is gone": """
+        create_divided slot=4 parts=1 size=1 more=1 slack=3 priority=2 alone=2 policy=1 elastic=3
+        back_up_api_server
+        delete_gang slot=4
+        create_divided slot=4 parts=1 size=1 minimum=1 slack=3 cpu=1 priority=2 missing=1 alone=1 policy=1 elastic=1
+        crash writes=1 calls=1 old=1 restored=2 late=1
+        restore_backup called=1
+        pass_time scale=4 more=1
+    """,
+    "a gang that was shrunk, evicted whole and restored from a backup begins a new run": """
+        create size=5 slack=4
+        create slot=1 size=1 priority=2
+        run
+        create_members count=3
+        create_divided slot=3 parts=2 more=3 minimum=1 rack=1 priority=2 missing=5 alone=1 policy=2 repair=1 elastic=3
+        delete_gang slot=1
+        back_up_api_server
+        toggle_subgroups slot=3
+        create_members slot=3 count=1
+        run
+        restore_backup soon=1 called=1
+    """,
+    "a gang with subgroups becomes NonStrict": """
+        create_divided slot=1
+        toggle_mode slot=1
+    """,
     "members whose binds a restore undid do not help the others of their gang to start": """
         create size=2
         bind_elsewhere
@@ -43,6 +156,62 @@ FOUND = {
         deliver count=1
         cordon
         complete_effect
+        restore_backup
+    """,
+    "a node that a restore removed comes back smaller than what is reserved on it": """
+        create size=1
+        back_up_api_server
+        add_node which=2 cpu=1
+        complete_effect
+        restore_backup
+        add_node which=2
+    """,
+    "gangs that yield to one that was overtaken do not wake those that keep it out of the next solves": """
+        create size=3 cpu=1
+        create slot=3
+        create slot=1 size=3 cpu=1 mode=1
+        scale_placement count=1
+        create_plain_pod cpu=1
+    """,
+    "a pod that wants to be beside a held seat does not wait for its end": """
+        remove_node which=1
+        create slot=1 size=2 slack=3 cpu=1
+        create size=2 cpu=1 mode=1 waiting=1
+        depose
+        dress slot=2 labels=4 rule=2
+        dress slot=5
+        create_plain_pod cpu=1 priority=1
+        create slot=3 size=2 mode=1 waiting=3
+        create slot=2 cpu=1
+        create slot=5 size=1 mode=1 waiting=3
+    """,
+    "a repair that cannot be written does not keep the permit of a gang whose last member has gone": """
+        create size=3
+        create slot=1 size=2
+        run
+        create slot=2 priority=1
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        back_up_api_server
+        crash late=1
+        add_foreign_pod
+        move_pod slot=2
+        depose writes=1
+        complete_effect
+        restore_backup soon=1
+        reject_write
+    """,
+    "a gang that comes back from a backup waits its time anew": """
+        create
+        create slot=2 size=3 mode=1 waiting=3
+        remove_node
+        add_node
+        settle scale=4
+        back_up_api_server
+        depose
+        delete_gang slot=2
         restore_backup
     """,
     "a late call of a leader is refused although its epoch was confirmed once": """
@@ -383,6 +552,124 @@ FOUND = {
         crash writes=1
         static_volumes
         break_call
+    """,
+    "no nodes are asked for after a failed attempt while victims leave": """
+        create size=3
+        run
+        create slot=1 size=4 priority=1
+        delete_pod
+        complete_effect
+        pass_time scale=1
+        complete_effect
+        answer_scattered
+        pass_time scale=1
+    """,
+    "a gang that a backup brings back without its record was never shrunk": """
+        create size=5 slack=3
+        create slot=1 size=1 priority=1
+        run
+        create_members
+        back_up_api_server
+        delete_gang
+        restore_backup
+    """,
+    "all that was requested is placed but a member has gone meanwhile": """
+        create size=2
+        create slot=1 size=4 mode=1
+        run
+        remove_node which=1
+        static_volumes count=1
+        answer_one_node
+    """,
+    "members that come after a failed attempt wait for what the others wait for": """
+        create size=3
+        create slot=1 size=2
+        run
+        create_odd_member
+        create slot=2
+        complete_effect
+        answer_one_node
+        pass_time scale=3 more=2
+        fail_solve
+        stall scale=1
+        create_odd_member
+        answer_without_reservations
+        pass_time scale=1
+    """,
+    "a gang whose surplus was not evicted after all was never shrunk": """
+        create slot=1
+        create size=3 missing=5 slack=4
+        create slot=2 size=4
+        settle scale=4
+        create_members count=1
+        settle
+        delete_gang slot=1
+        complete_effect
+        complete_effect
+        complete_effect
+        volumes
+        create slot=1 size=2 missing=4
+        create_odd_member
+        delete_pod which=27
+    """,
+    "a gang whose pods others have bound starts without the others of its composite": """
+        create
+        complete_effect
+        bind_elsewhere
+        compose needed=2
+    """,
+    "a clock that was ahead when the leader changed may end a hold-off": """
+        create size=5 slack=4
+        create slot=1 size=1 priority=1
+        run
+        jump_clock scale=3
+        delete_pod slow=1
+        depose
+        create
+        jump_clock scale=3 back=1
+    """,
+    "an edit of its group does not end the pause of a preemptor": """
+        create size=1
+        create slot=1 size=2
+        run
+        stick_pod
+        create slot=2 size=3 priority=1
+        run
+        compose group=1 needed=1
+    """,
+    "surplus whose capacity was taken does not go first": """
+        create
+        create slot=3 size=5 cpu=2 priority=1
+        create_plain_pod cpu=1
+        create slot=1 size=4
+        settle scale=4
+        create_odd_member
+        toggle_mode slot=3
+        scale_placement count=1
+        scale_placement
+    """,
+    "borrowed capacity is taken back from a pod that has lost its owner": """
+        create slot=1
+        create size=3 missing=5 slack=4
+        create slot=2 size=4
+        settle scale=4
+        create_members count=1
+        settle
+        edit_budget allowed=1
+        delete_gang slot=1
+        complete_effect
+        create_plain_pod
+        mark_pod which=22 bare=1
+    """,
+    "no nodes are requested for a gang with nominated capacity that is edited during an attempt": """
+        create_divided parts=2 size=1
+        toggle_graceful
+        create_divided slot=1 size=1 priority=1
+        run
+        create slot=2 cpu=1
+        answer_scattered
+        edit_demands slot=1 free=4
+        pass_time scale=1
     """,
 }
 

@@ -8,6 +8,7 @@ from builders.core.objects import class_with_volume, plain_pod, pod_class
 from builders.gangs.facts import gang
 from builders.gangs.labels import labelled, selectors_named
 from muster.gangs.facts import (
+    CompositeFacts,
     GangMode,
     MatchPolicy,
     PodClass,
@@ -60,7 +61,7 @@ def create(world: World, slot: int, size: int, missing: int, slack: int, cpu: in
         built = built.never_preempting()
     if budget == 1:
         built = built.with_budget("default/budget")
-    world.declare(slot, built)
+    world.declare(slot, world.in_composites(slot, built))
     world.create_pods(slot, size - max(0, missing - 3))
 
 
@@ -171,7 +172,31 @@ def edit_policies(world: World, slot: int, policy: int, repair: int) -> None:
 def edit_group(world: World, slot: int, group: int) -> None:
     """Edits the gang group."""
     if built := world.gangs.get(slot):
-        world.declare(slot, built.with_group(*_grouping(slot, group)))
+        world.composed.pop(slot, None)
+        world.declare(slot, changed(built, composites=()).with_group(*_grouping(slot, group)))
+
+
+@action(1.5, group=6, needed=4, nested=2, divided=3)
+def compose(world: World, group: int, needed: int, nested: int, divided: int) -> None:
+    """Puts the gangs of a grouping, also those to come, into a composite of which so many must start together, or into
+    none; `nested`: all but the last one into another one inside.
+    """
+    slots = [SLOTS.index(name) for name in GROUPINGS[group]]
+    if any(slot in world.gangs and world.gangs[slot].parts for slot in slots):
+        return  # no dialect has subgroups and composites
+    names = tuple(f"{'default' if slot < 3 else 'other'}/{SLOTS[slot]}" for slot in slots)
+    level = "rack" if divided == 1 else ""
+    inside = CompositeFacts(f"inside{group}", "", level, 1 + divided % 2)
+    for slot in slots:
+        inner = (inside,) if nested and slot != slots[-1] else ()
+        root = CompositeFacts(f"root{group}", "", level if not nested else "", min(needed, 2 if nested else len(slots)))
+        world.composed[slot] = (names, (root, *inner)) if needed else ((), ())
+    there = [slot for slot in slots if slot in world.gangs]
+    for slot in there:
+        bare = changed(world.gangs[slot], group_names=(), composites=())
+        world.gangs[slot] = world.in_composites(slot, bare)
+    world.number()
+    world.scenario.change(gangs=[world.gangs[slot].gang_facts() for slot in there])
 
 
 @action(0.7, slot=6, divided=4)
@@ -206,6 +231,20 @@ def create_odd_member(world: World, slot: int, priority: int) -> None:
     if built := world.gangs.get(slot):
         odd = replace(world.dressed(slot, world.anew(built.pods()[0])), name=f"odd{world.number()}")
         world.change_pods(replace(odd, priority=(0, 2, 2_000_000_000)[priority]))
+
+
+@action(1, which=40, cost=4, position=5, bare=4)
+def mark_pod(world: World, which: int, cost: int, position: int, bare: int) -> None:
+    """Edits the deletion cost of a pod; its controller says its position, or it has none."""
+    if (pod := world.pod(which)) and pod.gang:
+        world.change_pods(replace(pod, deletion_cost=cost - 1, ordinal=position, uncontrolled=bare == 1))
+
+
+@action(0.7, slot=6)
+def toggle_elastic(world: World, slot: int) -> None:
+    """Forbids that the gang is shrunk, or permits it again."""
+    if built := world.gangs.get(slot):
+        world.declare(slot, changed(built, evicted_whole=not built.evicted_whole))
 
 
 @action(0.7, slot=6)

@@ -1,6 +1,7 @@
 """The test world: a cluster with users, other schedulers and services, checked by the oracle at every step."""
 
 from collections.abc import Callable
+from dataclasses import replace as changed
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -9,7 +10,7 @@ from builders.core.objects import Cluster, plain_pod, ruled_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang
 from builders.gangs.labels import labelled, selects
-from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist
+from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist, PodCondition
 from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
@@ -22,7 +23,7 @@ from muster.coordinator.core.events import (
     Tick,
 )
 from muster.coordinator.core.machine import Machine
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import CompositeFacts, PodFacts
 from simulation.binding_replicas import BindingReplicas
 from simulation.oracle import Oracle
 
@@ -173,7 +174,7 @@ class Backup(NamedTuple):
     cluster: Cluster
     gangs: dict[int, CoreGang]
     unruled: set[str]
-    reported_messages: dict[str, str]
+    reported: dict[str, PodCondition]
     """Conditions of pods, by uid."""
     shared_nodes: set[str]
 
@@ -188,6 +189,8 @@ class World:
         """Present and past declarations by slot."""
         self.deposed: DeposedLeader | None = None
         """A former leader that does not know yet that another one leads."""
+        self.composed: dict[int, tuple[tuple[str, ...], tuple[CompositeFacts, ...]]] = {}
+        """Gang groups and composites of gangs by slot."""
         self.dresses: dict[int, Dress] = {}
         """Labels and rules of gangs by slot."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
@@ -208,6 +211,11 @@ class World:
         self.gangs[slot] = built
         self.scenario.change(gangs=[built.gang_facts()])
 
+    def in_composites(self, slot: int, built: CoreGang) -> CoreGang:
+        """Returns the gang in the composites that its slot is in."""
+        names, composites = self.composed.get(slot, ((), ()))
+        return changed(built, group_names=names, composites=composites) if composites else built
+
     def create_pods(self, slot: int, most: int) -> None:
         """A controller creates missing pods."""
         built = self.gangs[slot]
@@ -220,7 +228,7 @@ class World:
         """Returns the pod with the labels and the rule of the slot's pods."""
         dress = self.dresses.get(slot, Dress())
         names = [pod.name.replace("-", "") if name == "i" else name for name in dress.labels.split("+")]
-        pod = replace(pod, label_set=labelled(*names) if dress.labels else "")
+        pod = replace(pod, label_set=labelled(*filter(None, (*names, pod.label_set))))
         if not (dress.apart_from or dress.beside):
             return pod
         cpu = self.scenario.cluster.cpu(pod) // 1000
@@ -245,7 +253,7 @@ class World:
     def back_up(self) -> None:
         """Somebody takes a backup of the API server's etcd."""
         scenario = self.scenario
-        reported = dict(self.oracle.reported_messages)
+        reported = dict(self.oracle.reported)
         shared = set(scenario.shared_nodes)
         self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), set(scenario.unruled), reported, shared)
         self.number()
@@ -258,7 +266,7 @@ class World:
         scenario.take_back(backup.cluster)
         scenario.unruled = set(backup.unruled)
         scenario.shared_nodes |= backup.shared_nodes
-        self.oracle.restored(backup.reported_messages)
+        self.oracle.restored(backup.reported)
 
     # -- queries
 

@@ -12,8 +12,17 @@ from muster.dialects.definitions import DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import GangMarks, Membership
 from muster.dialects.quota import quota_problems
-from muster.dialects.resources import parse_amounts
-from muster.dialects.sources import Source, blocking, choose, definition_terms, gang_facts, member_of, warning
+from muster.dialects.sources import (
+    Source,
+    blocking,
+    choose,
+    definition_terms,
+    gang_facts,
+    member_of,
+    min_resources,
+    undeclared,
+    warning,
+)
 from muster.dialects.values import parse_count, parse_seconds
 from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
@@ -46,7 +55,7 @@ def read(declaration: Declaration) -> GangFacts:
     resources: Amounts = ()
     if definition is None:
         problems.append(
-            blocking(
+            undeclared(
                 f"{pod_group} ({DEFINITION.api_version}) does not exist yet: create it, or correct the pods' label"
             )
         )
@@ -68,15 +77,7 @@ def read(declaration: Declaration) -> GangFacts:
             warning,
             f"{DEFAULT_WAITING_SECONDS:g}s is used instead",
         )
-        min_resources = definition.spec.get("minResources")
-        resources = choose(
-            [Source(min_resources, f"spec.minResources of {pod_group}")] if min_resources else [],
-            parse_amounts,
-            resources,
-            problems,
-            warning,
-            "only the requests of the pods are used",
-        )
+        resources = min_resources(definition, problems)
         problems += quota_problems(definition)
     return replace(
         gang_facts(NAME, declaration),

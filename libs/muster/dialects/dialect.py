@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 
+from muster.dialects.composites import Ancestry
 from muster.dialects.definitions import ControllerGang, Definition, DefinitionKind
 from muster.dialects.marks import NO_PRIORITIES, Annotations, GangMarks, MarkSet, Membership
 from muster.dialects.progress import Progress, Writes
@@ -20,7 +21,8 @@ class PodMarks(Struct, frozen=True):
     `label_prefix` matches labels whose keys users complete (empty: none). `other` describes a mark that is neither a
     label nor an annotation, such as a field of the pod; it returns an empty string for pods without that mark. `naming`
     tells users how a pod names its gang, for error messages. `roles` are labels and annotations that are read of
-    members, but also have a meaning on pods of other gangs.
+    members, but also have a meaning on pods of other gangs. `shared`: another controller reads the marks too, so they
+    are no mistake on pods of another dialect.
     """
 
     naming: str
@@ -29,6 +31,7 @@ class PodMarks(Struct, frozen=True):
     label_prefix: str = ""
     other: Callable[[GangMarks], str] = lambda _: ""
     roles: frozenset[str] = frozenset()
+    shared: bool = False
 
     def reads(self, key: str) -> bool:
         """Returns whether the dialect reads the label or annotation."""
@@ -48,7 +51,7 @@ class Declaration(Struct, frozen=True):
     """Everything users declared of one gang: the input of a dialect's `read`.
 
     `pods` has one entry for each distinct GangMarks among the gang's pods, ordered by their oldest pods. `priorities`
-    maps names of priority classes to their values.
+    maps names of priority classes to their values. `ancestry`: the sets of gangs that the definition names as parents.
     """
 
     namespace: str
@@ -56,6 +59,7 @@ class Declaration(Struct, frozen=True):
     definition: Definition | None = None
     pods: Sequence[MarkSet] = ()
     priorities: Mapping[str, int] = NO_PRIORITIES
+    ancestry: Ancestry | None = None
 
 
 class Dialect(Struct, frozen=True):
@@ -67,13 +71,16 @@ class Dialect(Struct, frozen=True):
     * `gang_name`: name of the gang that an object defines, if it is not the object's own name;
     * `controller_gang`: the controller whose pods are the gang that an object defines, if pods have no mark;
     * `write_progress`: writes to make when the progress of a gang changes;
-    * `wanted_rank`: the rank that a member's annotations ask for; -1: none;
+    * `wanted_rank`: the rank that a member's annotations and labels ask for; -1: none;
     * `labels_at_bind`: labels that a member gets before it is bound, from its rank and the gang's number of attempts;
     * `timeout_annotations`: annotations of the pods of a gang that timed out (True) or may be tried again (False);
     * `event_reason`: reason of the events that report why a gang does not start;
     * `shares_ids_of`: the dialect whose gang ids this one uses, because pods of both have the same mark and only the
       definition tells them apart; empty: ids begin with the dialect's own name;
-    * `counts_pods`: whether `read` needs the numbers of pods (MarkSet.pods) for a definition.
+    * `counts_pods`: whether `read` needs the numbers of pods (MarkSet.pods) for a definition;
+    * `has_plain_pods`: whether a definition makes no gang of the pods that name it: they are as without that mark;
+    * `defined_by_pods`: whether an object without any pod of Muster's is no gang, because controllers create such
+      objects for pods of every scheduler.
     """
 
     name: str
@@ -84,12 +91,14 @@ class Dialect(Struct, frozen=True):
     gang_name: Callable[[Definition], str] = lambda definition: definition.name
     controller_gang: Callable[[Definition], ControllerGang | None] | None = None
     write_progress: Callable[[Progress], Writes] | None = None
-    wanted_rank: Callable[[Mapping[str, str]], int] = lambda _annotations: -1
+    wanted_rank: Callable[[Mapping[str, str], Mapping[str, str]], int] | None = None
     labels_at_bind: Callable[[int | None, int], Mapping[str, str]] = lambda _rank, _attempts: {}
     timeout_annotations: Callable[[bool], Annotations] = lambda _timed_out: {}
     event_reason: str = "FailedScheduling"
     shares_ids_of: str = ""
     counts_pods: Callable[[Definition], bool] = lambda _definition: False
+    has_plain_pods: Callable[[Definition], bool] = lambda _definition: False
+    defined_by_pods: bool = False
 
     @property
     def id_prefix(self) -> str:

@@ -34,15 +34,18 @@ from muster.dialects.sources import (
     gang_facts,
     member_of,
     pod_terms,
+    undeclared,
     warning,
 )
 from muster.dialects.values import (
     MAX_GANGS_IN_A_GROUP,
+    MAX_INDEX_DIGITS,
     BadValue,
     GangName,
     parse_count,
     parse_duration_seconds,
     parse_gang_group,
+    parse_index,
     parse_seconds,
     quoted_value,
 )
@@ -75,7 +78,6 @@ DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
 
 _MOST_NAMED: Final = 5
-_INDEX_DIGITS: Final = 9
 _TIMED_OUT: Final = "true"
 _MODES: Final = {"Strict": GangMode.STRICT, "NonStrict": GangMode.NON_STRICT}
 
@@ -126,19 +128,14 @@ def timeout_annotations(timed_out: bool) -> Annotations:
     return {TIMEOUT: _TIMED_OUT if timed_out else None}
 
 
-def wanted_rank(annotations: Mapping[str, str]) -> int:
+def wanted_rank(annotations: Mapping[str, str], _labels: Mapping[str, str]) -> int:
     """Returns the index of a pod within its gang; -1 if it has none, or an invalid one."""
-    text = annotations.get(TOPOLOGY_INDEX)
-    return int(text) if text and _is_index(text) else -1
+    return parse_index(annotations.get(TOPOLOGY_INDEX))
 
 
 def without_valid_index(marks: Pairs) -> Pairs:
     """Returns the marks without a valid index, which differs from pod to pod; an invalid one stays, to be reported."""
-    return tuple([(key, value) for key, value in marks if key != TOPOLOGY_INDEX or (value and not _is_index(value))])
-
-
-def _is_index(text: str) -> bool:
-    return len(text) <= _INDEX_DIGITS and text.isascii() and text.isdecimal()
+    return tuple([(key, value) for key, value in marks if key != TOPOLOGY_INDEX or (value and parse_index(value) < 0)])
 
 
 class _Reader:
@@ -157,7 +154,7 @@ class _Reader:
             sources.append(Source(self._definition.spec.get("minMember"), f"spec.minMember of {self._pod_group}"))
         if not sources:
             self.problems.append(
-                blocking(
+                undeclared(
                     f"{self._pod_group} ({DEFINITION.api_version}) does not exist yet and no pod of the gang has the "
                     f"annotation {MIN_AVAILABLE}: create the one, or set the other to the number of pods that must "
                     "start together"
@@ -245,7 +242,7 @@ class _Reader:
         for each in self._pods:
             if index := each.marks.annotation(TOPOLOGY_INDEX):
                 where = f"annotation {TOPOLOGY_INDEX} of pod {quoted(each.oldest.name)}"
-                problem = f"{quoted(index)}, which is not a whole number of up to {_INDEX_DIGITS} digits"
+                problem = f"{quoted(index)}, which is not a whole number of up to {MAX_INDEX_DIGITS} digits"
                 self.problems.append(warning(f"{where} is {problem}: the pod's rank follows from its place"))
                 return
 

@@ -16,7 +16,6 @@ from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import GangMarks, Membership
 from muster.dialects.quota import quota_problems
-from muster.dialects.resources import parse_amounts
 from muster.dialects.sources import (
     Source,
     blocking,
@@ -25,10 +24,12 @@ from muster.dialects.sources import (
     definition_terms,
     gang_facts,
     member_of,
+    min_resources,
+    undeclared,
     warning,
 )
 from muster.dialects.values import BadValue, parse_count, parse_duration_or_seconds, quoted_value
-from muster.gangs.facts import Amounts, GangFacts, MatchPolicy, Problem
+from muster.gangs.facts import GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 
 NAME: Final = "kube-batch"
@@ -49,7 +50,6 @@ MAX_POLICIES: Final = 20
 """Entries of spec.policy that are read."""
 
 _TERMS: Final = ("minMember", "minMembers", "minResources", "totalResources", "queue", "priorityClassName", "policy")
-_NO_AMOUNTS: Final[Amounts] = ()
 _BELOW_MINIMUM: Final = "unschedulable"
 _RESTART, _NONE = "restart", "none"
 
@@ -75,7 +75,7 @@ def read(declaration: Declaration) -> GangFacts:
         counts_succeeded=True,
     )
     if definition is None:
-        missing = blocking(
+        missing = undeclared(
             f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')} ({DEFINITION.api_version} or "
             f"{VOLCANO_API_VERSION}) does not exist yet: create it, or correct the pods' annotation {GROUP_NAME}, or "
             f"add {GROUP_POD_NUM} to the pods to need no PodGroup"
@@ -83,15 +83,7 @@ def read(declaration: Declaration) -> GangFacts:
         return replace(facts, problems=(missing,))
     problems: list[Problem] = []
     minimum = _minimum(definition, problems)
-    min_resources = definition.spec.get("minResources")
-    resources = choose(
-        [Source(min_resources, f"spec.minResources of {_title(definition)}")] if min_resources else [],
-        parse_amounts,
-        _NO_AMOUNTS,
-        problems,
-        warning,
-        "only the requests of the pods are used",
-    )
+    resources = min_resources(definition, problems)
     priority_class = f"spec.priorityClassName of {_title(definition)}"
     priority = choose_class_priority(
         definition.spec.get("priorityClassName"), declaration.priorities, priority_class, problems

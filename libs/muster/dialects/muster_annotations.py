@@ -26,12 +26,15 @@ from muster.topology.constraints import BadConstraints, clashes, parse_constrain
 from muster.topology.trees import MAX_NAME_LENGTH
 
 _PREFIX: Final = "muster.dev/"
+ELASTIC: Final = _PREFIX + "elastic"
 EXPECTED_DURATION: Final = _PREFIX + "expected-duration"
 REPAIR_POLICY: Final = _PREFIX + "repair-policy"
+PROVISIONING_REQUEST: Final = _PREFIX + "provisioning-request"
+"""On pods, "true": the gang wants a ProvisioningRequest. No mark of a gang: only lifecycle reads it."""
 TOPOLOGY: Final = _PREFIX + "topology"
 TOPOLOGY_TREE: Final = _PREFIX + "topology-tree"
 
-ANNOTATIONS: Final = frozenset({EXPECTED_DURATION, REPAIR_POLICY, TOPOLOGY, TOPOLOGY_TREE})
+ANNOTATIONS: Final = frozenset({ELASTIC, EXPECTED_DURATION, REPAIR_POLICY, TOPOLOGY, TOPOLOGY_TREE})
 
 _REPAIR_POLICIES: Final = {"Yield": RepairPolicy.YIELD, "Evict": RepairPolicy.EVICT, "Wait": RepairPolicy.WAIT}
 
@@ -59,6 +62,13 @@ def read_repair_policy(definition: Definition | None, pods: Sequence[MarkSet], p
     return choose(sources, _repair_policy, RepairPolicy.YIELD, problems, warning, "Yield is used instead")
 
 
+def read_elastic(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> bool:
+    """Returns whether preemption may evict single pods above the gang's minimum. A malformed value protects them."""
+    sources = _sources(ELASTIC, definition, pods, problems)
+    protected = "none of its pods is evicted alone"
+    return choose(sources, _elastic, False, problems, warning, protected) if sources else True
+
+
 def read_tree_name(definition: Definition | None, pods: Sequence[MarkSet], problems: list[Problem]) -> str:
     """Returns the name of the gang's topology tree; empty for the default tree."""
     sources = _sources(TOPOLOGY_TREE, definition, pods, problems)
@@ -78,7 +88,7 @@ def read_constraints(
 
 def terms(definition: Definition | None, pods: Sequence[MarkSet]) -> tuple[str, ...]:
     """Quotes these annotations of pods and definition."""
-    keys = (TOPOLOGY_TREE, TOPOLOGY, REPAIR_POLICY)
+    keys = (TOPOLOGY_TREE, TOPOLOGY, REPAIR_POLICY, ELASTIC)
     return (*pod_terms(pods, GangMarks.annotation, keys), *definition_terms(definition, (), keys))
 
 
@@ -124,6 +134,12 @@ def _repair_policy(text: Any) -> RepairPolicy:
     if policy is None:
         raise BadValue(f"{quoted_value(text)}, which is none of Yield, Evict and Wait")
     return policy
+
+
+def _elastic(text: Any) -> bool:
+    if text not in ("true", "false"):
+        raise BadValue(f"{quoted_value(text)}, which is neither true nor false")
+    return bool(text == "true")
 
 
 def _tree_name(text: Any) -> str:

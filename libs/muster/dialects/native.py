@@ -9,15 +9,18 @@ The versions of the API differ little in what is read here:
 The priority is spec.priority, which the API server fills in from the priority class where it can, else that of the
 class, else that of the pods. Without a class the API server may fill in 0; that value is ignored. A topology key
 defines a tree of its own, whose domains are the values of that label.
+
+Controllers create PodGroups for the pods of all schedulers. So one without a pod of Muster's is no gang, and a basic
+one that a controller created leaves its pods plain.
 """
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.definitions import DefinitionKind
+from muster.dialects.composites import PARENT, Ancestry, composite_facts, warning_of
+from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import GangMarks, Membership
 from muster.dialects.progress import ObjectCondition, ObjectWrite, Progress, Stage, WriteRule, Writes
@@ -29,8 +32,10 @@ from muster.dialects.sources import (
     definition_terms,
     gang_facts,
     member_of,
+    undeclared,
     warning,
 )
+from muster.dialects.topology_keys import parse_topology_key
 from muster.dialects.values import BadValue, parse_count, quoted_value
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, Problem
 from muster.gangs.quoting import quoted
@@ -40,6 +45,7 @@ NAME: Final = "native"
 DEFINITION: Final = DefinitionKind(
     "scheduling.k8s.io", "v1beta1", "PodGroup", "podgroups", older=("v1alpha3", "v1alpha2")
 )
+COMPOSITE: Final = DefinitionKind("scheduling.k8s.io", "v1alpha3", "CompositePodGroup", "compositepodgroups")
 FIELD: Final = "spec.schedulingGroup"
 """The field of a pod that names its gang."""
 
@@ -47,14 +53,11 @@ MAX_MESSAGE_LENGTH: Final = 1024
 """Characters of a condition's message."""
 
 _FIRST_SCHEDULED: Final = {"scheduling.k8s.io/v1alpha2": "PodGroupScheduled"}
-_SCHEDULED: Final = "PodGroupInitiallyScheduled"
+SCHEDULED: Final = "PodGroupInitiallyScheduled"
+"""The condition of a PodGroup that has started, since v1alpha3."""
 _DISRUPTED: Final = "DisruptionTarget"
 _POLICIES: Final = ("gang", "basic")
 _MAX_PRIORITY: Final = 2**31 - 1
-_LABEL_KEY: Final = re.compile(
-    r"(?=.{1,317}\Z)(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
-    re.ASCII,
-)
 _TERMS: Final = (
     "schedulingPolicy.gang.minCount",
     "schedulingPolicy.basic",
@@ -63,6 +66,7 @@ _TERMS: Final = (
     "priority",
     "preemptionPolicy",
     "disruptionMode",
+    PARENT,
 )
 
 
@@ -80,14 +84,14 @@ def read(declaration: Declaration) -> GangFacts:
     pod_group = f"PodGroup {quoted(f'{declaration.namespace}/{declaration.name}')}"
     if definition is None:
         missing = f"{pod_group} ({DEFINITION.group}) does not exist yet: create it"
-        return replace(facts, problems=(blocking(f"{missing}, or recreate the pods with another {FIELD}"),))
+        return replace(facts, problems=(undeclared(f"{missing}, or recreate the pods with another {FIELD}"),))
     group = _SpecReader(definition.spec, pod_group)
     minimum = group.minimum()
     key = group.topology_key()
     priority = group.priority(declaration.priorities)
     never_preempts = group.never_preempts()
     evicted_whole = group.evicted_whole()
-    group.check_parent()
+    ancestry = group.ancestry(declaration.ancestry)
     return replace(
         facts,
         minimum=minimum,
@@ -97,8 +101,26 @@ def read(declaration: Declaration) -> GangFacts:
         constraints=(LevelConstraint(key, LevelPolicy.PACK, hard=True),) if key else (),
         never_preempts=never_preempts,
         evicted_whole=evicted_whole,
+        independent=group.is_basic(),
+        group=ancestry.gangs,
+        composites=composite_facts(ancestry.composites),
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=tuple(group.problems),
+    )
+
+
+def has_plain_pods(definition: Definition) -> bool:
+    """Returns whether the PodGroup is one that a controller, such as Job's, creates for any pods: basic and no more."""
+    spec, policy = definition.spec, definition.spec.get("schedulingPolicy")
+    declared = any(spec.get(each) for each in ("schedulingConstraints", "parentCompositePodGroupName"))
+    return (
+        definition.controller is not None
+        and isinstance(policy, Mapping)
+        and [key for key, value in policy.items() if value is not None] == ["basic"]
+        and not declared
+        and spec.get("preemptionPolicy") in (None, "", "PreemptLowerPriority")
+        and spec.get("disruptionMode") in (None, "Pod", {"single": {}})
+        and not any(key.startswith("muster.dev/") for key in definition.annotations)
     )
 
 
@@ -111,7 +133,7 @@ def write_progress(progress: Progress) -> Writes:
     definition = progress.facts.definition
     if definition is None or progress.stage in (Stage.ASSIGNED, Stage.PERMITTED):
         return Writes()
-    scheduled = _FIRST_SCHEDULED.get(definition.api_version, _SCHEDULED)
+    scheduled = _FIRST_SCHEDULED.get(definition.api_version, SCHEDULED)
     conditions: list[ObjectCondition] = []
     match progress.stage:
         case Stage.BOUND:
@@ -149,6 +171,10 @@ class _SpecReader:
             )
             self.problems.append(blocking(f"spec.schedulingPolicy {self._of} is {quoted_value(policy)}, but {one_of}"))
             return 0
+        if unknown := [each for each in policy if each not in _POLICIES] if isinstance(policy, Mapping) else []:
+            keys = ", ".join(map(quoted, unknown[:3]))
+            used = f"{quoted_value(policy)}, of which only {given[0]} is known and used"
+            self.problems.append(warning(f"spec.schedulingPolicy {self._of} has {keys}: {used}"))
         if given == ["basic"]:
             return 1
         gang = policy["gang"] if isinstance(policy, Mapping) else None
@@ -157,13 +183,18 @@ class _SpecReader:
         remedy = "set it to the number of pods that must start together"
         return choose([source], parse_count, 0, self.problems, blocking, remedy)
 
+    def is_basic(self) -> bool:
+        """Returns whether it is a basic group."""
+        policy = self._spec.get("schedulingPolicy")
+        return isinstance(policy, Mapping) and policy.get("basic") is not None and policy.get("gang") is None
+
     def topology_key(self) -> str:
         """Returns the node label that must have the same value for all pods; empty without a constraint."""
         constraints = self._spec.get("schedulingConstraints")
         listed = constraints.get("topology") if isinstance(constraints, Mapping) else constraints
         source = Source(listed, f"spec.schedulingConstraints.topology {self._of}")
         remedy = "recreate the PodGroup with the key of one node label"
-        return choose([source] if listed else [], _topology_key, "", self.problems, blocking, remedy)
+        return choose([source] if listed else [], parse_topology_key, "", self.problems, blocking, remedy)
 
     def priority(self, priorities: Mapping[str, int]) -> int | None:
         """Returns the declared priority; None for that of the pods."""
@@ -196,24 +227,22 @@ class _SpecReader:
         self.problems.append(warning(f"spec.disruptionMode {self._of} is {quoted_value(mode)}, {known}"))
         return True
 
-    def check_parent(self) -> None:
-        """Blocks a gang of a hierarchy: starting it without the others is not what the user asked for."""
-        if parent := self._spec.get("parentCompositePodGroupName"):
-            where = f"spec.parentCompositePodGroupName {self._of}"
-            unread = "composite pod groups are not supported: recreate the PodGroup without it"
-            self.problems.append(blocking(f"{where} is {quoted_value(parent)}, but {unread}"))
-
-
-def _topology_key(listed: Any) -> str:
-    keys = [each.get("key") if isinstance(each, Mapping) else None for each in listed] if _is_list(listed) else []
-    if len(keys) != 1:
-        raise BadValue(f"{quoted_value(listed)}, which is not a list of one {{key: ...}}")
-    key = keys[0]
-    if not isinstance(key, str) or not _LABEL_KEY.fullmatch(key):
-        raise BadValue(
-            f"{quoted_value(listed)}, but a key must be that of a label, such as topology.kubernetes.io/zone"
-        )
-    return key
+    def ancestry(self, given: Ancestry | None) -> Ancestry:
+        """Returns the CompositePodGroups above the PodGroup; a gang that cannot start with the others is blocked."""
+        parent = self._spec.get(PARENT)
+        if given is None and not parent:
+            return Ancestry()
+        if given is None or given.problem:
+            problem = (
+                given.problem
+                if given is not None
+                else "that is no name of a CompositePodGroup: recreate it with another"
+            )
+            self.problems.append(blocking(f"spec.{PARENT} {self._of} is {quoted_value(parent)}, but {problem}"))
+            return Ancestry()
+        if ignored := warning_of(given.composites):
+            self.problems.append(warning(ignored))
+        return given
 
 
 def _priority(value: Any) -> int:
@@ -237,4 +266,6 @@ DIALECT: Final = Dialect(
     read=read,
     definition=DEFINITION,
     write_progress=write_progress,
+    has_plain_pods=has_plain_pods,
+    defined_by_pods=True,
 )

@@ -21,7 +21,7 @@ class Stage(Enum):
     READY = auto()
     """Complete: it waits for its turn or for free capacity."""
     ASSIGNED = auto()
-    """Its members are assigned to nodes, and the permit is being persisted."""
+    """Members are assigned to nodes, and the permit is being persisted."""
     PERMITTED = auto()
     """The permit is durable and its pods are being bound, or bound again after losing their nodes."""
     BOUND = auto()

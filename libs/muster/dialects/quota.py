@@ -12,6 +12,9 @@ QUOTA_RESERVED: Final = "QuotaReserved"
 QUOTA_WAITS: Final = "muster.dev/quota-waits"
 """Annotation with the reason why a PodGroup waits for quota, for kinds without conditions."""
 
+WAITING_FOR_QUOTA: Final = "WaitingForQuota"
+"""Reason of the condition of pods whose gang waits for quota."""
+
 _MAX_REASON_LENGTH: Final = 1024
 
 
@@ -31,4 +34,4 @@ def quota_problems(definition: Definition) -> list[Problem]:
 
 
 def _not_reserved(reason: str) -> Problem:
-    return blocking(f"quota is not reserved for it yet: {reason[:_MAX_REASON_LENGTH]}")
+    return blocking(f"quota is not reserved for it yet: {reason[:_MAX_REASON_LENGTH]}", WAITING_FOR_QUOTA)

@@ -11,12 +11,15 @@ from muster.dialects import (
     koordinator,
     kube_arbitrator,
     kube_batch,
+    kueue,
+    kueue_workload,
     lightweight,
     muster_annotations,
     native,
     sakkara,
     volcano,
 )
+from muster.dialects.composites import Ancestry
 from muster.dialects.definitions import ControllerGang, Definition
 from muster.dialects.dialect import Declaration, Dialect
 from muster.dialects.marks import (
@@ -44,6 +47,8 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     kube_arbitrator.DIALECT,
     sakkara.DIALECT,
     native.DIALECT,
+    kueue.DIALECT,
+    kueue_workload.DIALECT,
 )
 """A pod with marks of several dialects belongs to the first."""
 
@@ -52,7 +57,10 @@ _CACHE_BYTES: Final = 16 * 1024 * 1024
 
 
 class Registry:
-    """Reads gangs of several dialects. Everything is derived from the dialects' values."""
+    """Reads gangs of several dialects. Everything is derived from the dialects' values.
+
+    Maps have entries per dialect, none per object; memberships are in a cache that is bounded by bytes (I11).
+    """
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self.dialects = tuple(dialects)
@@ -62,9 +70,10 @@ class Registry:
         """Kinds whose objects turn the pods of a controller into a gang, by their names in revisions."""
         self.membership_of: Callable[[GangMarks], Membership | None] = ByteCache(self._membership_of, _CACHE_BYTES)
         self._by_name = {each.name: each for each in dialects}
-        self._by_prefix: dict[str, list[Dialect]] = {}
+        self._rank_readers: dict[str, list[Callable[[Mapping[str, str], Mapping[str, str]], int]]] = {}
         for each in dialects:
-            self._by_prefix.setdefault(each.id_prefix, []).append(each)
+            if each.wanted_rank is not None:
+                self._rank_readers.setdefault(each.id_prefix, []).append(each.wanted_rank)
         self._by_kind = {
             (each.definition.group, each.definition.kind): each for each in dialects if each.definition is not None
         }
@@ -94,13 +103,14 @@ class Registry:
         """Returns the gang of a pod with these marks, or why they are invalid; None for a plain pod.
 
         Marks that declare something of a gang but name none are a problem: such a pod was not meant to start alone.
+        Of marks that another controller reads too, only the dialect knows which declare something.
         """
         for dialect in self.dialects:
             membership = dialect.membership(marks)
             if membership is not None:
                 return membership
         for dialect in self.dialects:
-            if given := dialect.marks.of(marks):
+            if not dialect.marks.shared and (given := dialect.marks.of(marks)):
                 return Membership(
                     problem=f"{', '.join(given)} without the gang's name: add it ({dialect.marks.naming})"
                 )
@@ -117,6 +127,16 @@ class Registry:
         dialect = self._defining(definition)
         return dialect is not None and dialect.counts_pods(definition)
 
+    def has_plain_pods(self, definition: Definition) -> bool:
+        """Returns whether an object makes no gang of the pods that name it."""
+        dialect = self._defining(definition)
+        return dialect is not None and dialect.has_plain_pods(definition)
+
+    def defined_by_pods(self, definition: Definition) -> bool:
+        """Returns whether an object is a gang only if a pod of Muster's names it."""
+        dialect = self._defining(definition)
+        return dialect is not None and dialect.defined_by_pods
+
     def controller_gang(self, definition: Definition) -> ControllerGang | None:
         """Returns the controller whose pods are the gang that the object defines; None if marks name the members."""
         dialect = self._defining(definition)
@@ -131,18 +151,19 @@ class Registry:
         mark_sets: Iterable[MarkSet],
         priorities: Mapping[str, int] = NO_PRIORITIES,
         rivals: Sequence[Definition] = (),
+        ancestry: Ancestry | None = None,
     ) -> GangFacts:
         """Reads what was declared of a gang. The result does not depend on the order of `mark_sets`.
 
         `mark_sets` has one entry for each distinct GangMarks among the gang's pods. `priorities` maps names of priority
         classes to their values. `rivals` are further objects that define the gang; they are ignored with a Warning.
-        Raises ValueError for an id of no dialect.
+        `ancestry`: the sets of gangs that `definition` names as parents. Raises ValueError for an id of no dialect.
         """
         dialect, namespace, name = self._parse_id(gang_id)
         if definition is not None and (defining := self._defining(definition)) is not None:
             dialect = defining if defining.id_prefix == dialect.name else dialect
         pods = oldest_first(mark_sets)
-        facts = dialect.read(Declaration(namespace, name, definition, pods, priorities))
+        facts = dialect.read(Declaration(namespace, name, definition, pods, priorities, ancestry))
         problems: list[Problem] = [_rival_warning(definition, rival) for rival in rivals if definition is not None]
         repair_policy = muster_annotations.read_repair_policy(definition, pods, problems)
         tree = muster_annotations.read_tree_name(definition, pods, problems)
@@ -154,10 +175,12 @@ class Registry:
                     f"{dialect.name}"
                 )
             )
+        elastic = muster_annotations.read_elastic(definition, pods, problems)
         muster_annotations.check_expected_durations(pods, problems)
         return replace(
             facts,
             repair_policy=repair_policy,
+            evicted_whole=facts.evicted_whole or not elastic,
             tree=tree or ("" if constraints else facts.tree),
             constraints=constraints or facts.constraints,
             terms=(*facts.terms, *muster_annotations.terms(definition, pods)),
@@ -174,10 +197,14 @@ class Registry:
         write = self._by_name[progress.facts.dialect].write_progress
         return write(progress) if write is not None else Writes()
 
-    def wanted_rank(self, gang_id: str, annotations: Mapping[str, str]) -> int:
+    def wanted_rank(
+        self, gang_id: str, annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None = None
+    ) -> int:
         """Returns the rank that a member of the gang asks for; -1 if none."""
-        ranks = (dialect.wanted_rank(annotations) for dialect in self._by_prefix.get(_dialect_name(gang_id), ()))
-        return max(ranks, default=-1)
+        readers = self._rank_readers.get(_dialect_name(gang_id))
+        if readers is None:
+            return -1
+        return max([read(annotations or {}, labels or {}) for read in readers])
 
     def labels_at_bind(self, gang_id: str, rank: int | None, attempts: int) -> Mapping[str, str]:
         """Returns the labels that a member gets before it is bound, after this many attempts of its gang."""
@@ -209,10 +236,13 @@ class Registry:
         return dialect, namespace, name
 
     def _ignored_marks(self, dialect: Dialect, pods: list[MarkSet]) -> list[Problem]:
-        """Returns one Warning for each other dialect, about the oldest pod that has marks of it."""
+        """Returns one Warning for each other dialect, about the oldest pod that has marks of it.
+
+        None for marks that another controller reads too.
+        """
         problems = []
         for other in self.dialects:
-            if other is dialect:
+            if other is dialect or other.marks.shared:
                 continue
             for each in pods:
                 keys = [key for key in other.marks.of(each.marks) if not dialect.marks.reads(key)]
@@ -257,6 +287,8 @@ gang_marks = _REGISTRY.gang_marks
 membership_of = _REGISTRY.membership_of
 defined_gang = _REGISTRY.defined_gang
 counts_pods = _REGISTRY.counts_pods
+has_plain_pods = _REGISTRY.has_plain_pods
+defined_by_pods = _REGISTRY.defined_by_pods
 controller_gang = _REGISTRY.controller_gang
 read_gang = _REGISTRY.read_gang
 writes_progress = _REGISTRY.writes_progress

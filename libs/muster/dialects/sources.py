@@ -12,8 +12,9 @@ from msgspec import Struct
 from muster.dialects.definitions import Definition
 from muster.dialects.dialect import Declaration
 from muster.dialects.marks import GangMarks, MarkSet, Membership
+from muster.dialects.resources import parse_amounts
 from muster.dialects.values import BadValue, parse_gang_name, quoted_value
-from muster.gangs.facts import GangFacts, Problem, Severity
+from muster.gangs.facts import Amounts, GangFacts, Problem, Severity
 from muster.gangs.quoting import quoted
 
 T = TypeVar("T")
@@ -22,9 +23,14 @@ MarkReader = Callable[[GangMarks, str], str | None]
 """Reads a mark of a pod by key: GangMarks.label or GangMarks.annotation."""
 
 
-def blocking(message: str) -> Problem:
-    """A problem that keeps the gang pending until the user corrects the declaration."""
-    return Problem(Severity.BLOCKING, message)
+def blocking(message: str, reason: str = "") -> Problem:
+    """A problem that keeps the gang pending until the user corrects the declaration. `reason`: see Problem."""
+    return Problem(Severity.BLOCKING, message, reason)
+
+
+def undeclared(message: str) -> Problem:
+    """The object that defines the gang does not exist."""
+    return blocking(message, "GangNotDeclared")
 
 
 def warning(message: str) -> Problem:
@@ -145,6 +151,33 @@ def choose_class_priority(name: Any, priorities: Mapping[str, int], where: str, 
         used = "the priority of the gang's pods is used until there is one"
         problems.append(warning(f"{where} is {quoted_value(name)}, but no PriorityClass has that name: {used}"))
     return priority
+
+
+def min_resources(definition: Definition, problems: list[Problem]) -> Amounts:
+    """Returns the amounts of spec.minResources, which must be free before the gang is tried.
+
+    None with a Warning if they are invalid.
+    """
+    value = definition.spec.get("minResources")
+    where = f"spec.minResources of {definition.kind} {quoted(f'{definition.namespace}/{definition.name}')}"
+    none: Amounts = ()
+    otherwise = "only the requests of the pods are used"
+    return choose([Source(value, where)] if value else [], _amounts_of_nodes, none, problems, warning, otherwise)
+
+
+def _amounts_of_nodes(value: Any) -> Amounts:
+    """Parses a resource list under the names that nodes offer. Volcano's controllers declare those that a ResourceQuota
+    counts, besides: requests.cpu is cpu, count/pods is pods, and of limits and other objects nodes have none. Raises
+    BadValue.
+    """
+    parse_amounts(value)  # errors quote the names as they are written
+    largest: dict[str, int] = {}
+    for name, each in value.items():
+        offered = "pods" if name == "count/pods" else name.removeprefix("requests.")
+        if not offered.startswith(("limits.", "count/")):
+            for _, amount in parse_amounts({offered: each}):
+                largest[offered] = max(amount, largest.get(offered, 0))
+    return tuple(sorted(largest.items()))
 
 
 def pod_terms(pods: Sequence[MarkSet], read: MarkReader, keys: Iterable[str]) -> Iterator[str]:

@@ -15,6 +15,7 @@ GangName = tuple[str, str]
 MAX_COUNT: Final = 2**31 - 1
 MAX_DURATION_LENGTH: Final = 64  # characters; a meaningful duration is shorter
 MAX_GANGS_IN_A_GROUP: Final = 100
+MAX_INDEX_DIGITS: Final = 9
 
 _COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
@@ -60,6 +61,13 @@ def parse_count(value: object) -> int:
     if number > MAX_COUNT:
         raise BadValue(f"{quoted_value(value)}, but it must be at most {MAX_COUNT}")
     return number
+
+
+def parse_index(text: str | None) -> int:
+    """Returns the index of a pod, of up to 9 digits; -1 if there is none, or an invalid one."""
+    if not text or len(text) > MAX_INDEX_DIGITS or not (text.isascii() and text.isdecimal()):
+        return -1
+    return int(text)
 
 
 def parse_duration_seconds(text: str) -> float:

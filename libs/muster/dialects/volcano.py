@@ -7,6 +7,8 @@ Pods do not tell which of the two kinds of PodGroup they mean. So both dialects 
 if `minMember` is at least the sum. The domain has no minimum per role: a gang is tried if any `minMember` of its pods
 include enough of each task, and waits with the reason otherwise. That is so if all pods belong to the minimum, or to
 one task.
+
+`subGroupPolicy` divides pods into subgroups by their labels.
 """
 
 from collections import Counter
@@ -20,7 +22,6 @@ from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.kube_batch import GROUP_NAME
 from muster.dialects.marks import GangMarks, MarkSet
-from muster.dialects.resources import parse_amounts
 from muster.dialects.sources import (
     Source,
     blocking,
@@ -28,17 +29,19 @@ from muster.dialects.sources import (
     choose_class_priority,
     definition_terms,
     gang_facts,
+    min_resources,
     warning,
 )
-from muster.dialects.values import MAX_COUNT, BadValue, parse_count, quoted_value
+from muster.dialects.subgroups import parse_subgroups
+from muster.dialects.values import MAX_COUNT, BadValue, parse_count, parse_index, quoted_value
 from muster.gangs.facts import (
     OTHER_LEVELS,
-    Amounts,
     GangFacts,
     LevelConstraint,
     LevelPolicy,
     MatchPolicy,
     Problem,
+    SubgroupPolicy,
 )
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import is_level_name
@@ -55,9 +58,7 @@ TASK_INDEX: Final = "volcano.sh/task-index"
 MAX_TASKS: Final = 100
 """Entries of minTaskMember."""
 
-_NO_AMOUNTS: Final[Amounts] = ()
 _NO_TASKS: Final[Mapping[str, int]] = {}
-_INDEX_DIGITS: Final = 9
 _HARD, _SOFT = "hard", "soft"
 _TERMS: Final = (
     "minMember",
@@ -88,10 +89,10 @@ def read(declaration: Declaration) -> GangFacts:
     group = _SpecReader(definition)
     minimum = group.minimum()
     group.check_tasks(minimum, declaration.pods)
-    resources = group.resources()
+    resources = min_resources(definition, group.problems)
     priority = group.priority(declaration.priorities)
-    group.check_unsupported()
     tree, constraints = group.topology()
+    subgroups = group.subgroups()
     return replace(
         facts,
         minimum=minimum,
@@ -100,17 +101,15 @@ def read(declaration: Declaration) -> GangFacts:
         resources=resources,
         tree=tree,
         constraints=constraints,
+        subgroups=subgroups,
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=tuple(group.problems),
     )
 
 
-def wanted_rank(annotations: Mapping[str, str]) -> int:
+def wanted_rank(annotations: Mapping[str, str], _labels: Mapping[str, str]) -> int:
     """Returns the index of a pod within its task; -1 if it has none, or an invalid one."""
-    text = annotations.get(TASK_INDEX)
-    if not text or len(text) > _INDEX_DIGITS or not (text.isascii() and text.isdecimal()):
-        return -1
-    return int(text)
+    return parse_index(annotations.get(TASK_INDEX))
 
 
 def counts_pods(definition: Definition) -> bool:
@@ -169,23 +168,18 @@ class _SpecReader:
                 )
                 return
 
-    def resources(self) -> Amounts:
-        """Returns the amounts that must be free before the gang is tried."""
-        value = self._spec.get("minResources")
-        source = Source(value, f"spec.minResources {self._of}")
-        otherwise = "only the requests of the pods are used"
-        return choose([source] if value else [], parse_amounts, _NO_AMOUNTS, self.problems, warning, otherwise)
-
     def priority(self, priorities: Mapping[str, int]) -> int | None:
         """Returns the priority in the queue; None for that of the pods."""
         where = f"spec.priorityClassName {self._of}"
         return choose_class_priority(self._spec.get("priorityClassName"), priorities, where, self.problems)
 
-    def check_unsupported(self) -> None:
-        """Blocks a gang that declares more than is supported: starting it anyhow is not what the user asked for."""
-        if value := self._spec.get("subGroupPolicy"):
-            not_supported = f"spec.subGroupPolicy {self._of} is {quoted_value(value)}, but it is not supported"
-            self.problems.append(blocking(f"{not_supported}: remove it, or make each subgroup a gang of its own"))
+    def subgroups(self) -> tuple[SubgroupPolicy, ...]:
+        """Returns the divisions of the pods into subgroups."""
+        value = self._spec.get("subGroupPolicy")
+        source = Source(value, f"spec.subGroupPolicy {self._of}")
+        none: tuple[SubgroupPolicy, ...] = ()
+        sources = [source] if value else []
+        return choose(sources, _subgroups, none, self.problems, blocking, "correct or remove it")
 
     def topology(self) -> tuple[str, tuple[LevelConstraint, ...]]:
         """Returns the tree and the constraints; an empty name and none without a network topology."""
@@ -233,6 +227,10 @@ def _topology(value: Any) -> tuple[str, tuple[LevelConstraint, ...]]:
         above_all = tier > 0
         return BY_TIER, (LevelConstraint(tier_level(tier), LevelPolicy.PACK, hard=True, optional=above_all), near)
     return BY_TIER, (near,)
+
+
+def _subgroups(value: Any) -> tuple[SubgroupPolicy, ...]:
+    return parse_subgroups(value, _topology)
 
 
 def _pods_by_task(pods: Sequence[MarkSet]) -> Counter[str]:

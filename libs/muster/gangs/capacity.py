@@ -156,13 +156,17 @@ class Capacity:
                         left.append(before)
         finally:
             self._use(taken, 1)
-            self._use(left, -1)
-            gained = self._recycle_all(left)
+            gained = []
+            if left:
+                self._use(left, -1)
+                gained = self._recycle_all(left)
         return gained
 
     def release(self, uids: Iterable[str]) -> list[str]:
         """Release pods; unknown ones are ignored. Returns the nodes on which capacity became free."""
         left = [at for uid in uids if (at := self._seats.pop(uid, None)) is not None]
+        if not left:
+            return []
         self._use(left, -1)
         return self._recycle_all(left)
 

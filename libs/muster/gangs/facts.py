@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.gangs.selectors import LabelSet, NamespaceFacts, PodSelector
+from muster.gangs.selectors import LabelSelector, LabelSet, NamespaceFacts, PodSelector
 
 PODS: Final = "pods"
 """The resource of which every pod requests 1."""
@@ -13,6 +13,8 @@ PODS: Final = "pods"
 POD_REVISIONS: Final = "pods"
 NODE_REVISIONS: Final = "nodes"
 """Names of pods and nodes in revisions."""
+TREE_REVISIONS: Final = "topologytrees"
+"""Name in revisions of the nodes up to which topology trees are computed: that happens at intervals."""
 
 Amounts = tuple[tuple[str, int], ...]
 """Amounts by resource name, sorted by name. cpu in millicores, memory and storage in bytes, others in units."""
@@ -225,6 +227,12 @@ class NodeFacts(Struct, frozen=True, gc=False):
     ready: bool = True
 
 
+LEADER: Final = 1
+"""Ordinal of a gang's leader."""
+INDEX_0: Final = 2
+"""Ordinal of the pod with index 0."""
+
+
 class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part of a reference cycle
     """A pod on a node, or one that has a scheduler name of ours."""
 
@@ -253,6 +261,14 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     label_set: str = ""
     scheduler_name: str = ""
     """Of a pod that is not ours."""
+    deletion_cost: int = 0
+    """Of a gang's surplus, pods with lower costs are evicted first."""
+    ordinal: int = 0
+    """Position within its gang as its controller counts: 0 unknown, LEADER, or index + INDEX_0."""
+    uncontrolled: bool = False
+    """A member of a gang that nobody would recreate."""
+    nominated_node: str = ""
+    """status.nominatedNodeName while it is not bound, if it is ours."""
 
     @property
     def seated(self) -> bool:
@@ -271,10 +287,14 @@ class ObjectReference(Struct, frozen=True, gc=False):
 
 
 class Problem(Struct, frozen=True, gc=False):
-    """A mistake in a declaration, described for the user; values are quoted."""
+    """A mistake in a declaration, described for the user; values are quoted.
+
+    `reason`: that of the condition of pods that wait because of it; "": InvalidDeclaration.
+    """
 
     severity: Severity
     message: str
+    reason: str = ""
 
 
 OTHER_LEVELS: Final = "*"
@@ -297,6 +317,36 @@ class LevelConstraint(Struct, frozen=True, gc=False):
     optional: bool = False
 
 
+class SubgroupPolicy(Struct, frozen=True, gc=False):
+    """Divides members of a gang into subgroups: those that `labels` selects, one subgroup for each combination of
+    values of the labels `keys`, which all of them have.
+
+    A subgroup starts with at least `size` members, or not. `minimum` subgroups must start together; 0: as many as the
+    minimum of the gang needs. `tree` and `constraints` are those of each subgroup.
+    """
+
+    name: str
+    labels: LabelSelector
+    keys: tuple[str, ...] = ()
+    size: int = 1
+    minimum: int = 0
+    tree: str = ""
+    constraints: tuple[LevelConstraint, ...] = ()
+
+
+class CompositeFacts(Struct, frozen=True, gc=False):
+    """A set of gangs and further sets that contains the gang: at least `minimum` of these start together. `name` is
+    "namespace/name".
+
+    All members below it share one domain of `level` of `tree`; without a level they need not.
+    """
+
+    name: str
+    tree: str = ""
+    level: str = ""
+    minimum: int = 1
+
+
 class GangFacts(Struct, frozen=True, gc=False):
     """A gang as users declared it, in the same form for all dialects.
 
@@ -304,7 +354,9 @@ class GangFacts(Struct, frozen=True, gc=False):
     once the others cannot reach it alone. `uniform`: all pods must have the same requirements for a node. `resources`
     must be free in the whole cluster before the gang is tried. `never_preempts`: nothing is evicted for the gang,
     whatever the preemption policy of its pods. `evicted_whole`: preemption evicts all of its pods or none, even if it
-    can spare some.
+    can spare some. `subgroups`: the first policy that selects a member decides its subgroup.
+    `composites`: the sets that contain the gang, the outermost first; all gangs of that one are in `group`.
+    `independent`: its pods start and run one by one; none of them is surplus.
     """
 
     id: str
@@ -331,16 +383,31 @@ class GangFacts(Struct, frozen=True, gc=False):
     resources: Amounts = ()
     never_preempts: bool = False
     evicted_whole: bool = False
+    subgroups: tuple[SubgroupPolicy, ...] = ()
+    composites: tuple[CompositeFacts, ...] = ()
+    independent: bool = False
+
+    @property
+    def named_trees(self) -> list[str]:
+        """The topology trees of its constraints, its subgroups' and its composites'; "" is the default one."""
+        own = [self.tree] if self.constraints or self.tree else []
+        if not (self.subgroups or self.composites):
+            return own
+        return [*own, *[each.tree for each in self.subgroups], *[each.tree for each in self.composites if each.level]]
 
     @property
     def blocked(self) -> bool:
         """The declaration must be corrected before the gang can be tried."""
-        return any(problem.severity is Severity.BLOCKING for problem in self.problems)
+        return bool(self.problems) and any(problem.severity is Severity.BLOCKING for problem in self.problems)
 
     @property
     def starts_whole(self) -> bool:
-        """The gang is placed whole or not at all: it is Strict, or has a hard constraint, which holds for the whole."""
-        return self.mode is not GangMode.NON_STRICT or any(each.hard for each in self.constraints)
+        """The gang is placed whole or not at all: it is Strict, or it declares what holds for the whole only:
+        subgroups, composites, or a hard constraint.
+        """
+        if self.mode is not GangMode.NON_STRICT or self.subgroups or self.composites:
+            return True
+        return any(each.hard for each in self.constraints)
 
 
 class StaticVolume(Struct, frozen=True):
@@ -418,8 +485,9 @@ class TopologyTree(Struct, frozen=True, gc=False):
 class Batch(Struct, frozen=True, gc=False):
     """A delta, a snapshot, or part of one: of every object only the newest state.
 
-    `changed`: highest resourceVersion by kind among the changes, which other services can be asked to reach. `through`:
-    resourceVersions by kind up to which all changes are included.
+    `changed`: highest resourceVersion by kind among the changes, which other services can be asked to reach; in a
+    snapshot, of the changes on which its trees depend. `through`: resourceVersions by kind up to which all changes are
+    included.
     """
 
     pod_classes: tuple[PodClass, ...] = ()

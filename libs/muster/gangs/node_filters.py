@@ -30,6 +30,7 @@ AFFINITY: Final = "node(s) didn't match Pod's node affinity/selector"
 VOLUMES: Final = "node(s) had volume node affinity conflict"
 
 _CORDON: Final = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
+_HOSTNAME: Final = "kubernetes.io/hostname"
 _NAME_FIELD: Final = "metadata.name"
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")
@@ -94,6 +95,23 @@ def affinity_matches(pod_class: PodClass, node: NodeFacts) -> bool:
         return False
     terms = pod_class.required_node_affinity
     return terms is None or any(term_matches(term, node) for term in terms)
+
+
+def names_nodes(pod_class: PodClass) -> bool:
+    """The class may only use nodes that it, or one of its volumes, names: an added node is none of them."""
+    terms = pod_class.required_node_affinity
+    return (
+        any(key == _HOSTNAME for key, _ in pod_class.node_selector)
+        or (terms is not None and all(map(_names_nodes, terms)))
+        or any(all(map(_names_nodes, volume)) for volume in pod_class.volumes)
+    )
+
+
+def _names_nodes(term: NodeSelectorTerm) -> bool:
+    """The term matches only nodes that it names; a malformed one matches none, which no node changes either."""
+    requirements = [each for each in term.labels if each.key == _HOSTNAME]
+    requirements += [each for each in term.fields if each.key == _NAME_FIELD]
+    return not term_valid(term) or any(each.operator is NodeOperator.IN for each in requirements)
 
 
 def volumes_reachable(pod_class: PodClass, node: NodeFacts) -> bool:

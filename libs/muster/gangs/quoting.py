@@ -7,5 +7,12 @@ MAX_LENGTH: Final = 64
 
 
 def quoted(text: str) -> str:
-    """The text in double quotes; one of more than MAX_LENGTH characters is cut and ends with an ellipsis."""
-    return f'"{text}"' if len(text) <= MAX_LENGTH else f'"{text[: MAX_LENGTH - 1]}…"'
+    """The text in double quotes, printable; one of more than MAX_LENGTH characters is cut and ends with an ellipsis."""
+    return f'"{printable(text)}"' if len(text) <= MAX_LENGTH else f'"{printable(text[: MAX_LENGTH - 1])}…"'
+
+
+def printable(text: str) -> str:
+    """The text with what is not printable escaped as in a Python literal: terminals obey control characters."""
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)

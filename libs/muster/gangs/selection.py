@@ -166,6 +166,11 @@ class PodSelection:
         """The row of a label set."""
         return self.rows.get(label_set, UNKNOWN_ROW)
 
+    def labels(self, label_set: str) -> Mapping[str, str]:
+        """The labels of a label set; none if it is not known."""
+        known = self._label_sets[self.rows.get(label_set, UNKNOWN_ROW)]
+        return known.labels if known is not None else NO_LABELS
+
     def selects(self, selector: str, label_set: str) -> bool:
         """Whether the selector selects pods with the label set; False if either is not known."""
         return self.selects_row(selector, self.rows.get(label_set, UNKNOWN_ROW))

@@ -29,10 +29,11 @@ class PodsOnNode(Struct, frozen=True, gc=False):
 
 
 class SolveGang(Struct, frozen=True, gc=False):
-    """A gang to place: at least `minimum` members in all, members of first roles preferred.
+    """A gang to place, or a subgroup of one: at least `minimum` members in all, members of first roles preferred.
 
     `tree`: name of the topology tree, "" for the default one. `placed`: members that have a node already and count for
-    the constraints. `avoided`: nodes to use only if the gang does not fit without them.
+    the constraints. `avoided`: nodes to use only if the gang does not fit without them. `composite`: index of its
+    composite among those of the group, -1 if it has none.
     """
 
     id: str
@@ -42,14 +43,55 @@ class SolveGang(Struct, frozen=True, gc=False):
     constraints: tuple[LevelConstraint, ...] = ()
     placed: tuple[PodsOnNode, ...] = ()
     avoided: tuple[str, ...] = ()
+    composite: int = -1
+
+
+class Composite(Struct, frozen=True, gc=False):
+    """A set of gangs and further composites, of which at least `minimum` are placed.
+
+    `parent`: index of its composite, smaller than its own, -1 if it has none. `minimum_members`: least number of
+    members of all gangs below. `level` of `tree`: all members below share one domain of it; empty: they need not.
+    `placed`: nodes of members below that were placed earlier.
+    """
+
+    minimum: int
+    parent: int = -1
+    minimum_members: int = 0
+    level: str = ""
+    tree: str = ""
+    placed: tuple[str, ...] = ()
 
 
 class SolveGroup(Struct, frozen=True, gc=False):
-    """Gangs that are placed together or not at all; with `partial`, as many of their members as fit otherwise."""
+    """Gangs that are placed together or not at all; with `partial`, as many of their members as fit otherwise.
+
+    Of gangs in `composites`, which list parents first, those are placed that their composites need, and more if they
+    fit.
+    """
 
     id: str
     gangs: tuple[SolveGang, ...]
     partial: bool = False
+    composites: tuple[Composite, ...] = ()
+
+
+def children_of(group: SolveGroup) -> list[int]:
+    """Number of gangs and composites directly below each composite."""
+    counts = [0] * len(group.composites)
+    for parent in (*(gang.composite for gang in group.gangs), *(each.parent for each in group.composites)):
+        if parent >= 0:
+            counts[parent] += 1
+    return counts
+
+
+def required_gangs(group: SolveGroup) -> list[bool]:
+    """For each gang, whether the group cannot be placed without it."""
+    if not group.composites:
+        return [True] * len(group.gangs)
+    needs_all: list[bool] = []
+    for each, children in zip(group.composites, children_of(group), strict=True):
+        needs_all.append(each.minimum == children and (each.parent < 0 or needs_all[each.parent]))
+    return [gang.composite < 0 or needs_all[gang.composite] for gang in group.gangs]
 
 
 class Reservation(Struct, frozen=True, gc=False):
@@ -70,14 +112,15 @@ class NominatedCapacity(Struct, frozen=True, gc=False):
 class PotentialVictim(Struct, frozen=True, gc=False):
     """A gang whose pods may be removed: up to `spare` one by one, of the others all or none.
 
-    Pods are removed in their order. `level` is the preemption level: no pod of a level is removed if lower levels
-    suffice.
+    Pods are removed in their order; one by one only those of the first `spare_entries` entries, of all if it is 0.
+    `level` is the preemption level: no pod of a level is removed if lower levels suffice.
     """
 
     id: str
     level: int
     spare: int
     pods: tuple[PodsOnNode, ...]
+    spare_entries: int = 0
 
 
 class SolveRequest(Struct, frozen=True, gc=False):
@@ -136,6 +179,8 @@ class Explanation(Struct, frozen=True, gc=False):
     best_domain: str = ""
     best_domain_fit: int = 0
     remedy: str = ""
+    only_constraints: bool = False
+    """Enough members fit if no constraint is hard."""
 
 
 class SolveResult(Struct, frozen=True, gc=False):

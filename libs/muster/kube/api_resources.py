@@ -5,6 +5,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from msgspec import Struct
 
+from muster.dialects import native
 from muster.dialects.definitions import DefinitionKind
 from muster.dialects.registry import DIALECTS
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS
@@ -82,8 +83,10 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "namespaces": "Namespace",
     "configmaps": "ConfigMap",
     "podgroups": "PodGroup",
+    "compositepodgroups": "CompositePodGroup",
     "hypernodes": "HyperNode",
     "schedulingspecs": "SchedulingSpec",
+    "workloads": "Workload",
     "queuejobs": "QueueJob",
     "resourcequotas": "ResourceQuota",
     "priorityclasses": "PriorityClass",
@@ -94,6 +97,7 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "csinodes": "CSINode",
     "csidrivers": "CSIDriver",
     "csistoragecapacities": "CSIStorageCapacity",
+    "provisioningrequests": "ProvisioningRequest",
 }
 """Kinds by plural."""
 
@@ -172,6 +176,15 @@ HYPER_NODES: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+PROVISIONING_REQUESTS: Final = ApiResource(
+    "provisioningrequests.autoscaling.x-k8s.io",
+    "/apis/autoscaling.x-k8s.io/v1/provisioningrequests",
+    PodGroup,
+    decode_pod_group,
+    optional=True,
+    dispensable=True,
+    label_selector="app.kubernetes.io/managed-by=muster-lifecycle",
+)
 TOPOLOGIES: Final = "configmaps"
 """Kind of ConfigMaps that define topology trees, as in revisions."""
 DEFINITIONS: Final[Mapping[str, DefinitionKind]] = {
@@ -207,6 +220,8 @@ def definitions(kind: DefinitionKind) -> ApiResource[PodGroup]:
     )
 
 
+COMPOSITE_GROUPS: Final = definitions(native.COMPOSITE)
+
 ALL: Final[tuple[ApiResource[Any], ...]] = (
     NODES,
     PRIORITY_CLASSES,
@@ -220,6 +235,7 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     STORAGE_CAPACITIES,
     HYPER_NODES,
     *map(definitions, DEFINITIONS.values()),
+    COMPOSITE_GROUPS,
     PODS,
 )
 """All watched resources, except the ConfigMaps of topology trees."""

@@ -264,18 +264,18 @@ class Informer(Generic[T]):
         """One watch until it ends. Raises the errors after which the next watch has to wait."""
         loop = asyncio.get_running_loop()
         started, began = loop.time(), self._through
-        lost: KubeUnreachable | None = None
+        reason = ""
         try:
             await self._read_watch()
         except ResponseTooLong as error:  # the next watch would send the same event
             raise _RelistRequired(str(error)) from error
         except KubeUnreachable as error:
-            lost = error
+            if self._through == began and loop.time() - started < self._options.idle_seconds:
+                raise
+            reason = str(error)
         seconds = loop.time() - started
-        if self._through != began or seconds >= self._options.idle_seconds:
-            self._log.debug("watch_ended", reason=str(lost), revision=self._through)
-        elif lost is not None:
-            raise lost
+        if reason or self._through != began or seconds >= self._options.idle_seconds:
+            self._log.debug("watch_ended", reason=reason, revision=self._through)
         elif seconds < self._options.min_watch_seconds:
             raise _WatchTooShort("the server ended the watch at once")
 
@@ -295,6 +295,7 @@ class Informer(Generic[T]):
             async with LineBatches(lines, self._options.batch_size) as batches:
                 async for batch in batches:
                     await self._process(batch)
+                    del batch  # the next may come in minutes
 
     async def _process(self, lines: list[bytes]) -> None:
         """Deliver the events; an error event ends the watch after the events before it are delivered."""

@@ -132,6 +132,7 @@ class PodStatus(Struct, rename="camel", frozen=True, gc=False):
 
     phase: str | None = None
     start_time: str | None = None
+    nominated_node_name: str | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
     allocated_resources: Raw = NOTHING

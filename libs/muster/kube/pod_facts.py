@@ -6,7 +6,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.dialects import muster_annotations
+from muster.dialects import eviction_order, muster_annotations
 from muster.dialects.registry import wanted_rank
 from muster.gangs.facts import PodFacts, PodPhase
 from muster.kube.objects import NOTHING, Pod, PodSpec, PriorityClass
@@ -114,7 +114,7 @@ def pod_facts(
             started = parse_timestamp(status.start_time)
     except BadTimestamp as error:
         problems.append(f"status.startTime: {error}")
-    deadline = spec.active_deadline_seconds
+    deadline, member = spec.active_deadline_seconds, bool(gang) and ours
     annotated = muster_annotations.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
     facts = PodFacts(  # positional: Python builds a dictionary for more than 15 keyword arguments
         metadata.uid,
@@ -137,8 +137,12 @@ def pod_facts(
         expected_seconds=_shorter(annotated, deadline) if deadline else annotated,
         started_seconds=started,
         budgets=budgets,
-        wanted_rank=wanted_rank(gang, metadata.annotations) if gang and ours and metadata.annotations else -1,
+        wanted_rank=wanted_rank(gang, metadata.annotations, metadata.labels) if member else -1,
         scheduler_name="" if ours else intern(scheduler_name),
+        deletion_cost=eviction_order.deletion_cost(metadata.annotations) if member else 0,
+        ordinal=eviction_order.ordinal(metadata.annotations, metadata.labels) if member else 0,
+        uncontrolled=member and not metadata.controller,
+        nominated_node=status.nominated_node_name or "" if ours and not spec.node_name else "",
     )
     return facts, read
 

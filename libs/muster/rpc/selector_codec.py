@@ -24,9 +24,9 @@ def encode_selector(selector: PodSelector) -> pb.PodSelector:
     """A pod selector as a message."""
     message = pb.PodSelector(id=selector.id, namespaces=selector.namespaces)
     if selector.namespace_labels.requirements is not None:
-        _fill(message.namespace_selector, selector.namespace_labels)
+        fill_labels(message.namespace_selector, selector.namespace_labels)
     if selector.labels.requirements is not None:
-        _fill(message.label_selector, selector.labels)
+        fill_labels(message.label_selector, selector.labels)
     return message
 
 
@@ -35,8 +35,8 @@ def decode_selector(message: pb.PodSelector) -> PodSelector:
     return PodSelector(
         _intern(message.id),
         tuple(map(_intern, message.namespaces)),
-        _decode_labels(message.namespace_selector) if message.HasField("namespace_selector") else NOTHING_SELECTED,
-        _decode_labels(message.label_selector) if message.HasField("label_selector") else NOTHING_SELECTED,
+        decode_labels(message.namespace_selector) if message.HasField("namespace_selector") else NOTHING_SELECTED,
+        decode_labels(message.label_selector) if message.HasField("label_selector") else NOTHING_SELECTED,
     )
 
 
@@ -67,14 +67,16 @@ def decode_namespace(message: pb.Namespace) -> NamespaceFacts:
     return NamespaceFacts(_intern(message.name), dict(message.labels))
 
 
-def _fill(message: pb.LabelSelector, selector: LabelSelector) -> None:
+def fill_labels(message: pb.LabelSelector, selector: LabelSelector) -> None:
+    """Write a label selector into an empty message."""
     message.SetInParent()
     for each in selector.requirements or ():
         operator: Any = each.operator
         message.requirements.add(key=each.key, operator=operator, values=each.values)
 
 
-def _decode_labels(message: pb.LabelSelector) -> LabelSelector:
+def decode_labels(message: pb.LabelSelector) -> LabelSelector:
+    """The label selector that a message carries."""
     return LabelSelector(tuple(map(_decode_requirement, message.requirements)))
 
 

@@ -149,10 +149,15 @@ async def _uncancelled(first_write: Coroutine[Any, Any, None]) -> None:
     try:
         await asyncio.shield(writing)
     except asyncio.CancelledError:
+        writing.add_done_callback(_retrieve)
         await asyncio.wait([writing], timeout=_FIRST_WRITE_SECONDS)
-        if writing.done() and not writing.cancelled():
-            writing.exception()  # retrieved, so that asyncio does not log it
         raise
+
+
+def _retrieve(task: asyncio.Future[None]) -> None:
+    """Retrieve the exception of a write whose caller has gone, so that asyncio does not log it."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def _abort(method: str, error: Exception, context: aio.ServicerContext[Any, Any]) -> None:

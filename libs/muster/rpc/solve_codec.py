@@ -16,6 +16,7 @@ from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import kind_id, split_kind
 from muster.gangs.solve import (
     Assignment,
+    Composite,
     Explanation,
     NominatedCapacity,
     PodsOnNode,
@@ -28,6 +29,7 @@ from muster.gangs.solve import (
     SolveRequest,
     SolveResult,
     VictimGang,
+    children_of,
 )
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.errors import RpcError
@@ -52,6 +54,7 @@ def encode_solve_request(request: SolveRequest, traceparents: Mapping[str, str])
                 traceparent=traceparents.get(group.id, ""),
                 partial=group.partial,
                 gangs=map(_encode_gang, group.gangs),
+                composites=map(_encode_composite, group.composites),
             )
             for group in request.groups
         ],
@@ -59,7 +62,13 @@ def encode_solve_request(request: SolveRequest, traceparents: Mapping[str, str])
             pb.NominatedCapacity(node=each.node, amounts=encode_amounts(each.amounts)) for each in request.nominated
         ],
         potential_victims=[
-            pb.PotentialVictim(id=gang.id, level=gang.level, spare=gang.spare, pods=map(_encode_pods, gang.pods))
+            pb.PotentialVictim(
+                id=gang.id,
+                level=gang.level,
+                spare=gang.spare,
+                pods=map(_encode_pods, gang.pods),
+                spare_entries=gang.spare_entries,
+            )
             for gang in request.potential_victims
         ],
     )
@@ -68,7 +77,13 @@ def encode_solve_request(request: SolveRequest, traceparents: Mapping[str, str])
 def decode_solve_request(message: pb.SolveRequest) -> SolveRequest:
     """The validated request that a message carries. Raises RpcError INVALID_ARGUMENT."""
     groups = tuple(
-        SolveGroup(group.id, tuple(map(_decode_gang, group.gangs)), group.partial) for group in message.groups
+        SolveGroup(
+            group.id,
+            tuple(map(_decode_gang, group.gangs)),
+            group.partial,
+            tuple(map(_decode_composite, group.composites)),
+        )
+        for group in message.groups
     )
     _check_unique("group", [group.id for group in groups])
     _check_unique("gang", [gang.id for group in groups for gang in group.gangs])
@@ -77,6 +92,7 @@ def decode_solve_request(message: pb.SolveRequest) -> SolveRequest:
             raise invalid_argument(f"group {group.id!r} has no gangs; list the gangs to place together")
         for gang in group.gangs:
             _check_gang(gang)
+        _check_composites(group)
     _check_unique("reserved pod", list(chain.from_iterable(each.pod_uids for each in message.reservations)))
     return SolveRequest(
         dict(message.min_revision.kinds),
@@ -99,6 +115,18 @@ def _encode_gang(gang: SolveGang) -> pb.Gang:
         constraints=map(encode_constraint, gang.constraints),
         placed=map(_encode_pods, gang.placed),
         avoided=gang.avoided,
+        composite=gang.composite + 1,
+    )
+
+
+def _encode_composite(composite: Composite) -> pb.Composite:
+    return pb.Composite(
+        parent=composite.parent + 1,
+        minimum=composite.minimum,
+        minimum_members=composite.minimum_members,
+        level=composite.level,
+        tree=composite.tree,
+        placed=composite.placed,
     )
 
 
@@ -125,7 +153,47 @@ def _decode_gang(message: pb.Gang) -> SolveGang:
         constraints,
         tuple(_decode_pods(pods) for pods in message.placed if pods.count),
         tuple(message.avoided),
+        message.composite - 1,
     )
+
+
+def _decode_composite(message: pb.Composite) -> Composite:
+    return Composite(
+        message.minimum,
+        message.parent - 1,
+        message.minimum_members,
+        message.level,
+        message.tree,
+        tuple(message.placed),
+    )
+
+
+def _check_composites(group: SolveGroup) -> None:
+    if group.partial and group.composites:
+        raise invalid_argument(f"group {group.id!r} is partial and has composites; ask for one of them")
+    for gang in group.gangs:
+        if gang.composite >= len(group.composites):
+            raise invalid_argument(
+                f"gang {gang.id!r}: composite {gang.composite + 1} does not exist; the group has "
+                f"{len(group.composites)}"
+            )
+    for index, each in enumerate(group.composites):
+        if each.parent >= index:
+            raise invalid_argument(
+                f"group {group.id!r}: composite {index + 1} has parent {each.parent + 1}; list parents before their "
+                "children"
+            )
+    with_gangs = {gang.composite for gang in group.gangs}
+    for index, each in reversed(list(enumerate(group.composites))):
+        if index not in with_gangs:
+            raise invalid_argument(f"group {group.id!r}: composite {index + 1} has no gangs; leave it out")
+        with_gangs.add(each.parent)
+    for index, (each, children) in enumerate(zip(group.composites, children_of(group), strict=True)):
+        if each.minimum > children:
+            raise invalid_argument(
+                f"group {group.id!r}: composite {index + 1} needs {each.minimum} of {children} children; lower its "
+                "minimum"
+            )
 
 
 def _check_gang(gang: SolveGang) -> None:
@@ -160,9 +228,16 @@ def _decode_potential_victims(message: pb.SolveRequest) -> tuple[PotentialVictim
             f"{len(message.groups)} groups, but potential victims are supported for one; send one group per request"
         )
     _check_unique("potential victim", [gang.id for gang in message.potential_victims])
-    return tuple(
-        PotentialVictim(gang.id, gang.level, gang.spare, tuple(_decode_pods(pods) for pods in gang.pods if pods.count))
-        for gang in message.potential_victims
+    return tuple(_decode_potential_victim(gang) for gang in message.potential_victims)
+
+
+def _decode_potential_victim(gang: pb.PotentialVictim) -> PotentialVictim:
+    pods = tuple(_decode_pods(pods) for pods in gang.pods if pods.count)
+    spare_entries = gang.spare_entries
+    if spare_entries and len(pods) < len(gang.pods):  # entries without pods are left out
+        spare_entries = sum(1 for each in gang.pods[:spare_entries] if each.count)
+    return PotentialVictim(
+        gang.id, gang.level, gang.spare if spare_entries or not gang.spare_entries else 0, pods, spare_entries
     )
 
 
@@ -225,6 +300,7 @@ def encode_explanation(explanation: Explanation) -> pb.Explanation:
         best_domain=explanation.best_domain,
         best_domain_fit=explanation.best_domain_fit,
         remedy=explanation.remedy,
+        only_constraints=explanation.only_constraints,
     )
 
 
@@ -241,6 +317,7 @@ def decode_explanation(message: pb.Explanation) -> Explanation:
         best_domain=message.best_domain[:_MAX_TEXT_LENGTH],
         best_domain_fit=message.best_domain_fit,
         remedy=message.remedy[:_MAX_TEXT_LENGTH],
+        only_constraints=message.only_constraints,
     )
 
 

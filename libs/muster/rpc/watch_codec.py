@@ -14,6 +14,7 @@ from muster.gangs.facts import (
     DisruptionBudget,
     GangFacts,
     GangMode,
+    LevelConstraint,
     MatchPolicy,
     NodeFacts,
     ObjectReference,
@@ -22,6 +23,7 @@ from muster.gangs.facts import (
     Problem,
     RepairPolicy,
     Severity,
+    SubgroupPolicy,
     Taint,
     TaintEffect,
 )
@@ -47,6 +49,7 @@ from muster.rpc.static_volume_codec import (
     encode_static_claim,
     encode_static_volume,
 )
+from muster.rpc.subgroup_codec import decode_composite, decode_subgroups, encode_composite, encode_subgroups
 from muster.rpc.topology_codec import UnknownPolicy, decode_constraint, decode_tree, encode_constraint, encode_tree
 
 _MODES: Final = {mode.value: mode for mode in GangMode}
@@ -208,6 +211,14 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.label_set = pod.label_set
     if pod.scheduler_name:
         message.scheduler_name = pod.scheduler_name
+    if pod.deletion_cost:
+        message.deletion_cost = pod.deletion_cost
+    if pod.ordinal:
+        message.ordinal = pod.ordinal
+    if pod.uncontrolled:
+        message.uncontrolled = True
+    if pod.nominated_node:
+        message.nominated_node = pod.nominated_node
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
@@ -237,6 +248,10 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         message.wanted_rank if message.HasField("wanted_rank") else -1,
         _intern(message.label_set),
         "" if ours else _intern(message.scheduler_name),
+        message.deletion_cost,
+        message.ordinal,
+        message.uncontrolled,
+        _intern(message.nominated_node),
     )
 
 
@@ -301,17 +316,22 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         resources=encode_amounts(gang.resources),
         never_preempts=gang.never_preempts,
         evicted_whole=gang.evicted_whole,
+        subgroups=map(encode_subgroups, gang.subgroups),
+        composites=map(encode_composite, gang.composites),
+        independent=gang.independent,
     )
 
 
 def decode_gang(message: pb.Gang) -> GangFacts:
     """The gang that a message carries. Unknown constraints block it."""
-    constraints, problems = [], [decode_problem(problem) for problem in message.problems]
-    for each in message.constraints:
-        try:
-            constraints.append(decode_constraint(each))
-        except UnknownPolicy as error:
-            problems.append(Problem(Severity.BLOCKING, str(error)))
+    problems = [decode_problem(problem) for problem in message.problems]
+    constraints: tuple[LevelConstraint, ...] = ()
+    subgroups: tuple[SubgroupPolicy, ...] = ()
+    try:
+        constraints = tuple(map(decode_constraint, message.constraints))
+        subgroups = tuple(map(decode_subgroups, message.subgroups))
+    except UnknownPolicy as error:
+        problems.append(Problem(Severity.BLOCKING, str(error)))
     return GangFacts(
         _intern(message.id),
         _intern(message.dialect),
@@ -330,13 +350,16 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         _MATCH_POLICIES.get(message.match_policy, MatchPolicy.ONCE_SATISFIED),
         _REPAIR_POLICIES.get(message.repair_policy, RepairPolicy.YIELD),
         _intern(message.tree),
-        tuple(constraints),
+        constraints,
         tuple(message.terms),
         message.counts_succeeded,
         message.uniform,
         decode_amounts(message.resources),
         message.never_preempts,
         message.evicted_whole,
+        subgroups,
+        tuple(decode_composite(each, len(message.group)) for each in message.composites),
+        message.independent,
     )
 
 
@@ -374,12 +397,12 @@ def decode_reference(message: pb.ObjectReference) -> ObjectReference:
 
 def encode_problem(problem: Problem) -> pb.Problem:
     """A problem as a message."""
-    return pb.Problem(severity=number(problem.severity), message=problem.message)
+    return pb.Problem(severity=number(problem.severity), message=problem.message, reason=problem.reason)
 
 
 def decode_problem(message: pb.Problem) -> Problem:
     """A problem; an unknown severity counts as blocking."""
-    return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message)
+    return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message, message.reason)
 
 
 def _int32(number: int) -> int:

@@ -102,12 +102,11 @@ def contradictions(
     `levels`: names of the tree's levels from the top to the nodes. `minimum` to `wanted` members are to be placed,
     those that are placed already included. `tree`: name of the tree for the messages.
     """
-    known = frozenset(levels)
     which = f"topology tree {quoted(tree)}" if tree else "the tree"
     problems = [
         f'constraint "{as_text(each)}" is on a level that {which} does not have: its levels are {", ".join(levels)}'
         for each in constraints
-        if each.level not in known
+        if each.level not in levels
     ]
     problems += clashes(constraints)
     if problems or wanted < 1:
@@ -165,17 +164,22 @@ def _form(constraint: LevelConstraint) -> str:
 
 def _bad_numbers(given: Iterable[LevelConstraint]) -> Iterator[str]:
     for each in given:
-        words = f'constraint "{as_text(each)}"'
         match each.policy:
             case LevelPolicy.PARTITION | LevelPolicy.FACTOR if each.count < 1:
-                yield f"{words} has the number {each.count}, but it must be at least 1"
+                yield f"{_words(each)} has the number {each.count}, but it must be at least 1"
             case LevelPolicy.RANGE if each.minimum < 1:
-                yield f"{words} begins at {each.minimum}, but it must begin at 1 or more"
+                yield f"{_words(each)} begins at {each.minimum}, but it must begin at 1 or more"
             case LevelPolicy.RANGE if each.minimum > each.maximum:
-                yield f"{words} begins above its end: write range({each.maximum},{each.minimum})"
+                yield f"{_words(each)} begins above its end: write range({each.maximum},{each.minimum})"
+
+
+def _words(constraint: LevelConstraint) -> str:
+    return f'constraint "{as_text(constraint)}"'
 
 
 def _clashes_of_level(given: Sequence[LevelConstraint]) -> Iterator[str]:
+    if len(given) < 2:
+        return
     for _, same in groupby(sorted(given, key=_policy_of), _policy_of):
         first, *more = same
         if more:

@@ -79,6 +79,17 @@ def never_parsed(tree: TopologyTree) -> bool:
     )
 
 
+def same_for_gangs(before: TopologyTree | None, after: TopologyTree) -> bool:
+    """Whether nothing differs that matters to gangs. Problems do not matter, since invalid parts are not in the tree,
+    unless the tree could not be read at all: pending gangs report its problems.
+    """
+    return before is not None and (
+        (before.levels, before.domains, before.leaves, before.default)
+        == (after.levels, after.domains, after.leaves, after.default)
+        and not (never_parsed(after) and before.problems != after.problems)
+    )
+
+
 class TreePaths:
     """Paths of nodes in a tree."""
 
@@ -100,6 +111,12 @@ class TreePaths:
         """Listed nodes that are not in the cluster."""
         return [node for node in self._listed if node not in nodes]
 
+    def outside(self, nodes: Mapping[str, Mapping[str, str]]) -> list[str]:
+        """Nodes of the cluster that are outside of the tree. `nodes`: labels by node name."""
+        if self._keys is None:
+            return [node for node in nodes if node not in self._listed]
+        return [node for node, labels in nodes.items() if self.path(node, labels) is None]
+
 
 def mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
     """Warnings about nodes that only the tree or only the cluster has. `nodes`: labels by node name."""
@@ -107,7 +124,7 @@ def mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tu
         return ()  # flat
     where = TreePaths(tree)
     absent = where.absent(nodes)
-    outside = [node for node, labels in nodes.items() if where.path(node, labels) is None]
+    outside = where.outside(nodes)
     problems = []
     if absent:
         problems.append(f"{_named(absent, 'of the tree')} not in the cluster and ignored until then")

@@ -20,7 +20,9 @@ _POLL_SECONDS: Final = (2.0, 30.0)  # before and after the first complete list
 
 
 class ClaimWatch:
-    """One watch of all claims, from the first subscription until `stop`. Claims are not cached."""
+    """A watch of all claims, from the first subscription until `stop`. Claims are not cached; callbacks end with the
+    subscription (I11).
+    """
 
     def __init__(self, session: KubeSession) -> None:
         self._informer = Informer(session, CLAIMS, self._on_changes)

@@ -1,4 +1,5 @@
-"""Writes conditions of pods: reads the pod, compares, and patches only if the condition changes.
+"""Writes conditions of pods, and with PodScheduled the nominated node: reads the pod, compares, and patches only what
+changes.
 
 The patch carries the resourceVersion that was read, so it cannot overwrite concurrent changes: PodScheduled=False is
 never written to a pod that another scheduler has just bound.
@@ -11,7 +12,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.request_bodies import STRATEGIC_MERGE_PATCH, condition_patch
+from muster.binding.request_bodies import STRATEGIC_MERGE_PATCH, status_patch
 from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall, WriteJob
@@ -20,6 +21,7 @@ from muster.kube.paths import pod_path
 from muster.kube.session import KubeSession
 from muster.kube.timestamps import timestamp
 
+POD_SCHEDULED: Final = "PodScheduled"
 _MAX_MESSAGE_CHARACTERS: Final = 1024
 
 _log = structlog.get_logger()
@@ -63,13 +65,13 @@ class WriteCondition(WriteJob):
             return self._refused(str(error))
         if self._is_moot(pod):
             return self._gone()
-        change = self._change(pod)
-        if change is None:
+        status = self._status(pod)
+        if not status:
             return self._written()
         response = await self._session.request(
             "PATCH",
             path + "/status",
-            body=condition_patch(pod.metadata.uid, pod.metadata.resource_version, change),
+            body=status_patch(pod.metadata.uid, pod.metadata.resource_version, status),
             content_type=STRATEGIC_MERGE_PATCH,
             timeout_seconds=timeout_seconds,
         )
@@ -84,9 +86,19 @@ class WriteCondition(WriteJob):
     def _is_moot(self, pod: Pod) -> bool:
         if pod.metadata.uid != self._condition.uid:
             return True
-        if self._condition.type != "PodScheduled":
+        if self._condition.type != POD_SCHEDULED:
             return False
         return bool(pod.spec.node_name) or pod.status.phase in ("Succeeded", "Failed")
+
+    def _status(self, pod: Pod) -> dict[str, Any]:
+        """The fields to merge into the pod's status; None removes one."""
+        status: dict[str, Any] = {}
+        if (change := self._change(pod)) is not None:
+            status["conditions"] = [change]
+        node = self._condition.nominated_node or None
+        if self._condition.type == POD_SCHEDULED and node != (pod.status.nominated_node_name or None):
+            status["nominatedNodeName"] = node
+        return status
 
     def _change(self, pod: Pod) -> dict[str, Any] | None:
         """The condition to merge into the pod's status; None if the pod has it already."""

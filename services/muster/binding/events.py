@@ -36,7 +36,10 @@ _log = structlog.get_logger()
 
 
 class EventRecorder:
-    """Creates event objects for new events, raises the count of repeated ones, and suppresses floods."""
+    """Creates event objects for new events, raises the count of repeated ones, and suppresses floods.
+
+    A series has a timer at most, until it fires (I11).
+    """
 
     def __init__(self, session: KubeSession, pipeline: Pipeline, instance: str) -> None:
         self.session = session

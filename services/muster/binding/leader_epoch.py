@@ -25,7 +25,7 @@ class LeaderEpochReader:
 
     async def __call__(self) -> int:
         """The create revision of the leader key; 0: none leads. Raises LeaderUnknown."""
-        calls: set[asyncio.Task[int]] = set()
+        calls: set[asyncio.Task[int | LeaderUnknown]] = set()
         failure: LeaderUnknown | None = None
         to_start = _MOST_CALLS
         try:
@@ -36,10 +36,10 @@ class LeaderEpochReader:
                 pause = _NEXT_SECONDS if to_start else None  # each call ends by itself
                 done, calls = await asyncio.wait(calls, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
                 for call in done:
-                    try:
-                        return call.result()
-                    except LeaderUnknown as error:
-                        failure = error
+                    result = call.result()
+                    if not isinstance(result, LeaderUnknown):
+                        return result
+                    failure = result
         finally:
             for call in calls:
                 call.cancel()
@@ -49,9 +49,10 @@ class LeaderEpochReader:
     async def close(self) -> None:
         await self._channel.close()
 
-    async def _read(self) -> int:
+    async def _read(self) -> int | LeaderUnknown:
+        """A failure is returned, not raised: no one looks at it after another call's answer."""
         try:
             response = await self._stub.Leader(pb.LeaderRequest(), timeout=_READ_SECONDS, wait_for_ready=True)
         except aio.AioRpcError as error:
-            raise LeaderUnknown(f"the coordinator did not say who leads: {describe(error)}") from error
+            return LeaderUnknown(f"the coordinator did not say who leads: {describe(error)}")
         return int(response.epoch)

@@ -26,7 +26,7 @@ class LeaderUnknown(Exception):
 
 
 class LeaderFence:
-    """The epoch that etcd confirmed last, and the running calls by epoch."""
+    """The epoch that etcd confirmed last, and the running calls by epoch, until they end (I11)."""
 
     def __init__(self, read_epoch: Callable[[], Awaitable[int]]) -> None:
         """`read_epoch` returns the create revision of the leader key as it is after the call began; 0: none leads.
@@ -89,19 +89,26 @@ class _SharedRead:
 
     def __init__(self, read: Callable[[], Awaitable[int]]) -> None:
         self._read = read
-        self._running: asyncio.Future[int] | None = None
-        self._next: asyncio.Future[int] | None = None
+        self._running: asyncio.Future[int | LeaderUnknown] | None = None
+        self._next: asyncio.Future[int | LeaderUnknown] | None = None
 
     async def __call__(self) -> int:
         if self._next is None:
             self._next = asyncio.ensure_future(self._after(self._running))
-        return await asyncio.shield(self._next)
+        result = await asyncio.shield(self._next)
+        if isinstance(result, LeaderUnknown):
+            raise result
+        return result
 
-    async def _after(self, running: asyncio.Future[int] | None) -> int:
+    async def _after(self, running: asyncio.Future[int | LeaderUnknown] | None) -> int | LeaderUnknown:
+        """A failure is returned, not raised: all callers may have been cancelled by then."""
         if running is not None:
             await asyncio.wait([running])
         self._running, self._next = self._next, None
-        return await self._read()
+        try:
+            return await self._read()
+        except LeaderUnknown as error:
+            return error
 
 
 def _superseded(epoch: int, current: int) -> str:

@@ -42,7 +42,7 @@ class WriteType(IntEnum):
 
 
 class Job(ABC):
-    """One write. It ends with exactly one of `attempt` returning DONE and `give_up`."""
+    """A write. It ends with exactly one of `attempt` returning DONE and `give_up`."""
 
     __slots__ = ("attempts", "last_failure")
 
@@ -176,7 +176,7 @@ class Pipeline:
 
 
 class Flow:
-    """The jobs of one call."""
+    """The jobs of one call, until they have ended or its deadline passes (I11)."""
 
     def __init__(self, pipeline: Pipeline, write_type: WriteType, deadline: float | None) -> None:
         """Use `Pipeline.open`."""

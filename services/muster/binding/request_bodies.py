@@ -86,11 +86,9 @@ def metadata_patch(
     return _encode({"metadata": {"uid": uid, **{name: dict(values) for name, values in given.items() if values}}})
 
 
-def condition_patch(uid: str, resource_version: str, condition: Mapping[str, Any]) -> bytes:
-    """Strategic merge patch that sets one condition, if the pod still has that uid and version."""
-    return _encode(
-        {"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": {"conditions": [condition]}}
-    )
+def status_patch(uid: str, resource_version: str, status: Mapping[str, Any]) -> bytes:
+    """Strategic merge patch of a pod's status, if the pod still has that uid and version."""
+    return _encode({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
 
 
 def encode(content: Mapping[str, Any]) -> bytes:

@@ -56,6 +56,8 @@ def condition_problem(condition: pb.PodCondition) -> str:
         return f"{where}: no type"
     if condition.status not in ("True", "False", "Unknown"):
         return f"{where}: status {quoted(condition.status)} is not True, False or Unknown"
+    if condition.nominated_node and not _is_name(condition.nominated_node):
+        return f"{where}: nominated node {quoted(condition.nominated_node)} is not a valid node name"
     return ""
 
 

@@ -73,7 +73,7 @@ class VolumeClaims:
         return ProvisionClaim(self, namespace, name, pods)
 
     def claim_bound(self, name: str, uid: str) -> None:
-        """One of the pod's claims is bound and usable on the pod's node."""
+        """A claim of the pod is bound and usable on the pod's node."""
         unbound = self._unbound.get(uid)
         if unbound is not None:
             unbound.discard(name)
@@ -82,7 +82,7 @@ class VolumeClaims:
                 self._ready(uid)
 
     def claim_failed(self, uid: str, reason: str) -> None:
-        """One of the pod's claims has no volume that is usable on the pod's node."""
+        """A claim of the pod has no volume that is usable on the pod's node."""
         if self._unbound.pop(uid, None) is not None:
             self._failed(uid, reason)
 

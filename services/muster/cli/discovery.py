@@ -23,7 +23,7 @@ import grpc
 import msgspec
 
 from muster.cli.coordinator import CALL_SECONDS, connected
-from muster.cli.endpoints import PUBLISHED_NAME, PUBLISHED_NAMESPACE
+from muster.cli.endpoints import PUBLISHED_NAME, PUBLISHED_NAMESPACE, local_endpoints
 from muster.cli.errors import CliError
 from muster.config.settings import CLUSTER_STATE_PORT, COORDINATOR_PORT
 from muster.coordinator.v1.coordinator_pb2 import ListRequest
@@ -66,6 +66,12 @@ class Kubectl:
     def namespace(self) -> str:
         """Namespace of the context."""
         return self.run("config", "view", "--minify", "-o", "jsonpath={..namespace}").stdout.strip() or "default"
+
+
+def local_kubectl(state_directory: Path | None) -> Kubectl | None:
+    """Kubectl for the local cluster; None if none runs here."""
+    endpoints = local_endpoints(state_directory)
+    return Kubectl(("--kubeconfig", endpoints.kubeconfig)) if endpoints is not None else None
 
 
 class MusterDiscovery:

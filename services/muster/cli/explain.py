@@ -1,8 +1,10 @@
 """`muster explain GANG`: everything that the coordinator knows about one gang."""
 
 import json
+import math
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
@@ -10,7 +12,9 @@ from google.protobuf.json_format import MessageToDict
 from rich.markup import escape
 
 from muster.cli.coordinator import call, explain_gang
+from muster.cli.discovery import Kubectl
 from muster.cli.format import amount, duration, gang_as_json, local_time, phase_markup
+from muster.cli.missing_members import missing_members
 from muster.cli.output import show
 from muster.clusterstate.v1.clusterstate_pb2 import Problem, ResourceAmount
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member, Phase
@@ -24,18 +28,19 @@ _MEANING = {
     Phase.PHASE_PERMITTED: "it has a placement; its permit is being persisted",
     Phase.PHASE_BINDING: "its permit is durable; pods are being bound",
     Phase.PHASE_SATISFIED: "it has started",
-    Phase.PHASE_REPAIRING: "it has started, but some members could not be bound as permitted; they are placed again",
+    Phase.PHASE_REPAIRING: "it has started, but some of the members that it needs do not run",
     Phase.PHASE_TIMED_OUT: "it waited longer than its waiting-time; edit it or replace its pods to schedule it again",
 }
 
 
-def explain(address: str, name: str, *, as_json: bool) -> None:
-    """Print the explanation of a gang. Raises CliError."""
+def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None) -> None:
+    """Print the explanation of a gang; with kubectl also why controllers do not create members. Raises CliError."""
     answer = call(address, lambda stub: explain_gang(stub, address, name))
+    missing = missing_members(kubectl, answer) if kubectl is not None else []
     if as_json:
-        typer.echo(json.dumps(explanation_as_json(answer), indent=2))
+        typer.echo(json.dumps({**explanation_as_json(answer), "missing_members": missing}, indent=2))
         return
-    show(*explanation_lines(answer))
+    show(*explanation_lines(answer, missing))
 
 
 def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
@@ -44,8 +49,8 @@ def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
     return {**fields, "gang": gang_as_json(answer.gang)}
 
 
-def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
-    """Lines with rich markup, most important first."""
+def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = ()) -> Iterator[str]:
+    """Lines with rich markup, most important first. `missing`: why controllers do not create members."""
     gang = answer.gang
     name = f"[bold]{escape(gang.namespace)}/{escape(gang.name)}[/]"
     yield f"{name} is {phase_markup(gang.phase)}: {_MEANING.get(gang.phase, '')}."
@@ -59,6 +64,9 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
     if answer.waits_until_unix_millis:
         until = local_time(answer.waits_until_unix_millis)
         yield f"[dim]waits[/]        until {until}; then all its reservations are released"
+    if answer.grows_after_unix_millis:
+        left = max(0, math.ceil(answer.grows_after_unix_millis / 1000 - time.time()))
+        yield f"[dim]growth[/]       was shrunk; may grow again in {left} s"
     if answer.nodes_with_nominated_capacity:
         yield f"[dim]nominated[/]    {_nominated(answer)}"
     if answer.rejected_placements:
@@ -68,6 +76,8 @@ def explanation_lines(answer: ExplainResponse) -> Iterator[str]:
     if gang.trace_id:
         yield f"[dim]trace[/]        {gang.trace_id}  (muster trace {escape(gang.id)})"
     yield from _problems(answer)
+    if missing:
+        yield from ("", "[bold]Why members are missing[/]", *(f"  - {escape(each)}" for each in missing))
     yield from _placement(answer)
     yield from _ahead(answer)
     yield from _would_help(answer)

@@ -115,7 +115,7 @@ def explain(
     arguments, discovery = _discovery(context)
     name = _qualified(gang, arguments, discovery)
     with discovery.coordinator() as address:
-        explain(address, name, as_json=output is TextOutput.JSON)
+        explain(address, name, as_json=output is TextOutput.JSON, kubectl=discovery.kubectl)
 
 
 @app.command()

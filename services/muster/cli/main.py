@@ -67,9 +67,12 @@ def explain(
 ) -> None:
     """Explain one gang: its phase, what it lacks, the gangs ahead of it, and what would let it start."""
     from muster.cli.coordinator import find_coordinator
+    from muster.cli.discovery import local_kubectl
     from muster.cli.explain import explain
 
-    explain(find_coordinator(coordinator, state_dir), gang, as_json=output is TextOutput.JSON)
+    address = find_coordinator(coordinator, state_dir)
+    kubectl = None if coordinator else local_kubectl(state_dir)
+    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl)
 
 
 @app.command()

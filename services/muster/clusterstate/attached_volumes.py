@@ -1,7 +1,7 @@
 """Attach limits of nodes (CSINode), and which volumes are attached to them by the pods that are there."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from msgspec import Struct
@@ -65,7 +65,7 @@ class AttachLimits:
         return self._smallest.get(driver)
 
     @property
-    def drivers(self) -> Iterable[str]:
+    def drivers(self) -> Collection[str]:
         """Limited drivers."""
         return self._smallest.keys()
 
@@ -77,23 +77,27 @@ class AttachLimits:
         before = self._of_node.pop(node, _NO_LIMITS)
         if limits:
             self._of_node[node] = limits
-        for driver, limit in before.items():
-            self._sizes[driver][limit] -= 1
-            if not self._sizes[driver][limit]:
-                del self._sizes[driver][limit]
-        for driver, limit in limits.items():
-            self._sizes[driver][limit] += 1
-        changed = set()
-        for driver in before.keys() | limits.keys():
-            smallest = min(self._sizes[driver], default=None)
-            if smallest != self._smallest.get(driver):
-                changed.add(driver)
-            if smallest is None:
-                del self._sizes[driver]
-                self._smallest.pop(driver, None)
-            else:
-                self._smallest[driver] = smallest
-        return before != limits, changed
+        if before == limits:
+            return False, set()
+        return True, {driver for driver in before.keys() | limits.keys() if self._count(driver, before, limits)}
+
+    def _count(self, driver: str, before: Mapping[str, int], after: Mapping[str, int]) -> bool:
+        """Count another limit of a driver on a node; returns whether its smallest limit changed."""
+        sizes, smallest = self._sizes[driver], self._smallest.get(driver)
+        old, new = before.get(driver), after.get(driver)
+        if new is not None:
+            sizes[new] += 1
+        if old is not None:
+            sizes[old] -= 1
+            if not sizes[old]:
+                del sizes[old]
+        if not sizes:
+            del self._sizes[driver], self._smallest[driver]
+        elif new is not None and (smallest is None or new < smallest):
+            self._smallest[driver] = new
+        elif smallest not in sizes:
+            self._smallest[driver] = min(sizes)
+        return smallest != self._smallest.get(driver)
 
 
 class AttachedVolumes:

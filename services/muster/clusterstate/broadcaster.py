@@ -34,7 +34,7 @@ _SUBSCRIBED = _SnapshotReason("subscribed", "subscribed")
 
 
 class Broadcaster:
-    """Subscribers and their backlogs."""
+    """Subscribers and their backlogs, which are bounded and end with the subscription (I11)."""
 
     def __init__(self, take_snapshot: Callable[[], Batch], backlog_changes: int = MAX_BACKLOG_CHANGES) -> None:
         """`take_snapshot` returns the whole state, with `through`."""

@@ -19,7 +19,8 @@ _LEAVES_PER_CHANGE: Final = 10
 def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
     """Batches that make up the whole state: classes and label sets come before the pods that name them.
 
-    Revisions are left out, because they hold only for the whole.
+    Revisions are left out, because they hold only for the whole; but trees come with those of their objects, which
+    subscribers do not know.
     """
     for classes in _cut(snapshot.pod_classes):
         yield Batch(pod_classes=classes)
@@ -32,7 +33,7 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
     for nodes in _cut(snapshot.nodes):
         yield Batch(nodes=nodes)
     for tree in snapshot.trees:  # large by itself
-        yield Batch(trees=(tree,))
+        yield Batch(trees=(tree,), changed=snapshot.changed)
     for gangs in _cut(snapshot.gangs):
         yield Batch(gangs=gangs)
     for budgets in _cut(snapshot.budgets):

@@ -10,7 +10,7 @@ from muster.kube.volume_facts import ClaimFacts, ClaimOfPod
 
 
 class ClaimObstacles:
-    """What keeps pods from using their claims."""
+    """Reasons why pods cannot use their claims; read from other modules, nothing is kept (I11)."""
 
     def __init__(self, objects: StorageObjects, users: Mapping[ClaimId, ClaimUsers], uses: Mapping[str, Use]) -> None:
         """`users`: of claims; `uses`: of pods, by uid."""

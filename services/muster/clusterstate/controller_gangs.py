@@ -30,7 +30,7 @@ class OwnedPod(Struct, frozen=True, gc=False):
 
 
 class ControllerGangs:
-    """Controllers that have pods of ours or a definition."""
+    """Controllers that have pods of ours or a definition, with which their entries end (I11)."""
 
     def __init__(self, waiting_kinds: Collection[str] = ()) -> None:
         """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for their definition."""
@@ -51,6 +51,11 @@ class ControllerGangs:
             return job
         waits = _kind(controller) in self._waiting_kinds
         return ControllerGang(controller.uid, f"{controller.kind}.{controller.name}") if waits else None
+
+    def job_of_pod(self, uid: str) -> ControllerGang | None:
+        """The gang of a pod's controller; None: the pod's own marks count."""
+        key = self._of_pod.get(uid)
+        return self.job_of(key[0], self._owners[key].controller) if key is not None else None
 
     # -- pods
 
@@ -86,6 +91,12 @@ class ControllerGangs:
         marks = replace(before.marks, controller=job.name if job is not None else "")
         after = owner.pods[uid] = replace(before, marks=marks)
         return job, before, after
+
+    def set_marks(self, uid: str, marks: GangMarks) -> None:
+        """Note the marks that a pod has now."""
+        if (key := self._of_pod.get(uid)) is not None:
+            pods = self._owners[key].pods
+            pods[uid] = replace(pods[uid], marks=marks)
 
     # -- definitions
 

@@ -46,7 +46,7 @@ class _Indexed:
 
 
 class Budgets:
-    """Facts by id."""
+    """Facts by id. Entries end with the budget, and the last result for a namespace with its last budget (I11)."""
 
     def __init__(self, label_sets: LabelSets) -> None:
         self.facts: dict[str, DisruptionBudget] = {}

@@ -45,7 +45,9 @@ class Member(Struct, frozen=True, gc=False):
 
 
 class Incarnation:
-    """The name of a gang's present incarnation; empty before the first."""
+    """The name of a gang's present incarnation; empty before the first. Counts are by controller of its pods, and end
+    with their last pod (I11).
+    """
 
     def __init__(self) -> None:
         self.name = ""

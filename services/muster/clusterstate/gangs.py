@@ -1,19 +1,23 @@
 """Gangs, derived from pods and definitions; recomputed only if a relevant property has changed.
 
 A gang exists as long as it has a definition or any pod of ours, including pods that ended or are being deleted: a pod
-that the user's controller recreates must find its gang. Its facts follow from its live pods; if there are none, from
+that the user's controller recreates must find its gang. A definition without a pod of ours is no gang if pods of other
+schedulers have its marks, or if its dialect says so. Its facts follow from its live pods; if there are none, from
 those that ended; if there are none either, from those that are being deleted.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.clusterstate.foreign_pods import ForeignPods
 from muster.clusterstate.gang_incarnation import Incarnation, Member, MemberState
 from muster.dialects import registry
+from muster.dialects.composite_groups import CompositeGroups
+from muster.dialects.composites import PARENT
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts, Problem, Severity
@@ -23,14 +27,18 @@ _MALFORMED: Final = MalformedObjects("gangs")
 
 
 class Gangs:
-    """Facts by gang id."""
+    """Facts by gang id. Entries end with the last pod and definition of the gang; those of `_unsettled` are taken after
+    each batch (I11).
+    """
 
-    def __init__(self) -> None:
+    def __init__(self, composites: CompositeGroups) -> None:
         self.facts: dict[str, GangFacts] = {}
+        self._composites = composites
         self._gangs: dict[str, _Gang] = {}
         self._of_pod: dict[str, str] = {}
         self._of_definition: dict[str, str] = {}
         self._unsettled: dict[str, dict[str, int]] = {}
+        self.foreign = ForeignPods()
         self._priorities: Mapping[str, int] = NO_PRIORITIES
 
     def put_pod(
@@ -56,6 +64,16 @@ class Gangs:
             self._touch(gang_id, kind, revision)
             if decide:
                 gang.decide()
+
+    def put_foreign_pod(
+        self, gang_id: str, age: PodAge, scheduler: str, kind: str, revision: int, *, live: bool
+    ) -> None:
+        """Add or update a pod with the marks of a gang that another scheduler places."""
+        self._touch_known(self.foreign.put(gang_id, age, scheduler, live=live), kind, revision)
+
+    def drop_foreign_pod(self, uid: str, kind: str, revision: int) -> None:
+        """A pod that another scheduler places has no marks of a gang, or was removed."""
+        self._touch_known(self.foreign.drop(uid), kind, revision)
 
     def put_definition(self, gang_id: str, definition: Definition, kind: str, revision: int) -> None:
         """Add or update an object that defines a gang."""
@@ -98,7 +116,7 @@ class Gangs:
             gang = self._gangs[gang_id]
             before = self.facts.get(gang_id)
             try:
-                after = gang.read(gang_id, before, self._priorities)
+                after = gang.read(gang_id, before, self._priorities, self.foreign, self._composites)
             except Exception as error:  # one declaration must not block all other gangs
                 after = _unread(gang_id, before, error)
             if after == before:
@@ -123,6 +141,11 @@ class Gangs:
             gang = self._gangs[gang_id] = _Gang()
         return gang
 
+    def _touch_known(self, gang_ids: Iterable[str], kind: str, revision: int) -> None:
+        for gang_id in gang_ids:
+            if gang_id in self._gangs:
+                self._touch(gang_id, kind, revision)
+
     def _touch(self, gang_id: str, kind: str, revision: int) -> None:
         since = self._unsettled.setdefault(gang_id, {})
         since[kind] = max(revision, since.get(kind, 0))
@@ -146,7 +169,10 @@ class _Entry(Struct, frozen=True, gc=False):
 
 
 class _Gang:
-    """Pods and definitions (by API group and name) of one gang. Of several definitions the oldest one applies."""
+    """Pods and definitions (by API group and name) of one gang. Of several definitions the oldest one applies.
+
+    Definitions end with their object, pods and sets of them with the pods (I11).
+    """
 
     def __init__(self) -> None:
         self.definitions: dict[tuple[str, str], Definition] = {}
@@ -195,20 +221,37 @@ class _Gang:
     def decide(self) -> None:
         self._incarnation.decide(entry.member for entry in self._pods.values())
 
-    def read(self, gang_id: str, before: GangFacts | None, priorities: Mapping[str, int]) -> GangFacts | None:
-        """The gang's facts, or None if it does not exist any more. `before`: the facts that were read last."""
+    def read(
+        self,
+        gang_id: str,
+        before: GangFacts | None,
+        priorities: Mapping[str, int],
+        others: ForeignPods,
+        composites: CompositeGroups,
+    ) -> GangFacts | None:
+        """The gang's facts, or None if there is no such gang. `before`: the facts that were read last; `others`: pods
+        of other schedulers.
+        """
         if not self.exists:
             return None
         self.decide()
         definitions = sorted(self.definitions.values(), key=_age)
         definition, rivals = (definitions[0], definitions[1:]) if definitions else (None, [])
+        only_others = not self._pods and others.has(gang_id)
+        if definition is not None and (only_others or (not self._pods and registry.defined_by_pods(definition))):
+            return None
+        foreign = others.problem(gang_id)
         name = definition.uid if definition is not None else self._incarnation.name
         mark_sets = self._mark_sets(counted=definition is not None and registry.counts_pods(definition))
-        content = (mark_sets, definition, rivals, name, priorities if definition is not None else None)
+        ancestry = composites.ancestry(definition) if definition is not None and PARENT in definition.spec else None
+        known = priorities if definition is not None else None
+        content = (mark_sets, definition, rivals, name, known, foreign, ancestry)
         if before is not None and content == self._read:
             return before
         self._read = content
-        return replace(registry.read_gang(gang_id, definition, mark_sets, priorities, rivals), incarnation=name)
+        facts = registry.read_gang(gang_id, definition, mark_sets, priorities, rivals, ancestry)
+        problems = facts.problems if foreign is None else (*facts.problems, foreign)
+        return replace(facts, incarnation=name, problems=problems)
 
     def _mark_sets(self, *, counted: bool) -> list[MarkSet]:
         for state in MemberState:

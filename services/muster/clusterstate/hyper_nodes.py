@@ -18,6 +18,7 @@ from muster.topology.hyper_nodes import (
     hyper_node_trees,
     tier_level,
 )
+from muster.topology.labelled_nodes import LabelledNodes
 from muster.topology.trees import NODE_LEVEL
 
 _NEVER_VALID: Final = tuple(
@@ -29,7 +30,9 @@ _ABSENT: Final = Problem(Severity.BLOCKING, "there is no HyperNode (topology.vol
 
 
 class HyperNodes:
-    """All HyperNodes by uid. While they are no tree, the last valid trees stay, with the problem."""
+    """All HyperNodes by uid. While they are no tree, the last valid trees stay, with the problem. Entries end with
+    their HyperNode, and the last valid trees with the last HyperNode (I11).
+    """
 
     def __init__(self) -> None:
         self._by_uid: dict[str, HyperNode] = {}
@@ -44,6 +47,15 @@ class HyperNodes:
         self._by_uid[uid] = after
         return before != after
 
+    def new_patterns(self) -> list[str]:
+        """Patterns of nodes that are not evaluated yet."""
+        selectors = (selector for each in self._by_uid.values() for selector in each.members)
+        return [each for each in {one.pattern: None for one in selectors if one.of_nodes} if each not in self._nodes]
+
+    def evaluate(self, pattern: str, nodes: Iterable[str]) -> None:
+        """Evaluate a pattern of nodes ahead of `trees`, which evaluates all new ones at once."""
+        self._nodes.add(pattern, nodes)
+
     def remove(self, uid: str) -> bool:
         """Remove a HyperNode; returns False if it was not known."""
         return self._by_uid.pop(uid, None) is not None
@@ -55,6 +67,7 @@ class HyperNodes:
         """
         if not self._by_uid:
             self._valid = []
+            self._nodes, self._members = _Patterns(), _Patterns()
             return [replace(tree, problems=(_ABSENT,)) for tree in _NEVER_VALID] if named else []
         selectors = [selector for each in self._by_uid.values() for selector in each.members if selector.pattern]
         self._nodes.update({each.pattern for each in selectors if each.of_nodes}, nodes)
@@ -62,14 +75,18 @@ class HyperNodes:
             {each.pattern for each in selectors if not each.of_nodes}, {each.name for each in self._by_uid.values()}
         )
 
+        labels = [each.labels for of in self._by_uid.values() for each in of.members if each.labels is not None]
+        by_label = LabelledNodes(nodes, {each.key for selector in labels for each in selector.requirements or ()})
+
         def nodes_of(selector: MemberSelector) -> Iterable[str]:
             if selector.labels is not None:
-                matches = selector.labels.matches
-                return [name for name, labels in nodes.items() if matches(labels)]
+                return sorted(by_label.selected(selector.labels))
             return self._nodes.selected(selector)
 
         try:
-            self._valid = hyper_node_trees(self._by_uid.values(), nodes_of, self._members.selected)
+            trees = hyper_node_trees(self._by_uid.values(), nodes_of, self._members.selected)
+            if trees != self._valid:
+                self._valid = trees
         except BadHyperNodes as error:
             problem = Problem(Severity.BLOCKING, str(error))
             return [replace(tree, definition=error.about, problems=(problem,)) for tree in self._valid or _NEVER_VALID]
@@ -77,11 +94,25 @@ class HyperNodes:
 
 
 class _Patterns:
-    """Names that patterns match. A pattern is evaluated once for each name: its entries go with it, and with names."""
+    """Names that patterns match; a pattern is evaluated once for each. Entries end with the pattern, or the node or
+    HyperNode of the name (I11).
+    """
 
     def __init__(self) -> None:
         self._names: set[str] = set()
         self._matched: dict[str, set[str]] = {}
+
+    def __contains__(self, pattern: str) -> bool:
+        """The pattern was evaluated, or there is none."""
+        return not pattern or pattern in self._matched
+
+    def add(self, pattern: str, names: Iterable[str]) -> None:
+        """Evaluate a pattern for the names that are known, or if no pattern is, for the existing names."""
+        if not self._matched:
+            self._names = set(names)
+        if pattern not in self._matched:
+            search = compile_pattern(pattern).search
+            self._matched[pattern] = {name for name in self._names if search(name)}
 
     def update(self, patterns: set[str], names: Iterable[str]) -> None:
         """Set the patterns in use and the existing names."""

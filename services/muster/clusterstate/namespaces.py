@@ -6,7 +6,10 @@ from muster.gangs.selectors import NamespaceFacts
 
 
 class Namespaces:
-    """Facts by name, of namespaces that have labels. Methods return the names whose facts changed."""
+    """Facts by name, of namespaces that have labels. Methods return the names whose facts changed.
+
+    Entries end with the namespace (I11).
+    """
 
     def __init__(self) -> None:
         self.facts: dict[str, NamespaceFacts] = {}

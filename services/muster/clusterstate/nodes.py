@@ -13,7 +13,10 @@ _log = structlog.get_logger(__name__)
 
 
 class Nodes:
-    """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed."""
+    """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed.
+
+    Entries end with the node (I11).
+    """
 
     def __init__(self, offered: Callable[[str], tuple[Amounts, dict[str, str]]]) -> None:
         """`offered`: amounts that a node offers besides its status.allocatable, and labels besides its own, by its

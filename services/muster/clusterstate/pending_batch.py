@@ -21,7 +21,10 @@ T = TypeVar("T")
 
 
 class PendingBatch:
-    """The newest facts by uid, name or id (None: removed), and the revisions of the changes that caused them."""
+    """The newest facts by uid, name or id (None: removed), and the revisions of the changes that caused them.
+
+    Facts are taken with each batch, revisions once the kind has reached them (I11).
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeFacts | None] = {}

@@ -24,7 +24,8 @@ class Classes:
     A class and its selectors are sent to subscribers with the first pod that has it, and again if it comes back after
     it was dropped. A class is dropped when no pod had it between two sweeps, so that consecutive Jobs with the same
     template keep it; a selector with the last class that names it. `changed` and `changed_selectors` collect what is to
-    be sent, None for what was dropped.
+    be sent, None for what was dropped. So entries end with the second sweep after their last pod, and completed classes
+    with each sweep (I11).
     """
 
     def __init__(self) -> None:

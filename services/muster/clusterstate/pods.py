@@ -20,7 +20,7 @@ from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
 from muster.kube.volume_facts import claims_of, has_claims
 
-_ENDED = ("Succeeded", "Failed")
+ENDED_PHASES: Final = ("Succeeded", "Failed")
 
 MAX_BUDGETS_SENT: Final = 8
 """Disruption budgets of a pod in its facts. Kubernetes does not evict pods that more than one covers, so that the
@@ -32,7 +32,8 @@ class Pods:
     """Facts by uid, their classes and label sets. Methods that change facts return the changed ones.
 
     A pod's class contains properties of the pod, the demands of its volumes, and the node selector of its controller's
-    gang. So a change of a claim may change the classes of pods, one of another pod cannot.
+    gang. So a change of a claim may change the classes of pods, one of another pod cannot. Entries end with the pod
+    (I11).
     """
 
     def __init__(self, scheduler_names: Collection[str]) -> None:
@@ -51,12 +52,12 @@ class Pods:
         self._unread: Collection[str] = ()
 
     def is_ours(self, pod: Pod) -> bool:
-        """Its scheduler name is one of ours."""
+        """Whether the pod's scheduler name is one of ours."""
         return (pod.spec.scheduler_name or DEFAULT_SCHEDULER) in self._scheduler_names
 
     def matters(self, pod: Pod) -> bool:
         """Whether the pod is scheduled by Muster, or uses capacity of a node."""
-        return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in _ENDED)
+        return self.is_ours(pod) or (bool(pod.spec.node_name) and pod.status.phase not in ENDED_PHASES)
 
     def labelled(self, pod: Pod) -> tuple[LabelledPods, bool]:
         """Add a pod that matters to its label set, which is returned, and whether the label set is new."""
@@ -73,7 +74,7 @@ class Pods:
             membership.gang_id,
             membership.problem,
             timed_out=membership.timed_out,
-            budgets=labelled.budgets[:MAX_BUDGETS_SENT],
+            budgets=labelled.budgets[:MAX_BUDGETS_SENT] if self.is_ours(pod) else (),
             label_set=labelled.label_set.id,
         )
         uid, selectors = facts.uid, read.selectors

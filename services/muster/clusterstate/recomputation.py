@@ -7,7 +7,7 @@ computed, subscribers are not told that it has, so that nobody takes a part of a
 """
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -24,7 +24,22 @@ class Recomputed(IntEnum):
     OWNED_POD = 3
     """The gang of a pod's controller changed."""
     BUDGET = 4
+    STATIC_VOLUME = 5
+    """A volume that may be one of a class without provisioner now, or not any more."""
+    STATIC_CLAIM = 6
+    """A claim, "namespace/name", that may need such a volume now, or not any more."""
 
+    TOPOLOGY_MAP = 7
+    """The tree of a ConfigMap, by its uid."""
+    TREE = 8
+    """A tree that nodes may have changed, by name; the empty name stands for those of HyperNodes."""
+    PATTERN = 9
+    """Nodes that a pattern of HyperNodes matches."""
+    GROUPED_POD = 10
+    """The group that a pod names is basic now, or not any more."""
+
+
+_FIRST: Final = (Recomputed.STATIC_VOLUME, Recomputed.STATIC_CLAIM)
 
 Entry = tuple[Recomputed, str]
 """Kind, and uid, name or id."""
@@ -41,6 +56,7 @@ class Recomputation:
         self._queue: deque[Entry] = deque()
         self._queued: set[Entry] = set()
         self._added = 0
+        self._first = 0  # queued facts on which others depend
         self._taken = 0
         self._causes: dict[str, int] = {}  # newest revision of changes that queued something
         self._waiting: dict[tuple[int, str], int] = {}  # revision by number of entries and kind, in this order
@@ -56,22 +72,39 @@ class Recomputation:
 
     def add(self, fact: Recomputed, names: Collection[str], kind: str, revision: int) -> None:
         """Queue facts because of a change of an object. Those that are queued keep their place."""
-        if not names:
+        if names:
+            self._causes[kind] = max(revision, self._causes.get(kind, 0))
+            new = [entry for name in names if (entry := (fact, name)) not in self._queued]
+            self._queued.update(new)
+            self._queue.extend(new)
+            self._added += len(new)
+
+    def add_first(self, entries: Collection[Entry], kind: str, revision: int) -> None:
+        """Queue facts on which others depend before all others: none of these is computed from half of a change. While
+        such facts are queued, more of them wait for their turn, so that no others wait forever.
+        """
+        new = [entry for entry in entries if entry not in self._queued]
+        if not new:
             return
         self._causes[kind] = max(revision, self._causes.get(kind, 0))
-        for name in names:
-            entry = (fact, name)
-            if entry not in self._queued:
-                self._queued.add(entry)
-                self._queue.append(entry)
-                self._added += 1
+        self._queued.update(new)
+        self._added += len(new)
+        queued, self._first = self._first, self._first + len(new)
+        if queued:
+            self._queue.extend(new)
+        else:
+            self._queue.extendleft(reversed(new))
+            self._waiting = {(place + len(new), each): through for (place, each), through in self._waiting.items()}
 
-    def take(self) -> Iterable[Entry]:
-        """Take the entries of one slice, oldest first."""
-        for _ in range(min(SLICE, len(self._queue))):
+    def take(self, weight: Callable[[Recomputed], int]) -> Iterable[Entry]:
+        """Take the entries of one slice, oldest first: `SLICE` of them, or fewer if they weigh more than 1 each."""
+        left = SLICE
+        while left > 0 and self._queue:
             entry = self._queue.popleft()
             self._queued.discard(entry)
             self._taken += 1
+            self._first -= entry[0] in _FIRST
+            left -= weight(entry[0])
             yield entry
 
     def reach(self, kind: str, through: int) -> None:

@@ -13,6 +13,7 @@ from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
+from muster.dialects import kueue_workload
 from muster.dialects.registry import CONTROLLER_GANG_KINDS
 from muster.kube.api_resources import (
     ALL,
@@ -49,7 +50,7 @@ _BEFORE_PODS = (
 )
 """Kinds to list before pods, so that pods need not be computed twice."""
 _REVIEW_SECONDS = 1.0
-"""Node changes within this time update the trees once, because a changed tree is sent whole."""
+"""Trees are updated at once after a node change, then not again for this long, because a changed tree is sent whole."""
 
 
 async def run(settings: Settings) -> None:
@@ -90,8 +91,13 @@ class ClusterStateService:
         self._watch = WatchServicer(self.broadcaster, self.complete)
         self._server = RpcServer.from_settings(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
+        unread = () if settings.kueue_workloads else (kueue_workload.DEFINITION.revision_key,)
         resources = (*ALL, topologies(settings.topology_namespace))
-        self._informers = {resource.kind: Informer(session, resource, self._take_in, pace) for resource in resources}
+        self._informers = {
+            resource.kind: Informer(session, resource, self._take_in, pace)
+            for resource in resources
+            if resource.kind not in unread
+        }
         self._stale = asyncio.Event()
         self._work = asyncio.Event()
         metrics.FACTS.read_from(self._facts)
@@ -150,9 +156,10 @@ class ClusterStateService:
         """Update trees after node changes, at intervals."""
         while True:
             await self._stale.wait()
-            await asyncio.sleep(_REVIEW_SECONDS)
             self._stale.clear()
             self.broadcaster.publish(self.state.review())
+            self._work.set()
+            await asyncio.sleep(_REVIEW_SECONDS)
 
 
 async def _start(tasks: asyncio.TaskGroup, informers: Sequence[Informer[Any]]) -> None:

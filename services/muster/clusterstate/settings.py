@@ -75,6 +75,9 @@ class Settings(ServiceSettings):
     """Topology tree of gangs that name none; empty: the first that exists of "default-tree", the tree of the oldest
     ConfigMap, and the tree by labels."""
 
+    kueue_workloads: bool = False
+    """Read Workloads of Kueue: gangs of pods that ask for it by the annotation muster.dev/kueue-workload."""
+
     @property
     def label_keys(self) -> dict[str, str]:
         """Label keys by level, from the top."""

@@ -1,4 +1,4 @@
-"""Pods whose demands and nodes whose offers of volumes may have changed."""
+"""Pods whose demands, and nodes whose offers of volumes, may have changed."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -7,9 +7,8 @@ from muster.clusterstate.storage_objects import ClaimId, StorageObjects
 
 
 class StaleDemands:
-    """Collects them until they are taken; a pod, class, driver or node is there once, however many changes concern it.
-
-    Taken after each batch of changes (I11).
+    """Names of what may have changed, until they are taken after each batch of changes (I11). Each is there once,
+    however many changes concern it.
     """
 
     def __init__(self) -> None:
@@ -18,6 +17,11 @@ class StaleDemands:
         self._drivers: set[str] = set()
         self._nodes: set[str] = set()
         self._all_nodes = False
+        self._static_classes: set[str] = set()
+
+    def static_classes(self, names: Iterable[str]) -> None:
+        """Note the volumes and claims of storage classes that may be static now, or not any more."""
+        self._static_classes.update(names)
 
     def pods(self, uids: Iterable[str]) -> None:
         """Note pods by their uids."""
@@ -39,6 +43,14 @@ class StaleDemands:
         """Note all nodes."""
         self._all_nodes = True
 
+    def take_static(self, users: Iterable[ClaimId], objects: StorageObjects) -> tuple[list[str], list[ClaimId]]:
+        """Volumes and claims of classes that were noted since the last call. `users`: all claims that pods use."""
+        classes, self._static_classes = self._static_classes, set()
+        if not classes:
+            return [], []
+        claims = [id_ for id_ in users if (claim := objects.claims.get(id_)) and claim.storage_class in classes]
+        return [name for name, facts in objects.volumes.items() if facts.storage_class in classes], claims
+
     def take_pods(self, users: Mapping[ClaimId, ClaimUsers], objects: StorageObjects) -> Collection[str]:
         """Pods that were noted since the last call. `users`: of all claims."""
         stale, self._pods = self._pods, set()
@@ -55,7 +67,7 @@ class StaleDemands:
         return stale
 
     def take_nodes(self, nodes: Iterable[str]) -> Collection[str]:
-        """Which of all nodes were noted since the last call."""
+        """Nodes of these that were noted since the last call."""
         stale = list(nodes) if self._all_nodes else self._nodes
         self._nodes, self._all_nodes = set(), False
         return stale

@@ -4,6 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Any, Final
 
+from muster.clusterstate.basic_groups import BasicGroups
 from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
@@ -11,16 +12,19 @@ from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.namespaces import Namespaces
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pending_batch import PendingBatch
-from muster.clusterstate.pods import Pods
+from muster.clusterstate.pods import ENDED_PHASES, Pods
 from muster.clusterstate.recomputation import SLICE, Recomputation, Recomputed
-from muster.clusterstate.trees import LabelKeyTrees, Trees
-from muster.dialects import registry
+from muster.clusterstate.tree_updates import WEIGHTS, TreeUpdates
+from muster.clusterstate.trees import Trees
+from muster.dialects import native, registry
+from muster.dialects.composite_groups import CompositeGroups
 from muster.dialects.definitions import ControllerGang, DefinitionKind
 from muster.dialects.marks import GangMarks, Membership
-from muster.gangs.facts import Batch, GangFacts
+from muster.gangs.facts import TREE_REVISIONS, Batch, GangFacts
 from muster.kube.api_resources import (
     BUDGETS,
     CLAIMS,
+    COMPOSITE_GROUPS,
     CSI_DRIVERS,
     CSI_NODES,
     DEFINITIONS,
@@ -36,12 +40,10 @@ from muster.kube.api_resources import (
 )
 from muster.kube.budget_facts import PodDisruptionBudget
 from muster.kube.gang_marks import definition, gang_marks, pod_age
-from muster.kube.hyper_nodes import HyperNodeObject
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable, rejected
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import Namespace, Node, OwnerReference, Pod, PodGroup, PriorityClass
-from muster.kube.pod_facts import Priorities
-from muster.kube.topology_config_maps import ConfigMap
+from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities
 
 NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
@@ -61,7 +63,8 @@ class ClusterState:
     """Nodes, pods, gangs and the rest, and the resourceVersions up to which they are known.
 
     A change of an object that changes no fact is not sent; it only raises `through`. Until `settle` is called, initial
-    lists are applied and gangs are not computed.
+    lists are applied and gangs are not computed. Its own maps have an entry per kind of objects or per PriorityClass
+    (I11).
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class ClusterState:
         self.pods = Pods(scheduler_names)
         self.nodes = Nodes(self.pods.volumes.offered)
         self.trees = trees or Trees()
-        self.gangs = Gangs()
+        self.composite_groups = CompositeGroups()
+        self.gangs = Gangs(self.composite_groups)
         self.owners = ControllerGangs(waiting_kinds)
+        self.basic_groups = BasicGroups()
         self.namespaces = Namespaces()
         self.budgets = Budgets(self.pods.label_sets)
         self.through: dict[str, int] = {}
@@ -84,16 +89,23 @@ class ClusterState:
         self._settled = False
         self._in_order = False
         self._pending = PendingBatch()
-        self._label_key_trees = LabelKeyTrees()
         self._recomputation = Recomputation()
+        self._tree_updates = TreeUpdates(self.trees, self.nodes.facts, self._pending, self._recomputation)
         self._listed: dict[str, int] = {}  # newest revisions of lists and watches, which `through` follows
+        self._volumes_counted = False  # in this slice
         self._cause = ("", 0)  # kind and revision of the change that is being applied
         self._recomputed: dict[Recomputed, Callable[[str], bool]] = {
             Recomputed.POD: lambda uid: self._pending.add_pods(self.pods.recompute(uid)),
             Recomputed.NODE: self._refresh_node,
             Recomputed.GANG: lambda id_: self.gangs.touch(id_, self._recomputation.causes),
             Recomputed.OWNED_POD: self._rejoin,
+            Recomputed.GROUPED_POD: self._regroup,
             Recomputed.BUDGET: self._remove_budget,
+            Recomputed.STATIC_VOLUME: self._count_volume,
+            Recomputed.STATIC_CLAIM: self._note_claim,
+            Recomputed.TOPOLOGY_MAP: self._tree_updates.read_map,
+            Recomputed.TREE: self._tree_updates.check,
+            Recomputed.PATTERN: self._tree_updates.evaluate,
         }
         volumes = self.pods.volumes
         self._put: dict[str, Callable[[Any], bool]] = {
@@ -108,8 +120,9 @@ class ClusterState:
             CSI_NODES.kind: self._without_facts(volumes.put_csi_node),
             CSI_DRIVERS.kind: self._without_facts(volumes.put_driver),
             STORAGE_CAPACITIES.kind: self._without_facts(volumes.put_segment),
-            TOPOLOGIES: self._put_topology,
-            HYPER_NODES.kind: self._put_hyper_node,
+            TOPOLOGIES: self._tree_updates.put_map,
+            HYPER_NODES.kind: self._tree_updates.put_hyper_node,
+            COMPOSITE_GROUPS.kind: self._put_composite,
             **{name: partial(self._put_definition, kind) for name, kind in DEFINITIONS.items()},
         }
         self._drop: dict[str, Callable[[Removed], bool]] = {
@@ -124,8 +137,9 @@ class ClusterState:
             CSI_NODES.kind: self._without_facts(lambda removed: volumes.drop_csi_node(removed.uid)),
             CSI_DRIVERS.kind: self._without_facts(lambda removed: volumes.drop_driver(removed.uid)),
             STORAGE_CAPACITIES.kind: self._without_facts(lambda removed: volumes.drop_segment(removed.uid)),
-            TOPOLOGIES: self._drop_topology,
-            HYPER_NODES.kind: self._drop_hyper_node,
+            TOPOLOGIES: self._tree_updates.drop_map,
+            HYPER_NODES.kind: self._tree_updates.drop_hyper_node,
+            COMPOSITE_GROUPS.kind: self._drop_composite,
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
@@ -149,15 +163,13 @@ class ClusterState:
                 malformed.note(rejected(item, error), effect="what is known of it stays", error=error)
                 continue
             if self.pods.volumes.static_binding.has_changes:
-                self._add_volumes()
-                matters = True
+                matters |= self._add_volumes()
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
-        if changes.kind in (TOPOLOGIES, HYPER_NODES.kind) and self.trees.stale and self._settle_trees():
-            self._pending.raise_revision(changes.kind, newest)
         self._cause = (changes.kind, newest)
+        self._tree_updates.end_batch(newest)
         self._queue_volumes()
         if changes.through:
             if changes.through < self._listed.get(changes.kind, 0):
@@ -172,7 +184,7 @@ class ClusterState:
         if len(self._recomputation) <= SLICE:
             self._recompute()
         else:
-            self.through.update(self._recomputation.reached())
+            self._reach()
         return self._take_batch()
 
     @property
@@ -191,9 +203,11 @@ class ClusterState:
         """A list is older than what was read before: the API server was restored from a backup."""
         if self._newest.get(kind, 0) > through:
             self._newest[kind] = through
-        self._pending.lower_revision(kind, through)
-        self._recomputation.restart(kind, through)
-        self.through[kind] = min(through - 1, self.through.get(kind, 0))
+        self.trees.revisions.restart(kind, through)
+        for each in (kind, TREE_REVISIONS) if kind == NODES.kind else (kind,):
+            self._recomputation.restart(each, through)
+            self._pending.lower_revision(each, through)
+            self.through[each] = min(through - 1, self.through.get(each, 0))
         self.history_restarted = True
 
     def take_history_restarted(self) -> bool:
@@ -204,6 +218,7 @@ class ClusterState:
     def settle(self, unread: Iterable[str] = ()) -> None:
         """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees."""
         self._settled = True
+        self._tree_updates.begin()
         self._unread = set(unread)
         self._cause = (PODS.kind, self._newest.get(PODS.kind, 0))
         self._queue(Recomputed.POD, self.pods.unread(self._unread))
@@ -211,15 +226,17 @@ class ClusterState:
         while self.has_work:
             self._recompute()
         self.review()
+        while self.has_work:
+            self._recompute()
 
     def review(self) -> Batch:
-        """Update trees after node changes; returns the resulting batch.
+        """Update trees after node changes; returns the resulting batch. While `has_work`, `advance` returns more of it.
 
         A changed tree is sent whole, so that it must not be sent again for every node of a series: callers that apply
         changes call this at intervals while `trees.stale`.
         """
-        if self.trees.stale:
-            self._settle_trees()
+        if self._tree_updates.review():
+            self._recompute()
         return self._take_batch()
 
     def snapshot(self) -> Batch:
@@ -229,6 +246,7 @@ class ClusterState:
             nodes=tuple(self.nodes.facts.values()),
             pods=tuple(self.pods.facts.values()),
             gangs=tuple(self.gangs.facts.values()),
+            changed=self.trees.revisions.newest(self.through),
             through=dict(self.through),
             budgets=tuple(self.budgets.facts.values()),
             trees=tuple(self.trees.facts.values()),
@@ -259,6 +277,9 @@ class ClusterState:
             **self.pods.volumes.sizes(),
             "gangs": len(self.gangs.facts),
             "owners": len(self.owners),
+            "basic_groups": len(self.basic_groups),
+            "composite_groups": len(self.composite_groups),
+            "foreign_pods": len(self.gangs.foreign),
             "budgets": len(self.budgets.facts),
             "trees": len(self.trees.facts),
         }
@@ -270,7 +291,7 @@ class ClusterState:
         facts = self.nodes.put(node)
         if facts is not None:
             self._pending.nodes[facts.name] = facts
-            self.trees.node_changed(before, facts)
+            self.trees.node_changed(before, facts, node.metadata.revision)
             self.pods.volumes.put_node(facts)
         return facts is not None
 
@@ -278,15 +299,16 @@ class ClusterState:
         name = self.nodes.remove(removal.uid)
         if name is not None:
             self._pending.nodes[name] = None
-            self.trees.node_changed(None, None)
+            self.trees.node_changed(None, None, removal.revision)
             self.pods.volumes.drop_node(name)
         return name is not None
 
-    def _add_volumes(self) -> None:
-        """Add changed volumes and claims to the batch."""
+    def _add_volumes(self) -> bool:
+        """Add changed volumes and claims to the batch; returns whether there are any."""
         volumes, claims = self.pods.volumes.static_binding.take_changes()
         self._pending.static_volumes.update(volumes)
         self._pending.static_claims.update(claims)
+        return bool(volumes or claims)
 
     # -- facts that are computed again because of other objects
 
@@ -303,26 +325,57 @@ class ClusterState:
         self._recomputation.add(fact, names, *self._cause)
 
     def _queue_volumes(self) -> None:
-        """Pods come before nodes: what nodes offer may be requested from when they offer it."""
+        """Pods come before nodes: what nodes offer may be requested from when they offer it. Volumes, on which both
+        depend, come first.
+        """
+        volumes, claims = self.pods.volumes.take_stale_static()
+        static = [(Recomputed.STATIC_VOLUME, name) for name in volumes]
+        static += [(Recomputed.STATIC_CLAIM, "/".join(id_)) for id_ in claims]
+        self._recomputation.add_first(static, *self._cause)
         self._queue(Recomputed.POD, self.pods.volumes.take_stale_pods())
         self._queue(Recomputed.NODE, self.pods.volumes.take_stale_nodes(self.nodes.facts))
 
     def _recompute(self) -> None:
         """Compute one slice."""
         work, changed = self._recomputation, False
-        for fact, name in work.take():
+        for fact, name in work.take(self._weight):
             try:
                 changed |= self._recomputed[fact](name)
             except Exception as error:
                 found = Unreadable(Reason.REJECTED, f"{fact.name} {name}: {error}")
                 malformed = self._malformed.setdefault("recomputation", MalformedObjects("recomputation"))
                 malformed.note(found, effect="what is known of it stays", error=error)
+        if self._volumes_counted:
+            self._volumes_counted = False
+            changed |= self._add_volumes()
+            self._cause = next(iter(work.causes.items()))
+            self._queue_volumes()
         for name in self.pods.volumes.take_stale_nodes(self.nodes.facts):  # by the pods of this slice
             changed |= self._refresh_node(name)
         if changed:
             for kind, revision in work.causes.items():
                 self._pending.raise_revision(kind, revision)
-        self.through.update(work.reached())
+        self._reach()
+
+    def _reach(self) -> None:
+        """Raise revisions of which all facts are computed."""
+        self.through.update(self._recomputation.reached())
+        self._tree_updates.reach(self.through)
+
+    def _weight(self, fact: Recomputed) -> int:
+        """Processor time of a fact, in multiples of a pod's."""
+        return self.pods.volumes.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
+
+    def _count_volume(self, name: str) -> bool:
+        self.pods.volumes.static_binding.count_volume(name)
+        self._volumes_counted = True
+        return False
+
+    def _note_claim(self, id_: str) -> bool:
+        namespace, name = id_.split("/", 1)
+        self.pods.volumes.static_binding.note_claim((namespace, name))
+        self._volumes_counted = True
+        return False
 
     def _refresh_node(self, name: str) -> bool:
         facts = self.nodes.refresh(name)
@@ -332,15 +385,22 @@ class ClusterState:
 
     def _put_pod(self, pod: Pod) -> bool:
         metadata = pod.metadata
+        ours = self.pods.is_ours(pod)
+        if not ours:
+            self._put_foreign_pod(pod)
+        elif self.gangs.foreign:
+            self.gangs.drop_foreign_pod(metadata.uid, PODS.kind, metadata.revision)
         if not self.pods.matters(pod):
-            return self._drop_pod(Removed(metadata.uid, metadata.revision))
-        marks, membership = NO_MARKS, PLAIN
+            return self._forget_pod(Removed(metadata.uid, metadata.revision))
+        marks, membership, group = NO_MARKS, PLAIN, ""
         job: ControllerGang | None = None
         controller: OwnerReference | None = None
-        if self.pods.is_ours(pod):
+        if ours:
             controller = metadata.controlling
             job = self.owners.job_of(metadata.namespace, controller)
             marks = gang_marks(pod, job.name if job is not None else "")
+            group = marks.pod_group
+            marks = self.basic_groups.applicable(marks) if group else marks
             membership = registry.membership_of(marks) or PLAIN
         labelled, is_new = self.pods.labelled(pod)
         if is_new:
@@ -349,22 +409,41 @@ class ClusterState:
         if changed and self.pods.depends_on_others(metadata.uid):
             for kind, revision in self._newest.items():  # a replica that has not seen them computes another class
                 self._pending.raise_revision(kind, revision)
-        self._join_gang(pod, membership.gang_id, marks, controller)
+        self._join_gang(pod, membership.gang_id, marks, controller, group)
         return changed
 
-    def _join_gang(self, pod: Pod, gang_id: str, marks: GangMarks, controller: OwnerReference | None) -> None:
+    def _put_foreign_pod(self, pod: Pod) -> None:
+        """Another scheduler places the pod, whatever its marks say."""
+        metadata, marks = pod.metadata, gang_marks(pod)
+        membership = registry.membership_of(marks) if marks else None
+        if membership is not None and membership.gang_id:
+            scheduler = pod.spec.scheduler_name or DEFAULT_SCHEDULER
+            live = not metadata.deletion_timestamp and pod.status.phase not in ENDED_PHASES
+            put = self.gangs.put_foreign_pod
+            put(membership.gang_id, pod_age(pod), scheduler, PODS.kind, metadata.revision, live=live)
+        elif self.gangs.foreign:
+            self.gangs.drop_foreign_pod(metadata.uid, PODS.kind, metadata.revision)
+
+    def _join_gang(
+        self, pod: Pod, gang_id: str, marks: GangMarks, controller: OwnerReference | None, group: str
+    ) -> None:
+        """`group`: the name of the pod's scheduling group, which is not among `marks` if it is basic."""
         facts = self.pods.facts[pod.metadata.uid]
         owned = controller is not None and bool(controller.uid)
         if not owned:
             self.owners.drop_pod(facts.uid)
+        if not group:
+            self.basic_groups.drop_pod(facts.uid)
         if not gang_id:
             self.gangs.drop_pod(facts.uid, PODS.kind, facts.revision, decide=self._in_order)
-            if not owned:
+            if not owned and not group:
                 return
         state = MemberState.DELETING if facts.deleting else MemberState.ENDED if facts.phase.ended else MemberState.LIVE
         member = Member(pod_age(pod), state, controller.uid if controller is not None else NO_CONTROLLER)
         if owned and controller is not None:
             self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
+        if group:
+            self.basic_groups.put_pod(group, marks, member)
         if gang_id:
             self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
@@ -373,17 +452,37 @@ class ClusterState:
         if (found := self.owners.remark(uid)) is None:
             return False
         job, pod, remarked = found
-        before, after = (registry.membership_of(each.marks) or PLAIN for each in (pod, remarked))
+        self.basic_groups.set_marks(uid, remarked.marks)
+        return self._remark(pod.member, pod.marks, remarked.marks, job)
+
+    def _regroup(self, uid: str) -> bool:
+        """The group that a pod names may be basic now, or not any more."""
+        if (found := self.basic_groups.remark(uid)) is None:
+            return False
+        pod, remarked = found
+        self.owners.set_marks(uid, remarked.marks)
+        return self._remark(pod.member, pod.marks, remarked.marks, self.owners.job_of_pod(uid))
+
+    def _remark(self, member: Member, marks: GangMarks, remarked: GangMarks, job: ControllerGang | None) -> bool:
+        """A pod's marks changed because of other objects. `job`: the gang of its controller."""
+        uid = member.age.uid
+        before, after = (registry.membership_of(each) or PLAIN for each in (marks, remarked))
         changed = self._pending.add_pods(self.pods.rejoin(uid, before, after, job))
         kind, revision = next(iter(self._recomputation.causes.items()))
         if after.gang_id:
-            self.gangs.put_pod(after.gang_id, pod.member, remarked.marks, kind, revision, decide=self._in_order)
+            self.gangs.put_pod(after.gang_id, member, remarked, kind, revision, decide=self._in_order)
         else:
             self.gangs.drop_pod(uid, kind, revision, decide=self._in_order)
         return changed
 
     def _drop_pod(self, removal: Removed) -> bool:
+        self.gangs.drop_foreign_pod(removal.uid, PODS.kind, removal.revision)
+        return self._forget_pod(removal)
+
+    def _forget_pod(self, removal: Removed) -> bool:
+        """Forget a pod as one that matters."""
         self.owners.drop_pod(removal.uid)
+        self.basic_groups.drop_pod(removal.uid)
         self.gangs.drop_pod(removal.uid, PODS.kind, removal.revision, decide=self._in_order)
         if not self.pods.remove(removal.uid):
             return False
@@ -438,32 +537,6 @@ class ClusterState:
         self._pending.budgets[id_] = self.budgets.facts.get(id_)
         return True
 
-    def _put_topology(self, config_map: ConfigMap) -> bool:
-        """Trees are computed once after all changes of the batch."""
-        self.trees.put(config_map)
-        return False
-
-    def _drop_topology(self, removal: Removed) -> bool:
-        self.trees.remove(removal.uid)
-        return False
-
-    def _put_hyper_node(self, given: HyperNodeObject) -> bool:
-        """Trees are updated once for all changes of a batch, with its revision, so that no solve uses an older tree."""
-        self.trees.put_hyper_node(given)
-        return False
-
-    def _drop_hyper_node(self, removal: Removed) -> bool:
-        self.trees.remove_hyper_node(removal.uid)
-        return False
-
-    def _settle_trees(self) -> bool:
-        if not self._settled:
-            return False
-        changed, removed = self.trees.settle(self.nodes.facts)
-        self._pending.trees.update((tree.name, tree) for tree in changed)
-        self._pending.trees.update((name, None) for name in removed)
-        return bool(changed or removed)
-
     def _put_definition(self, kind: DefinitionKind, group: PodGroup) -> bool:
         """The facts of the gang and of its pods are computed later."""
         defined = definition(group, kind)
@@ -473,11 +546,25 @@ class ClusterState:
         else:
             self.gangs.drop_definition(defined.uid, kind.revision_key, group.metadata.revision)
         self._queue_owned(self.owners.put_definition(defined, registry.controller_gang(defined)))
+        self._queue(Recomputed.GROUPED_POD, self.basic_groups.put_definition(defined))
+        if kind is native.DEFINITION:
+            self._queue(Recomputed.GANG, self.composite_groups.put_group(defined))
         return False
 
     def _drop_definition(self, kind: str, removal: Removed) -> bool:
         self.gangs.drop_definition(removal.uid, kind, removal.revision)
         self._queue_owned(self.owners.drop_definition(removal.uid))
+        self._queue(Recomputed.GROUPED_POD, self.basic_groups.drop_definition(removal.uid))
+        self._queue(Recomputed.GANG, self.composite_groups.drop_group(removal.uid))
+        return False
+
+    def _put_composite(self, group: PodGroup) -> bool:
+        """The facts of gangs below are computed later."""
+        self._queue(Recomputed.GANG, self.composite_groups.put_composite(definition(group, native.COMPOSITE)))
+        return False
+
+    def _drop_composite(self, removal: Removed) -> bool:
+        self._queue(Recomputed.GANG, self.composite_groups.drop_composite(removal.uid))
         return False
 
     def _queue_owned(self, owners: Iterable[ControllerKey]) -> None:
@@ -490,10 +577,8 @@ class ClusterState:
         removed: list[str] = []
         if self._settled:
             gangs, removed, revisions = self.gangs.settle()
-            if self._label_key_trees.take(gangs, removed):
-                named = self._label_key_trees
-                self.trees.offer(named.labels(), hyper_nodes=named.hyper_nodes)
-                self._settle_trees()
+            if self._tree_updates.offer(gangs, removed, revisions):
+                self._reach()
             for kind, revision in revisions.items():
                 self._pending.raise_revision(kind, revision)
         return self._pending.take(gangs, removed, self.through, self.pods.classes, self.pods.label_sets)

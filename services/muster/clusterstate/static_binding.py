@@ -47,14 +47,6 @@ class StaticBinding:
         self._changed_volumes, self._changed_claims = {}, {}
         return changes
 
-    def class_changed(self, name: str) -> None:
-        """A storage class was added, changed or removed."""
-        for volume in [each for each, facts in self._objects.volumes.items() if facts.storage_class == name]:
-            self.count_volume(volume)
-        for id_ in self._users:
-            if self._objects.is_of_class(id_, name):
-                self.note_claim(id_)
-
     def claim_changed(self, id_: ClaimId) -> None:
         """A claim was added, changed or removed."""
         for volume in list(self._reserved.get(id_, ())):

@@ -109,11 +109,6 @@ class StorageObjects:
         facts = self.classes.get(storage_class)
         return facts is not None and facts.waits and not facts.provisions
 
-    def is_of_class(self, id_: ClaimId, name: str) -> bool:
-        """The claim exists and has the storage class."""
-        claim = self.claims.get(id_)
-        return claim is not None and claim.storage_class == name
-
     def attachment(self, id_: ClaimId) -> tuple[str, str] | None:
         """Driver and handle of a claim's volume; the claim in place of the handle while it has no volume."""
         claim = self.claims.get(id_)

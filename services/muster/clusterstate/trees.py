@@ -12,37 +12,36 @@
 Of ConfigMaps whose trees have the same name, the oldest valid one applies. A ConfigMap that becomes invalid keeps its
 last tree; one that was never valid has no domains, so that gangs with hard constraints wait instead of starting
 anywhere.
+
+A change of an object computes only its own tree again. Changes of nodes concern all trees, which are then computed one
+after another, in slices (I12).
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.clusterstate.hyper_nodes import HyperNodes
-from muster.gangs.facts import GangFacts, NodeFacts, Problem, Severity, TopologyTree
+from muster.clusterstate.tree_revisions import TreeRevisions
+from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
 from muster.kube.hyper_nodes import HyperNodeObject
 from muster.kube.topology_config_maps import ConfigMap, created_seconds, topology_tree
-from muster.topology.hyper_nodes import BY_TIER, BY_TIER_NAME
 from muster.topology.sakkara import DEFAULT_NAME
 from muster.topology.trees import (
     FLAT,
     LABELS,
-    MAX_LABEL_KEY_TREES,
     SAKKARA_RACK,
     flat_tree,
-    label_key_of_tree,
     label_key_tree,
     label_tree,
     mismatches,
     never_parsed,
+    same_for_gangs,
 )
-
-_HYPER_NODE_TREES: Final = (BY_TIER, BY_TIER_NAME)
 
 _log = structlog.get_logger(__name__)
 
@@ -57,35 +56,66 @@ class _Definition(Struct, frozen=True):
     valid: TopologyTree | None
 
 
+class Settled(NamedTuple):
+    """Trees that changed, names of removed ones, and whether this may concern gangs: changed problems do not. `nodes`:
+    the newest change of nodes that trees contain now and did not before, 0 if none.
+    """
+
+    changed: Sequence[TopologyTree]
+    removed: Sequence[str]
+    concerns_gangs: bool
+    nodes: int
+
+
+class _Checked(Struct, frozen=True):
+    """A tree, and the problems that it has with the nodes."""
+
+    tree: TopologyTree
+    problems: tuple[Problem, ...]
+
+
 class Trees:
-    """Facts by name."""
+    """Facts by name. Entries end with the ConfigMap, HyperNodes or gangs that the tree is made for (I11)."""
 
     def __init__(self, levels: Mapping[str, str] | None = None, default: str = "") -> None:
         """`levels`: label keys by level, from the top; empty: no tree by labels. `default`: name of a tree or empty."""
         self.facts: dict[str, TopologyTree] = {}
         self.stale = True
-        """Something changed on which trees may depend."""
+        """Nodes changed on which trees may depend."""
+        self.revisions = TreeRevisions()
         self._levels = dict(levels or {})
         self._default = default
         self._definitions: dict[str, _Definition] = {}
         self._keys: tuple[str, ...] = ()
         self._hyper_nodes = HyperNodes()
         self._names_hyper_nodes = False
+        self._of_hyper_nodes: list[TopologyTree] = []
+        self._checked: dict[str, _Checked] = {}  # by name
+        self.hyper_nodes_stale = False
+        """Trees of HyperNodes must be computed when trees are settled."""
 
-    def put_hyper_node(self, given: HyperNodeObject) -> None:
-        """Add or update a HyperNode."""
-        self.stale |= self._hyper_nodes.put(given)
+    def put_hyper_node(self, given: HyperNodeObject) -> bool:
+        """Add or update a HyperNode; returns whether it changed."""
+        return self._hyper_nodes.put(given)
 
-    def remove_hyper_node(self, uid: str) -> None:
-        """Remove a HyperNode."""
-        self.stale |= self._hyper_nodes.remove(uid)
+    def remove_hyper_node(self, uid: str) -> bool:
+        """Remove a HyperNode; returns False if it was not known."""
+        return self._hyper_nodes.remove(uid)
+
+    def new_patterns(self) -> list[str]:
+        """Patterns of HyperNodes to evaluate before their trees are computed."""
+        return self._hyper_nodes.new_patterns()
+
+    def evaluate(self, pattern: str, nodes: Iterable[str]) -> None:
+        """Evaluate a pattern of HyperNodes."""
+        self._hyper_nodes.evaluate(pattern, nodes)
 
     def offer(self, label_keys: Iterable[str], *, hyper_nodes: bool = False) -> None:
         """Set the node labels that gangs pack by, each of which gets a tree of its own, and whether any name those of
         HyperNodes.
         """
         keys = tuple(label_keys)
-        self.stale |= keys != self._keys or hyper_nodes != self._names_hyper_nodes
+        self.hyper_nodes_stale |= hyper_nodes != self._names_hyper_nodes
         self._keys, self._names_hyper_nodes = keys, hyper_nodes
 
     def put(self, config_map: ConfigMap) -> bool:
@@ -101,27 +131,35 @@ class Trees:
         where = f"{metadata.namespace}/{metadata.name}"
         after = _Definition(valid is None, created_seconds(config_map), where, tree, valid)
         self._definitions[metadata.uid] = after
-        self.stale |= after != before
         return after != before
 
     def remove(self, uid: str) -> bool:
         """Remove a ConfigMap; returns False if it was not known."""
-        removed = self._definitions.pop(uid, None) is not None
-        self.stale |= removed
-        return removed
+        return self._definitions.pop(uid, None) is not None
 
-    def node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        """A node was added (before: None), changed, or removed (after: None)."""
-        self.stale |= before is None or after is None or before.labels != after.labels
+    def node_changed(self, before: NodeFacts | None, after: NodeFacts | None, revision: int) -> None:
+        """A node was added (before: None), changed, or removed (after: None), with this revision."""
+        if before is None or after is None or before.labels != after.labels:
+            self.stale = True
+            self.revisions.node_changed(revision)
 
-    def settle(self, nodes: Mapping[str, NodeFacts]) -> tuple[list[TopologyTree], list[str]]:
-        """Changed trees, and names of removed ones."""
-        self.stale = False
+    def recheck(self, name: str) -> None:
+        """Compare a tree with the nodes again when trees are settled."""
+        self._checked.pop(name, None)
+
+    def settle(self, nodes: Mapping[str, NodeFacts]) -> Settled:
+        """Compute trees that were changed, offered or rechecked."""
+        contains_nodes = self.hyper_nodes_stale or not self._of_hyper_nodes
         before, self.facts = self.facts, self._present(nodes)
+        revision = self.revisions.take_nodes() if contains_nodes else 0
+        for name in self._checked.keys() - self.facts.keys():
+            del self._checked[name]
         changed = [tree for name, tree in self.facts.items() if tree != before.get(name)]
         for tree in changed:
             _report(tree, before.get(tree.name))
-        return changed, sorted(before.keys() - self.facts.keys())
+        removed = sorted(before.keys() - self.facts.keys())
+        concerns_gangs = any(not same_for_gangs(before.get(tree.name), tree) for tree in changed)
+        return Settled(changed, removed, bool(removed) or concerns_gangs, revision)
 
     def _present(self, nodes: Mapping[str, NodeFacts]) -> dict[str, TopologyTree]:
         trees = self._listed()
@@ -131,8 +169,10 @@ class Trees:
             trees[LABELS] = label_tree({"rack": SAKKARA_RACK})
         if not trees:
             trees[FLAT] = flat_tree()
-        labels = {name: node.labels for name, node in nodes.items()}
-        for tree in self._hyper_nodes.trees(labels, named=self._names_hyper_nodes):
+        if self.hyper_nodes_stale:
+            self.hyper_nodes_stale = False
+            self._of_hyper_nodes = self._hyper_nodes.trees(_labels(nodes), named=self._names_hyper_nodes)
+        for tree in self._of_hyper_nodes:
             displaced = trees.get(tree.name)
             trees[tree.name] = replace(tree, problems=(*tree.problems, *_displaced(displaced)))
         default = next((name for name in (self._default, DEFAULT_NAME) if name in trees), next(iter(trees)))
@@ -140,16 +180,24 @@ class Trees:
             name: replace(
                 tree,
                 default=name == default,
-                problems=(*tree.problems, *self._no_default(name == default, trees), *_mismatches(tree, labels)),
+                problems=(*tree.problems, *self._no_default(name == default, trees), *self._mismatches(tree, nodes)),
             )
             for name, tree in trees.items()
         }
         for key in self._keys:
             tree = label_key_tree(key)
             displaced = present.get(tree.name)
-            problems = _label_key_tree_problems(key, labels, displaced)
+            problems = (*self._mismatches(tree, nodes, key), *_displaced(displaced))
             present[tree.name] = replace(tree, default=displaced is not None and displaced.default, problems=problems)
         return present
+
+    def _mismatches(self, tree: TopologyTree, nodes: Mapping[str, NodeFacts], key: str = "") -> tuple[Problem, ...]:
+        """Problems of a tree, or a tree of a label key, with the nodes: as found before, unless the tree changed."""
+        known = self._checked.get(tree.name)
+        if known is None or not _same_domains(known.tree, tree):
+            found = _label_key_problems(key, nodes) if key else _mismatches(tree, nodes)
+            known = self._checked[tree.name] = _Checked(tree, found)
+        return known.problems
 
     def _listed(self) -> dict[str, TopologyTree]:
         """Trees of ConfigMaps, with a warning on those whose name others have, too."""
@@ -175,19 +223,27 @@ def _precedence(definition: _Definition) -> tuple[bool, int, str]:
     return definition.never_valid, definition.created_seconds, definition.where
 
 
-def _mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
+def _labels(nodes: Mapping[str, NodeFacts]) -> dict[str, Mapping[str, str]]:
+    return {name: node.labels for name, node in nodes.items()}
+
+
+def _same_domains(one: TopologyTree, other: TopologyTree) -> bool:
+    """The trees have the very same levels, domains and leaves; equal ones may have been read anew."""
+    same = one.domains is other.domains and one.leaves is other.leaves and one.levels == other.levels
+    return same and never_parsed(one) == never_parsed(other)
+
+
+def _mismatches(tree: TopologyTree, nodes: Mapping[str, NodeFacts]) -> tuple[Problem, ...]:
     """Mismatches with the nodes; none for a tree that was never valid, whose problem says enough."""
-    return () if never_parsed(tree) else mismatches(tree, nodes)
+    return () if never_parsed(tree) else mismatches(tree, _labels(nodes))
 
 
-def _label_key_tree_problems(
-    key: str, nodes: Mapping[str, Mapping[str, str]], displaced: TopologyTree | None
-) -> tuple[Problem, ...]:
+def _label_key_problems(key: str, nodes: Mapping[str, NodeFacts]) -> tuple[Problem, ...]:
     """Nodes without the label are normal; a label that no node has is a problem."""
-    problems = []
-    if not any(key in labels for labels in nodes.values()):
-        problems.append(f"no node has the label {quoted(key)}: gangs that pack by it wait until some node has")
-    return (*(Problem(Severity.WARNING, problem) for problem in problems), *_displaced(displaced))
+    if any(key in node.labels for node in nodes.values()):
+        return ()
+    problem = f"no node has the label {quoted(key)}: gangs that pack by it wait until some node has"
+    return (Problem(Severity.WARNING, problem),)
 
 
 def _displaced(tree: TopologyTree | None) -> tuple[Problem, ...]:
@@ -201,62 +257,3 @@ def _report(tree: TopologyTree, before: TopologyTree | None) -> None:
     problems = [problem.message for problem in tree.problems]
     if problems and (before is None or before.problems != tree.problems):
         _log.warning("topology_tree_invalid", tree=tree.name, problems=problems)
-
-
-# -- trees by node labels that gangs name
-
-
-class LabelKeyTrees:
-    """Node labels that gangs pack by, and which of them get a tree: users may name more than the limit.
-
-    Every replica must offer the same trees, whatever it saw first, so the labels of the oldest gangs are chosen.
-    """
-
-    def __init__(self) -> None:
-        self._asked: dict[str, tuple[int, str, str]] = {}  # gang id -> its creation, its id, the label
-        self._gangs: Counter[str] = Counter()  # by label
-        self._of_hyper_nodes: set[str] = set()  # gangs, while they name a tree of HyperNodes
-
-    def take(self, changed: Iterable[GangFacts], removed: Iterable[str]) -> bool:
-        """Apply changed and removed gangs; returns whether labels, the ages of their gangs or `hyper_nodes` changed."""
-        before, named = set(self._gangs), self.hyper_nodes
-        aged = False
-        self._of_hyper_nodes.difference_update(removed := list(removed))
-        for facts in changed:
-            (self._of_hyper_nodes.add if facts.tree in _HYPER_NODE_TREES else self._of_hyper_nodes.discard)(facts.id)
-            key = label_key_of_tree(facts.tree)
-            asks = (facts.created_seconds, facts.id, key) if key else None
-            aged |= asks != self._asked.get(facts.id)
-            self._drop(facts.id)
-            if asks is not None:
-                self._asked[facts.id] = asks
-                self._gangs[key] += 1
-        for gang_id in removed:
-            aged |= gang_id in self._asked
-            self._drop(gang_id)
-        return (
-            named != self.hyper_nodes or before != set(self._gangs) or (aged and len(self._gangs) > MAX_LABEL_KEY_TREES)
-        )
-
-    @property
-    def hyper_nodes(self) -> bool:
-        """Whether a gang names a tree of HyperNodes."""
-        return bool(self._of_hyper_nodes)
-
-    def labels(self) -> list[str]:
-        """Labels that get a tree, sorted."""
-        if len(self._gangs) <= MAX_LABEL_KEY_TREES:
-            return sorted(self._gangs)
-        oldest: dict[str, None] = {}
-        for _, _, key in sorted(self._asked.values()):
-            oldest[key] = None
-            if len(oldest) == MAX_LABEL_KEY_TREES:
-                break
-        return sorted(oldest)
-
-    def _drop(self, gang_id: str) -> None:
-        request = self._asked.pop(gang_id, None)
-        if request is not None:
-            self._gangs[request[2]] -= 1
-            if not self._gangs[request[2]]:
-                del self._gangs[request[2]]

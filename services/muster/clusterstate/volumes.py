@@ -35,10 +35,13 @@ class Demands(Struct, frozen=True):
 
 NO_DEMANDS: Final = Demands()
 
+_DRIVERS_PER_WEIGHT: Final = 10
+"""Limited drivers of which the offers of a node take as long as a pod's demands."""
+
 
 class Volumes:
     """Demands of pods' claims. Pods whose demands and nodes whose offers may have changed are collected until they are
-    taken; a pod, class or driver is collected once, however many changes concern it.
+    taken; a pod, class or driver is collected once, however many changes concern it. Entries end with the pod (I11).
     """
 
     def __init__(self) -> None:
@@ -161,12 +164,21 @@ class Volumes:
         capacity, labels = self._capacities.offered(node, self._publishes_capacity)
         return (*attachable, *capacity, *self._static.offered(node, self._objects.is_static)), labels
 
+    @property
+    def weight_of_node(self) -> int:
+        """Processor time of what one node offers, which increases with the number of limited drivers."""
+        return 1 + len(self._limits.drivers) // _DRIVERS_PER_WEIGHT
+
+    def take_stale_static(self) -> tuple[Collection[str], Collection[ClaimId]]:
+        """Volumes and claims that may be static now, or not any more, since the last call."""
+        return self._stale.take_static(self._users, self._objects)
+
     def take_stale_pods(self) -> Collection[str]:
         """Pods whose demands may have changed since the last call."""
         return self._stale.take_pods(self._users, self._objects)
 
     def take_stale_nodes(self, nodes: Iterable[str]) -> Collection[str]:
-        """Which of all nodes may offer other amounts than at the last call."""
+        """Nodes of these that may offer other amounts than at the last call."""
         return self._stale.take_nodes(nodes)
 
     def put_csi_node(self, csi_node: CSINode) -> None:
@@ -253,7 +265,7 @@ class Volumes:
         if name:
             self._stale.all_nodes()
             self._stale.classes((name,))
-            self.static_binding.class_changed(name)
+            self._stale.static_classes((name,))
 
     # -- attached volumes
 

@@ -36,6 +36,7 @@ class Feature(StrEnum):
     PREEMPTION = "preemption"
     CONSTRAINTS = "constraints"
     POD_TOPOLOGY = "pod-topology"
+    COMPOSITES = "composites"
 
 
 FEATURES = {
@@ -43,6 +44,7 @@ FEATURES = {
     pb.FEATURE_PREEMPTION: Feature.PREEMPTION,
     pb.FEATURE_CONSTRAINTS: Feature.CONSTRAINTS,
     pb.FEATURE_POD_TOPOLOGY: Feature.POD_TOPOLOGY,
+    pb.FEATURE_COMPOSITES: Feature.COMPOSITES,
 }
 
 

@@ -1,6 +1,9 @@
 """One run of a case: shows a cluster to the implementation, sends solve requests and checks the answers."""
 
-from typing import Final
+import asyncio
+from collections.abc import Coroutine
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
 
 import grpc
 from grpc import aio
@@ -17,12 +20,18 @@ from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 CALL_SECONDS = 10.0
 """Deadline of a call unless the case sets another one."""
 
+_T = TypeVar("_T")
+
 _SHORT_SECONDS: Final = 0.6
 """Deadline of calls that wait for something that never arrives."""
 
 
 class CaseRun:
-    """The operations of a case. Every answer is checked for safety, whatever the case is about."""
+    """The operations of a case. Every answer is checked for safety, whatever the case is about.
+
+    Async context manager: concurrent calls that have not ended with the case are cancelled, so that they do not run in
+    the next one.
+    """
 
     def __init__(
         self, stream: ClusterStream, stub: "pb_grpc.PlacementServiceAsyncStub", call_seconds: float = CALL_SECONDS
@@ -32,6 +41,23 @@ class CaseRun:
         self._call_seconds = call_seconds
         self.answers: list[pb.SolveResponse] = []
         """All answers, in order."""
+        self._concurrent: list[asyncio.Task[Any]] = []
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._concurrent:
+            task.cancel()
+        await asyncio.gather(*self._concurrent, return_exceptions=True)
+
+    def concurrently(self, call: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
+        """Start a call that runs while the case goes on, at the latest until its end."""
+        task = asyncio.create_task(call)
+        self._concurrent.append(task)
+        return task
 
     async def start(self, cluster: Cluster) -> None:
         """Send a snapshot of a new cluster. Raises NoSubscriber."""

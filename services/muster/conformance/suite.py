@@ -187,8 +187,9 @@ class _Suite:
             self._stream.order = None if seed is None else Random(seed)  # noqa: S311 (the same in every run)
             note = "" if seed is None else "; with the snapshot shuffled"
             try:
-                async with asyncio.timeout(_MAX_CASE_SECONDS):
-                    await case.function(CaseRun(self._stream, self._stub, self._options.call_seconds))
+                run = CaseRun(self._stream, self._stub, self._options.call_seconds)
+                async with run, asyncio.timeout(_MAX_CASE_SECONDS):
+                    await case.function(run)
             except Unsafe as error:
                 return outcome(Verdict.FAILED, f"{error}{note}", unsafe=True)
             except Failed as error:

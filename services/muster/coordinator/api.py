@@ -1,7 +1,7 @@
 """The coordinator's gRPC API: lists, explains and watches gangs. Only the leader answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
 from typing import Any
 
 import grpc
@@ -33,7 +33,7 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
     def __init__(self) -> None:
         self._term: Term | None = None
         self._leader: Callable[[], Awaitable[LeaderKey | None]] | None = None
-        self._watchers: set[_Watcher] = set()
+        self._watchers: set[Watcher] = set()
 
     def lead(self, term: Term) -> None:
         """Answers from `term`, which begins."""
@@ -80,16 +80,15 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         term = await self._current_term()
-        watcher = _Watcher()
+        watcher = Watcher()
         self._watchers.add(watcher)
         try:
             while not term.synced:
                 await watcher.next_changes()
                 self._check_current(term)
             ids = await term.between_steps(explain.in_order(term.machine.cache, request.namespace))
-            sent: set[str] = set()
             async for response in _messages(term, ids):
-                sent.update(gang.id for gang in response.gangs)
+                watcher.add_sent((gang.id for gang in response.gangs), term.machine.cache.gangs)
                 yield response
             yield pb.WatchResponse(synced=True)
             while True:
@@ -97,21 +96,23 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
                 await term.settled()
                 self._check_current(term)
                 known = term.machine.cache.gangs
-                there = [id_ for id_ in changed if id_ in known and _in_namespace(id_, request.namespace)]
-                removed = [id_ for id_ in changed if id_ not in known and id_ in sent]
-                sent.difference_update(removed)
+                listed = {id_ for id_ in changed if id_ in known and not is_over(known[id_])}
+                there = [id_ for id_ in changed if id_ in listed and _in_namespace(id_, request.namespace)]
+                removed = [id_ for id_ in changed if id_ not in listed and id_ in watcher.sent]
+                watcher.sent.difference_update(removed)
                 if removed:
                     yield pb.WatchResponse(removed=removed)
                 async for response in _messages(term, there):
                     self._check_current(term)
-                    sent.update(gang.id for gang in response.gangs)
+                    watcher.add_sent((gang.id for gang in response.gangs), known)
                     yield response
         finally:
             self._watchers.discard(watcher)
 
     def _gang_changed(self, gang: str) -> None:
+        exists = self._term is not None and gang in self._term.machine.cache.gangs
         for watcher in self._watchers:
-            watcher.add(gang)
+            watcher.add(gang, exists=exists)
 
     def _wake(self) -> None:
         for watcher in self._watchers:
@@ -143,16 +144,30 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         raise RpcError(grpc.StatusCode.UNAVAILABLE, f"this replica does not lead; {found}")
 
 
-class _Watcher:
-    """Ids of gangs that changed since the last message of one Watch call."""
+class Watcher:
+    """Ids of gangs that changed since the last message of one Watch call: of gangs that exist, or that the caller was
+    sent. So a caller that does not read costs no more than the gangs that there are and were then (I11).
+    """
 
     def __init__(self) -> None:
+        self.sent: set[str] = set()
+        """Ids of gangs that the caller was sent, and not that they are removed."""
         self._changed: dict[str, None] = {}
         self._woken = asyncio.Event()
 
-    def add(self, gang: str) -> None:
-        self._changed[gang] = None
-        self._woken.set()
+    def add(self, gang: str, *, exists: bool) -> None:
+        if exists or gang in self.sent:
+            self._changed[gang] = None
+            self._woken.set()
+        else:
+            self._changed.pop(gang, None)
+
+    def add_sent(self, ids: Iterable[str], existing: Container[str]) -> None:
+        """The caller is sent these gangs, some of which may be removed since they were described."""
+        for id_ in ids:
+            self.sent.add(id_)
+            if id_ not in existing:
+                self.add(id_, exists=False)
 
     def wake(self) -> None:
         self._woken.set()
@@ -169,10 +184,21 @@ def _in_namespace(gang: str, namespace: str) -> bool:
     return not namespace or gang.split("/", 2)[1] == namespace
 
 
+def is_over(gang: Gang) -> bool:
+    """Returns whether a gang waits for nothing: its definition is gone, as after a finished job, and its pods have
+    ended. Such a gang is explained, but not listed.
+    """
+    facts = gang.facts
+    if not gang.pods or gang.pending or gang.bound or gang.seats or gang.acknowledged:
+        return False
+    undefined = facts is None or (facts.definition is None and facts.blocked)
+    return undefined and all(pod.phase.ended for pod in gang.pods.values())
+
+
 def _describe(term: Term, ids: Iterable[str], add: Callable[[pb.Gang], None]) -> Slices[None]:
-    """Add the gangs with these ids, without those that are deleted meanwhile."""
+    """Add the gangs with these ids, without those that are over or deleted meanwhile."""
     for number, id_ in enumerate(ids, start=1):
-        if (gang := term.machine.cache.gangs.get(id_)) is not None:
+        if (gang := term.machine.cache.gangs.get(id_)) is not None and not is_over(gang):
             add(_gang(term, gang))
         if number % GANGS == 0:
             yield
@@ -222,6 +248,7 @@ def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
         problems=map(encode_problem, facts.problems if facts is not None else ()),
         would_help=explain.would_help(gang),
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
+        grows_after_unix_millis=gang.growth.not_before_unix_millis if gang.growth.held_off else 0,
         nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine.cache, gang),
         victims=explain.evicted_for(term.machine.cache, gang),
         rejected_placements=[

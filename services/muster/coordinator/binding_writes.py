@@ -156,8 +156,9 @@ def _condition(condition: PodCondition) -> pb.PodCondition:
         name=condition.name,
         type="PodScheduled",
         status="False",
-        reason="Unschedulable",
+        reason=condition.reason,
         message=condition.message,
+        nominated_node=condition.nominated_node,
     )
 
 

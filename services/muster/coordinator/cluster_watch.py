@@ -33,8 +33,8 @@ async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator
 
 def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
     """Merges the batches of a snapshot. Its revisions, which placement may be asked to reach, are those of the newest
-    objects, but no higher than `through`: after a restore of the API server objects may carry revisions that it does
-    not reach for a long time.
+    objects and of the trees, but no higher than `through`: after a restore of the API server objects may carry
+    revisions that it does not reach for a long time.
     """
     pods = tuple(pod for batch in batches for pod in batch.pods)
     nodes = tuple(node for batch in batches for node in batch.nodes)
@@ -42,6 +42,9 @@ def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
         POD_REVISIONS: max((pod.revision for pod in pods), default=0),
         NODE_REVISIONS: max((node.revision for node in nodes), default=0),
     }
+    for batch in batches:
+        for kind, revision in batch.changed.items():
+            newest[kind] = max(revision, newest.get(kind, 0))
     return Batch(
         pod_classes=tuple(pod_class for batch in batches for pod_class in batch.pod_classes),
         selectors=tuple(selector for batch in batches for selector in batch.selectors),

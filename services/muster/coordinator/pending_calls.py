@@ -11,7 +11,7 @@ EVICTION_DRAIN_SECONDS: Final = 1.0
 
 
 class PendingCalls:
-    """Tasks of calls in flight, grouped by how they end with the term."""
+    """Tasks of calls in flight, grouped by how they end with the term. A task ends at the deadline of its call."""
 
     def __init__(self) -> None:
         self._solves: set[asyncio.Task[None]] = set()

@@ -60,6 +60,10 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         ranked=[pb.RankedPod(uid=uid, rank=rank) for uid, rank in ranks.items()],
         tries=record.tries,
         preempted_by=record.preempted_by,
+        shrinks=record.shrinks,
+        grows_after_unix_millis=record.grows_after_unix_millis,
+        met_minimum=record.met_minimum,
+        revoked=record.revoked,
     ).SerializeToString()
 
 
@@ -99,6 +103,10 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         ranks=_ranks(message),
         tries=message.tries,
         preempted_by=message.preempted_by,
+        shrinks=message.shrinks,
+        grows_after_unix_millis=message.grows_after_unix_millis,
+        met_minimum=message.met_minimum,
+        revoked=message.revoked,
     )
     return record, message.traceparent
 

@@ -63,6 +63,12 @@ class Settings(ServiceSettings):
     max_held_share: float = Field(default=Rules.max_held_share, gt=0, le=1)
     """Share of each resource of the cluster that gangs may hold in all while they wait for the rest of their members.
     """
+    growth_hold_off_seconds: float = Field(default=Rules.growth_hold_off_seconds, gt=0)
+    """Time for which a gang of which preemption took surplus pods gets no others, doubling with every time in a row."""
+    max_growth_hold_off_seconds: float = Field(default=Rules.max_growth_hold_off_seconds, gt=0)
+    """Longest such time; a time as long without preemption ends the row."""
+    growth_batch_seconds: float = Field(default=Rules.growth_batch_seconds, gt=0)
+    """Time after which pending pods above the minimum of a running gang are placed even if not all of them fit."""
     evictions_per_hour: int = Field(default=Rules.evictions_per_hour, ge=0)
     """Pods that preemption evicts in the whole cluster per hour, about; 0: no limit."""
     trust_declared_priority: bool = Rules.trust_declared_priority
@@ -85,6 +91,9 @@ class Settings(ServiceSettings):
             max_reserved_share=self.max_reserved_share,
             max_waiting_time_seconds=self.max_waiting_time_seconds,
             max_held_share=self.max_held_share,
+            growth_hold_off_seconds=self.growth_hold_off_seconds,
+            max_growth_hold_off_seconds=self.max_growth_hold_off_seconds,
+            growth_batch_seconds=self.growth_batch_seconds,
             evictions_per_hour=self.evictions_per_hour,
             trust_declared_priority=self.trust_declared_priority,
         )

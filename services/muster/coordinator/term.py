@@ -7,7 +7,7 @@ etcd is kept between terms.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import aclosing
 from time import monotonic, time
 from typing import Final, TypeVar
@@ -19,7 +19,7 @@ from muster.coordinator.cluster_watch import watch_cluster
 from muster.coordinator.core import events
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.slices import Slices
+from muster.coordinator.core.slices import Slices, parts
 from muster.coordinator.effect_runner import Channels, EffectRunner
 from muster.coordinator.records import RecordWriter
 from muster.coordinator.settings import Settings
@@ -65,6 +65,7 @@ class Term:
             self.settled,
         )
         self._inbox: deque[events.Event] = deque()
+        """Events until the next step, which takes all of them."""
         self._arrived = asyncio.Event()
         self._settled = asyncio.Event()
         self._settled.set()
@@ -75,7 +76,9 @@ class Term:
             loaded = await records.load(self._store, self._settings.etcd_prefix)
         except EtcdUnavailable as error:
             return str(error)
-        self.traces.recover(loaded)
+        for some in parts(tuple(loaded)):
+            self.traces.recover(some)
+            await asyncio.sleep(0)  # I12
         self._enqueue(events.Recovered(tuple(record for record, _ in loaded)))
         _log.info("term_started", epoch=self._leadership.fence.create_revision, records=len(loaded))
         work = {
@@ -116,6 +119,7 @@ class Term:
             self._metrics.stepped(arrived, effects)
             if not self.synced and any(isinstance(event, events.Snapshot) for event in arrived):
                 self.synced = True
+                self.traces.keep(self.machine.cache.gangs)
                 self.on_synced()
 
     def _run(self, effects: Iterable[Effect]) -> Slices[None]:
@@ -125,38 +129,26 @@ class Term:
             yield
 
     async def _in_turns(self, slices: Slices[_T]) -> _T:
-        """Run all slices; other tasks have a turn whenever MAX_TURN_SECONDS have passed (I12)."""
-        began = monotonic()
+        """Run the slices of a step; other tasks have turns meanwhile (I12)."""
         try:
-            while True:
-                try:
-                    next(slices)
-                except StopIteration as end:
-                    result: _T = end.value
-                    return result
-                if monotonic() - began > MAX_TURN_SECONDS:
-                    self._settled.clear()
-                    await asyncio.sleep(0)
-                    began = monotonic()
+            return await _run_slices(slices, self._interrupt_step)
         finally:
             self._settled.set()
 
+    async def _interrupt_step(self) -> None:
+        self._settled.clear()
+        await asyncio.sleep(0)
+
     async def between_steps(self, slices: Slices[_T]) -> _T:
-        """Run slices that read the state of the machine, none of them during a step, with turns of other tasks (I12).
-        Steps may take place between two of them.
+        """Run slices that read the state of the machine, none of them during a step; other tasks have turns meanwhile
+        (I12). Steps may take place between two of them.
         """
         await self.settled()
-        began = monotonic()
-        while True:
-            try:
-                next(slices)
-            except StopIteration as end:
-                result: _T = end.value
-                return result
-            if monotonic() - began > MAX_TURN_SECONDS:
-                await asyncio.sleep(0)
-                await self.settled()
-                began = monotonic()
+        return await _run_slices(slices, self._await_next_step)
+
+    async def _await_next_step(self) -> None:
+        await asyncio.sleep(0)
+        await self.settled()
 
     async def settled(self) -> None:
         """Return when no step of the machine is under way: then its state is complete, until the caller awaits."""
@@ -174,6 +166,20 @@ class Term:
 
     async def _wait_for_loss(self) -> None:
         await self._leadership.lost.wait()
+
+
+async def _run_slices(slices: Slices[_T], pause: Callable[[], Awaitable[None]]) -> _T:
+    """Run all slices, with a pause whenever MAX_TURN_SECONDS have passed."""
+    began = monotonic()
+    while True:
+        try:
+            next(slices)
+        except StopIteration as end:
+            result: _T = end.value
+            return result
+        if monotonic() - began > MAX_TURN_SECONDS:
+            await pause()
+            began = monotonic()
 
 
 def _end_reason(done: set[asyncio.Task[None]]) -> str:

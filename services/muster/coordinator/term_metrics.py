@@ -33,7 +33,11 @@ class _Start(Struct):
 
 
 class TermMetrics:
-    """Records the metrics of a term from `begin` to `end`."""
+    """Records the metrics of a term from `begin` to `end`.
+
+    What is kept about a gang ends when it starts or is gone; binds to be observed, at most _MAX_TRACKED_BINDS, when the
+    pod is observed bound or gone.
+    """
 
     def __init__(self, machine: Machine, trace_of: Callable[[str], str]) -> None:
         """`trace_of`: traceparent of a gang's root span."""
@@ -139,7 +143,8 @@ class TermMetrics:
     def _pending(self) -> Mapping[tuple[str, ...], float]:
         pods = {"active": 0, "backoff": 0, "unschedulable": 0, "gated": 0}
         for state, group in self._machine.queue.standings():
-            pods[state] += sum(len(gang.pending) for gang in group.gangs)
+            for each in group.gangs:
+                pods[state] += len(each.pending)
         for id_ in self._starts:
             gang = self._machine.cache.gangs.get(id_)
             if gang is None:

@@ -4,7 +4,7 @@ The traceparent of the root span is kept in the gang's record, and the span id o
 is derived from both. A leader that takes over during such a phase continues the same span.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from time import time_ns
@@ -32,14 +32,17 @@ class _Trace:
     """Traceparent of the span of the current phase."""
     phase_started_nanos: int = 0
     ended: bool = False
-    used: set[str] = field(default_factory=set)
-    """Derived traceparents that were used for a phase."""
+    derived: dict[Phase, str] = field(default_factory=dict)
+    """The newest derived traceparent by phase: it is of one span only."""
     links: dict[str, None] = field(default_factory=dict)
     """Traceparents of spans in other gangs' traces that the span of the phase links to."""
 
 
 class GangTraces:
-    """Records the spans of gangs as they pass their phases. Does nothing while tracing is off."""
+    """Records the spans of gangs as they pass their phases. Does nothing while tracing is off.
+
+    A trace ends with its gang; that of a record whose gang is gone, with the first snapshot of the term.
+    """
 
     def __init__(self) -> None:
         self._traces: dict[str, _Trace] = {}
@@ -54,6 +57,11 @@ class GangTraces:
                         _recorded_nanos(record) or time_ns(),
                         ended=record.state is RecordState.SATISFIED,  # its root span was sent then
                     )
+
+    def keep(self, gangs: Container[str]) -> None:
+        """Forgets the traces of gangs that are gone."""
+        for gang in [gang for gang in self._traces if gang not in gangs]:
+            del self._traces[gang]
 
     def root_of(self, gang: str) -> str:
         """Returns the traceparent of the gang's root span; "" if it has none."""
@@ -113,9 +121,8 @@ class GangTraces:
         if change.after is None or record is None or not (since := _since_nanos(record, change.after)):
             return
         derived = _derived(trace.root, f"{change.after.name}/{since}")
-        if derived not in trace.used:
-            trace.used.add(derived)
-            trace.phase = derived
+        if trace.derived.get(change.after) != derived:
+            trace.derived[change.after] = trace.phase = derived
             if change.before is None:  # the phase began in an earlier term
                 trace.phase_started_nanos = since
 

@@ -85,6 +85,8 @@ class _Seats:
 
 def _unsupported(group: SolveGroup, classes: Mapping[str, PodClass]) -> str:
     """A feature that the group requires and this implementation lacks; "" if none."""
+    if group.composites:
+        return "composites"
     if any(constraint.hard for gang in group.gangs for constraint in gang.constraints):
         return "hard topology constraints"
     for pod_class in (classes[role.class_id] for gang in group.gangs for role in gang.roles):

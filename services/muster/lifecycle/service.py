@@ -9,11 +9,13 @@ import structlog
 from muster.config.settings import CannotStart
 from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
+from muster.lifecycle.composite_groups.controller import CompositeGroupController
 from muster.lifecycle.controller import Controller, ControllerContext
 from muster.lifecycle.election import Election, Leadership
 from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.malformed_objects import MalformedObjectReporter
 from muster.lifecycle.pod_groups.controller import PodGroupController
+from muster.lifecycle.provisioning.controller import ProvisioningController
 from muster.lifecycle.queue_jobs.controller import QueueJobController
 from muster.lifecycle.quota.controller import QuotaController
 from muster.lifecycle.settings import Settings
@@ -26,8 +28,10 @@ _log = structlog.get_logger(__name__)
 
 CONTROLLERS: Final[tuple[Callable[[ControllerContext], Controller], ...]] = (
     PodGroupController,
+    CompositeGroupController,
     QueueJobController,
     QuotaController,
+    ProvisioningController,
     MalformedObjectReporter,
 )
 

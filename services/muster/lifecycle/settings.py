@@ -66,6 +66,8 @@ class Settings(ServiceSettings):
     """Name of the Lease; the same for all replicas of one lifecycle."""
     quota: QuotaSettings = NO_WEBHOOK
     volcano: VolcanoSettings = VOLCANO
+    provisioning_requests: bool = False
+    """Whether gangs with the annotation muster.dev/provisioning-request get ProvisioningRequests."""
     lease_seconds: int = Field(default=6, ge=2, le=300)
     """A leader that does not renew the Lease for this long is replaced. It renews three times as often."""
 

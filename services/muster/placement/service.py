@@ -8,7 +8,7 @@ import asyncio
 import math
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Sequence
 from functools import partial
 from importlib.metadata import version
 from typing import Any, Final
@@ -19,15 +19,15 @@ from grpc import aio
 
 from muster.gangs.byte_cache import cached_by_number
 from muster.gangs.facts import LevelConstraint, split_kind
-from muster.gangs.solve import SolveGroup, SolveRequest
+from muster.gangs.solve import Composite, SolveGroup, SolveRequest
 from muster.placement import metrics
-from muster.placement.kernels.precompile import KERNELS
+from muster.placement.kernels.compilation import all_kernels
 from muster.placement.settings import Settings
 from muster.placement.solve.instance import result_of
 from muster.placement.solve.solve import solve
+from muster.placement.state.capacity import withhold
 from muster.placement.state.cluster import Cluster
 from muster.placement.state.mirror import Mirror, NoCluster, RevisionNotReached
-from muster.placement.state.nominated import withhold
 from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 from muster.placement.state.trees import Trees
 from muster.placement.v1 import placement_pb2 as pb
@@ -49,6 +49,7 @@ FEATURES: Final = (
     pb.FEATURE_PREEMPTION,
     pb.FEATURE_CONSTRAINTS,
     pb.FEATURE_POD_TOPOLOGY,
+    pb.FEATURE_COMPOSITES,
 )
 
 _LARGE_REQUEST_BYTES: Final = 64 * 1024
@@ -95,7 +96,7 @@ async def _follow(
     """Load or compile the kernels, then follow cluster-state, so that no solve waits for the compiler."""
     began = time.monotonic()
     compiled = 0
-    for kernel in KERNELS:
+    for kernel in all_kernels():
         compiled += await asyncio.to_thread(kernel.load)
     _log.info("kernels_loaded", compiled=compiled, seconds=round(time.monotonic() - began, 2))
     await mirror.follow(steps, set_ready)
@@ -243,7 +244,7 @@ def _check_classes(class_ids: Collection[str], known: Collection[str]) -> None:
         )
 
 
-def _check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
+def _check_constraints(groups: Sequence[SolveGroup], trees: Trees) -> None:
     """Trees must be known, and the constraints on them satisfiable. Raises RpcError INVALID_ARGUMENT."""
     for gang in (gang for group in groups for gang in group.gangs if gang.constraints):
         tree = trees.get(gang.tree)
@@ -255,6 +256,19 @@ def _check_constraints(groups: Iterable[SolveGroup], trees: Trees) -> None:
         problem = _first_contradiction(gang.constraints, tree.level_names, gang.minimum + placed, pods)
         if problem:
             raise invalid_argument(f"gang {gang.id!r}: {problem}")
+    for group in groups:
+        for composite in group.composites:
+            if composite.level and (problem := _unknown_domain(composite, trees)):
+                raise invalid_argument(f"group {group.id!r}: {problem}")
+
+
+def _unknown_domain(composite: Composite, trees: Trees) -> str:
+    tree = trees.get(composite.tree)
+    if tree is None:
+        return f"tree {composite.tree!r} is unknown at this revision; {_known(trees.names)}"
+    if composite.level not in tree.level_names:
+        return f"tree {composite.tree!r} has no level {composite.level!r}; its levels are {', '.join(tree.level_names)}"
+    return ""
 
 
 @cached_by_number(4096)

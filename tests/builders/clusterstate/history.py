@@ -8,13 +8,14 @@ import msgspec
 
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
-from muster.dialects import coscheduling, koordinator, kube_arbitrator, sakkara
+from muster.dialects import coscheduling, koordinator, kube_arbitrator, native, sakkara
 from muster.gangs.facts import Batch
 from muster.kube.api_resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, ApiResource, definitions, topologies
 from muster.kube.object_changes import ObjectChanges, Removed
 
 SIGS_POD_GROUPS = definitions(koordinator.DEFINITION)
 X_POD_GROUPS = definitions(coscheduling.DEFINITION)
+NATIVE_POD_GROUPS = definitions(native.DEFINITION)
 SCHEDULING_SPECS = definitions(kube_arbitrator.DEFINITION)
 SAKKARA_MAPS = definitions(sakkara.DEFINITION)
 TOPOLOGY_MAPS = topologies("default")
@@ -130,6 +131,21 @@ def pod_group_object(
     }
 
 
+def native_pod_group_object(
+    name: str, policy: Any = None, *, owner: str = "", uid: str = "", namespace: str = "ml", **spec: Any
+) -> Object:
+    """A native PodGroup as the API serves it, basic by default. `owner`: uid and name of the Job that made it."""
+    metadata: Object = {"name": name, "namespace": namespace, "uid": uid or f"uid-native-{name}"}
+    if owner:
+        metadata["ownerReferences"] = [controller(owner)]
+    return {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": {"schedulingPolicy": {"basic": {}} if policy is None else policy, **spec},
+    }
+
+
 def priority_class_object(name: str, value: int, *, is_default: bool = False, **more: Any) -> Object:
     """A PriorityClass as the API serves it."""
     return {"metadata": {"name": name, "uid": f"uid-{name}"}, "value": value, "globalDefault": is_default, **more}
@@ -233,7 +249,9 @@ class History:
         return self.put(BUDGETS, *budgets)
 
     def review(self) -> Batch:
-        """Update trees after node changes."""
+        """Complete what changes have left, then update trees after node changes."""
+        while self.state.has_work:
+            self.state.advance()
         return self.state.review()
 
     def _apply(self, resource: ApiResource[Any], items: list[Any], through: int = 0) -> Batch:

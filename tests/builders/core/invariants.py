@@ -1,7 +1,7 @@
 """The design's invariants, checked in every scenario of the coordinator's core."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from builders.core.objects import Cluster
@@ -44,6 +44,37 @@ def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Sea
         assert permitted or partner not in world.cluster.gangs, f"I1: {record.gang} binds, {partner} has no permit"
     if seat.node in world.cluster.nodes and seat.node not in world.shared_nodes:
         assert world.cluster.free()[seat.node] >= world.cluster.cpu(pod), f"I3: {seat.node} is oversubscribed"
+
+
+def check_composites(known: Mapping[str, Gang], before: Collection[str], written: Collection[str]) -> None:
+    """I1: gangs whose permit was written now start with enough others: each composite above them has as many complete
+    children as it needs, up to one that had them before. A gang without seats was started by others.
+    """
+    now = {id_ for id_, gang in known.items() if gang.permitted}
+    for gang in (known[id_] for id_ in sorted(now.intersection(written).difference(before)) if known[id_].seats):
+        for composite in reversed(gang.facts.composites if gang.facts is not None else ()):
+            if _children(known, composite.name, before) >= composite.minimum:
+                break
+            children = _children(known, composite.name, now)
+            assert children >= composite.minimum, (
+                f"I1: {gang.id} starts with {children} of {composite.minimum} children of {composite.name}"
+            )
+
+
+def _children(known: Mapping[str, Gang], name: str, started: Collection[str]) -> int:
+    """Complete children of a composite."""
+    gangs, composites = 0, dict[str, int]()
+    for gang in known.values():
+        chain = gang.facts.composites if gang.facts is not None else ()
+        names = [each.name for each in chain]
+        if name not in names:
+            continue
+        if names[-1] == name:
+            gangs += gang.id in started
+        else:
+            child = chain[names.index(name) + 1]
+            composites[child.name] = child.minimum
+    return gangs + sum(_children(known, child, started) >= minimum for child, minimum in composites.items())
 
 
 def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record | None:

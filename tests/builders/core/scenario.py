@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
-from builders.core.invariants import check_bind, check_evict, check_quiet
+from builders.core.invariants import check_bind, check_composites, check_evict, check_quiet
 from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
 from builders.core.step_limit import Spins, StepLimit, WakeLimit
@@ -184,6 +184,7 @@ class Scenario:
                     self.stages[effect.gang.rpartition("/")[2]].append(progress.stage)
             case Report():
                 self.reports.append(effect)
+                self._write_nominated_nodes(effect)
             case ClaimEnded(kind, reason):
                 self.claims_ended.append((kind, reason))
             case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
@@ -239,7 +240,10 @@ class Scenario:
                 self.tell(Solved(effect.solve_id, self.solver(effect)))
             case Persist():
                 self.persist(effect)
+                gangs = self.machine.cache.gangs if self.machine is not None else {}
+                started = {id_ for id_, gang in gangs.items() if gang.permitted}
                 self.tell(Persisted(effect.persist_id))
+                check_composites(gangs, started, {record.gang for record in effect.puts})
             case Bind():
                 self.tell(BindResults(self.bind_all(effect)))
             case Evict():
@@ -324,6 +328,13 @@ class Scenario:
         else:
             self.change(remove_pods=[pod.uid])
         return EvictResult(name.uid, EvictOutcome.EVICTED)
+
+    def _write_nominated_nodes(self, report: Report) -> None:
+        """Binding writes status.nominatedNodeName, unless the pod is bound; the coordinator learns of it by the way."""
+        for condition in report.conditions:
+            pod = self.cluster.pods.get(condition.uid)
+            if pod is not None and not pod.node and pod.nominated_node != condition.nominated_node:
+                self.cluster.put_pod(changed(pod, nominated_node=condition.nominated_node))
 
     def mark(self, effect: MarkTimedOut) -> None:
         """Binding writes or removes the annotation."""
@@ -467,7 +478,7 @@ class Scenario:
         self.change(pods=[self._running(self.cluster.pods[uid], node_name)])
 
     def _running(self, pod: PodFacts, node_name: str) -> PodFacts:
-        return changed(pod, node=node_name, phase=PodPhase.RUNNING, started_seconds=int(self.unix))
+        return changed(pod, node=node_name, phase=PodPhase.RUNNING, started_seconds=int(self.unix), nominated_node="")
 
     # -- observations
 

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
+from builders.core.composites import packed_in_racks, try_composites
 from builders.core.objects import Cluster
 from builders.gangs.labels import selects
 from muster.coordinator.core.effects import Solve
-from muster.gangs.facts import LevelPolicy, split_kind
+from muster.gangs.facts import split_kind
 from muster.gangs.solve import (
     Assignment,
     Explanation,
@@ -53,7 +54,7 @@ Racks = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class _Fit:
+class Fit:
     """Result of one attempt: assignments, and the shortage."""
 
     assignments: tuple[Assignment, ...]
@@ -63,7 +64,7 @@ class _Fit:
 
 def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
     """Results for every group, in order; each takes its capacity before the next."""
-    fitter = _Fitter(cluster)
+    fitter = Fitter(cluster)
     free = _free(cluster, solve)
     results = []
     for group in solve.groups:
@@ -101,15 +102,17 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
     return free
 
 
-class _Fitter:
+class Fitter:
     """Whether a group fits into the free capacity."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cpu, self._rack_of, self._cluster = cluster.class_cpu, cluster.rack_of, cluster
+        self.cpu, self.rack_of, self._cluster = cluster.class_cpu, cluster.rack_of, cluster
 
-    def try_whole(self, free: Free, group: SolveGroup) -> _Fit:
+    def try_whole(self, free: Free, group: SolveGroup) -> Fit:
         """All minimums, then members above them, which take nothing from partners."""
-        best = _Fit((), "its members are in several racks, and must be in one", free)
+        if group.composites:
+            return try_composites(self, free, group)
+        best = Fit((), "its members are in several racks, and must be in one", free)
         for racks in self._choices(free, group):
             best = self._try_whole_in(free, group, racks)
             if not best.short:
@@ -117,66 +120,66 @@ class _Fitter:
         return best
 
     def _choices(self, free: Free, group: SolveGroup) -> Iterator[Racks]:
-        packed = [asked for asked in group.gangs if _packed_in_racks(asked)]
-        for racks in product(*(self._racks(free, asked) for asked in packed)):
+        packed = [asked for asked in group.gangs if packed_in_racks(asked)]
+        for racks in product(*(self.racks(free, asked) for asked in packed)):
             yield {asked.id: rack for asked, rack in zip(packed, racks, strict=True)}
 
-    def _racks(self, free: Free, asked: SolveGang) -> list[str]:
-        there = {self._rack_of(pods.node) for pods in asked.placed}
-        return sorted(there) if len(there) == 1 else sorted(set(map(self._rack_of, free))) if not there else []
+    def racks(self, free: Free, asked: SolveGang) -> list[str]:
+        there = {self.rack_of(pods.node) for pods in asked.placed}
+        return sorted(there) if len(there) == 1 else sorted(set(map(self.rack_of, free))) if not there else []
 
-    def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
+    def _try_whole_in(self, free: Free, group: SolveGroup, racks: Racks) -> Fit:
         trial, assignments = free.copy(), list[Assignment]()
-        needed = {asked.id: self._smallest(asked, asked.minimum) for asked in group.gangs}
-        fit = {asked.id: self._fill(trial, asked, needed[asked.id], assignments, racks) for asked in group.gangs}
+        needed = {asked.id: self.smallest(asked, asked.minimum) for asked in group.gangs}
+        fit = {asked.id: self.fill(trial, asked, needed[asked.id], assignments, racks) for asked in group.gangs}
         short = [
             f"{fit[asked.id]} of {asked.minimum} members fit" for asked in group.gangs if fit[asked.id] < asked.minimum
         ]
         if short:
-            return _Fit((), short[-1], free)
-        self._fill_rest(trial, group, needed, assignments, racks)
-        return _Fit(tuple(assignments), "", trial)
+            return Fit((), short[-1], free)
+        self.fill_rest(trial, group, needed, assignments, racks)
+        return Fit(tuple(assignments), "", trial)
 
-    def try_part(self, free: Free, group: SolveGroup) -> _Fit:
+    def try_part(self, free: Free, group: SolveGroup) -> Fit:
         """As many members as fit, minimums first; of all racks the one where most fit."""
         tries = (self._try_part_in(free, group, racks) for racks in self._choices(free, group))
         return max(
-            tries, key=lambda fit: sum(assignment.count for assignment in fit.assignments), default=_Fit((), "", free)
+            tries, key=lambda fit: sum(assignment.count for assignment in fit.assignments), default=Fit((), "", free)
         )
 
-    def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> _Fit:
+    def _try_part_in(self, free: Free, group: SolveGroup, racks: Racks) -> Fit:
         trial, assignments = free.copy(), list[Assignment]()
         placed: dict[str, list[int]] = {}
         for asked in group.gangs:
             before = len(assignments)
-            self._fill(trial, asked, self._smallest(asked, asked.minimum), assignments, racks)
+            self.fill(trial, asked, self.smallest(asked, asked.minimum), assignments, racks)
             placed[asked.id] = [
                 sum(assignment.count for assignment in assignments[before:] if assignment.role == index)
                 for index in range(len(asked.roles))
             ]
-        self._fill_rest(trial, group, placed, assignments, racks)
-        return _Fit(tuple(assignments), "", trial)
+        self.fill_rest(trial, group, placed, assignments, racks)
+        return Fit(tuple(assignments), "", trial)
 
-    def _fill_rest(
+    def fill_rest(
         self, free: Free, group: SolveGroup, placed: dict[str, list[int]], assignments: list[Assignment], racks: Racks
     ) -> None:
         for asked in group.gangs:
             rest = [role.wanted - count for role, count in zip(asked.roles, placed[asked.id], strict=True)]
-            self._fill(free, asked, rest, assignments, racks)
+            self.fill(free, asked, rest, assignments, racks)
 
-    def _smallest(self, asked: SolveGang, count: int) -> list[int]:
+    def smallest(self, asked: SolveGang, count: int) -> list[int]:
         """Number of members by role, the smallest first."""
         counts = [0] * len(asked.roles)
         for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
         return counts
 
-    def _fill(
+    def fill(
         self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks
     ) -> int:
         """Place members by role, largest first, each on the fullest node that takes it; returns how many fit."""
         placed, rack = 0, racks.get(asked.id)
-        nodes = [name for name in free if rack is None or self._rack_of(name) == rack]
+        nodes = [name for name in free if rack is None or self.rack_of(name) == rack]
         for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
             for name in sorted(nodes, key=lambda name: (free[name], name)):
@@ -200,20 +203,16 @@ class _Fitter:
         return self._cluster.room_beside(kind, free.pods.get(node, Counter()), count, first=first)
 
 
-def _packed_in_racks(asked: SolveGang) -> bool:
-    return any(each.level == "rack" and each.policy is LevelPolicy.PACK and each.hard for each in asked.constraints)
-
-
 @dataclass
 class _Removal:
     """Victims that let the group fit: the lowest level, spare pods, then the fewest whole gangs."""
 
-    fitter: _Fitter
+    fitter: Fitter
     free: Free
     group: SolveGroup
     potential_victims: Sequence[PotentialVictim]
 
-    def find(self) -> tuple[tuple[VictimGang, ...], _Fit] | None:
+    def find(self) -> tuple[tuple[VictimGang, ...], Fit] | None:
         """None: it does not fit even if all potential victims are evicted."""
         for level in sorted({each.level for each in self.potential_victims}):
             offered = [each for each in self.potential_victims if each.level <= level]
@@ -260,7 +259,7 @@ class _Removal:
             if not self._fit({**going, each.id: fewer}).short:
                 going[each.id] = fewer
 
-    def _fit(self, going: dict[str, list[PodsOnNode]]) -> _Fit:
+    def _fit(self, going: dict[str, list[PodsOnNode]]) -> Fit:
         trial = self.free.copy()
         for pods in going.values():
             for pod in pods:

@@ -15,7 +15,7 @@ NAMESPACE: Final = "muster-system"
 
 JSON = dict[str, Any]
 
-_KUBERNETES: Final = "1.33.0"  # a Helm built with `go install` has no version of its own
+_KUBERNETES: Final = "1.36.0"  # a Helm built with `go install` has no version of its own
 _SECONDS: Final = 60.0
 
 

@@ -18,7 +18,7 @@ from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.gangs.facts import PODS
 from muster.gangs.quantity import to_amount
 
-RECORD_SECONDS = 5.0
+RECORD_SECONDS = 30.0
 """Deadline for etcd to report a record that was written before a bind."""
 
 

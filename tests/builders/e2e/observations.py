@@ -209,29 +209,29 @@ class Observations:
         await self.cluster.until(there, f"a {kind} event of {workload.id} that says {saying}")
         return found[0]
 
-    async def unschedulable(self, workload: Workload, *saying: str) -> None:
-        """Wait until every existing pod has PodScheduled=False, reason Unschedulable, with these words (I10)."""
+    async def unschedulable(self, workload: Workload, *saying: str, reason: str = "") -> None:
+        """Wait until every existing pod has PodScheduled=False with these words, and this reason if given (I10)."""
         workload = self.here(workload)
         keys = {(workload.namespace, workload.pod_name(number)) for number in range(workload.size)}
 
         def all_say() -> bool:
             pods = [pod for key, pod in self.cluster.pods.items() if key in keys]
-            return bool(pods) and all(_says_unschedulable(pod, saying) for pod in pods)
+            return bool(pods) and all(_says_pending(pod, saying, reason) for pod in pods)
 
-        await self.cluster.until(all_say, f"all pods of {workload.id} say Unschedulable and {saying}")
+        await self.cluster.until(all_say, f"all pods of {workload.id} say {reason or 'pending'} and {saying}")
 
 
 def _note(event: JSON) -> str:
     return str(event.get("note") or event.get("message") or "")
 
 
-def _says_unschedulable(pod: JSON, saying: tuple[str, ...]) -> bool:
+def _says_pending(pod: JSON, saying: tuple[str, ...], reason: str) -> bool:
     for condition in pod.get("status", {}).get("conditions") or ():
         if condition["type"] == "PodScheduled":
             message = condition.get("message", "")
             return (
                 condition["status"] == "False"
-                and condition.get("reason") == "Unschedulable"
+                and (condition.get("reason") == reason if reason else condition.get("reason") != "SchedulingGated")
                 and all(words in message for words in saying)
             )
     return False

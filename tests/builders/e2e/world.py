@@ -422,6 +422,7 @@ async def bind_by_hand(cluster: Cluster, namespace: str, pod: str, node: str) ->
 _AT_ONCE: JSON = {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0}
 _WITH_PODS: JSON = {**_AT_ONCE, "propagationPolicy": "Background"}
 _PLURALS = {
+    "CompositePodGroup": "compositepodgroups",
     "ConfigMap": "configmaps",
     "Job": "jobs",
     "PersistentVolumeClaim": "persistentvolumeclaims",
@@ -429,6 +430,7 @@ _PLURALS = {
     "PodGroup": "podgroups",
     "QueueJob": "queuejobs",
     "SchedulingSpec": "schedulingspecs",
+    "Workload": "workloads",
 }
 
 

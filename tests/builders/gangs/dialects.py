@@ -19,6 +19,7 @@ _MINIMUM_FIELDS: Final[dict[Dialect, str]] = {
     "volcano": "minMember",
     "batch": "group-pod-num",
     "native": "minCount",
+    "kueue": "pod-group-total-count",
 }
 DIALECTS: Final = (*_MINIMUM_FIELDS, "kube-arbitrator", "sakkara")
 """Every way to declare a gang."""

@@ -53,10 +53,14 @@ class CoreGang(Gang):
             waiting_time_seconds=self.waiting_time_seconds,
             repair_policy=self.repair_policy,
             tree=self.tree,
+            subgroups=self.subgroups,
+            composites=self.composites,
             constraints=parse_constraints(self.constraints) if self.constraints else (),
         )
 
     def pods(self) -> list[PodFacts]:
+        labels = [f"subgroup:{part}" for part, size in enumerate(self.parts) for _ in range(size)]
+        labels += [""] * (self.size - len(labels))
         return [
             PodFacts(
                 uid=f"{self.namespace}/{self.pod_name(number)}@{self.incarnation}",
@@ -69,6 +73,7 @@ class CoreGang(Gang):
                 expected_seconds=self.expected_seconds,
                 never_preempts=not self.preempts,
                 budgets=self.budgets,
+                label_set=labels[number],
             )
             for number in range(self.size)
         ]

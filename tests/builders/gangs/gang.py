@@ -8,7 +8,16 @@ builders.gangs.manifests renders gangs for the API, builders.gangs.facts for sce
 from dataclasses import MISSING, dataclass, field, fields, replace
 from typing import Any, ClassVar, Literal, Self
 
-from muster.gangs.facts import GangMode, MatchPolicy, RepairPolicy
+from muster.gangs.facts import (
+    CompositeFacts,
+    GangMode,
+    LevelConstraint,
+    LevelPolicy,
+    MatchPolicy,
+    RepairPolicy,
+    SubgroupPolicy,
+)
+from muster.gangs.selectors import EVERYTHING_SELECTED
 
 Dialect = Literal[
     "annotations",
@@ -19,6 +28,7 @@ Dialect = Literal[
     "batch",
     "lightweight",
     "native",
+    "kueue",
     "plain",
     "test",
 ]
@@ -55,6 +65,14 @@ class Gang:
     """Topology constraints as users write them: "rack: hard pack; node: spread"."""
     tree: str = ""
     """Topology tree of the constraints; empty: the default tree."""
+
+    subgroups: tuple[SubgroupPolicy, ...] = ()
+    """Policies for subgroups; pods have labels "subgroup" in turn."""
+    parts: tuple[int, ...] = ()
+    """Numbers of pods in each subgroup, in the order of pods; later pods are in none."""
+
+    composites: tuple[CompositeFacts, ...] = ()
+    """Sets of gangs that contain it, the outermost first."""
 
     priority: int | None = None
     declared_priority: int | None = None
@@ -132,6 +150,23 @@ class Gang:
         return replace(self, requests=written)
 
     # -- rules of the gang
+
+    def in_composites(self, *minimums: int, **levels: str) -> Self:
+        """Sets that contain the gang, the outermost first: how many of their children must start together, by default
+        as many as its group has gangs, their names, and the levels at which they share a domain.
+        """
+        needed = minimums or [len(self.group_names)] * len(levels)
+        sets = zip(levels.items(), needed, strict=True)
+        return replace(self, composites=tuple(CompositeFacts(name, "", level, least) for (name, level), least in sets))
+
+    def in_subgroups(self, *sizes: int, size: int = 0, minimum: int = 0, rack: bool = True, tree: str = "") -> Self:
+        """Divides the pods into subgroups of these sizes, by the label "subgroup"; each needs `size` pods, by default
+        the largest of them, in one rack.
+        """
+        constraints = (LevelConstraint("rack", LevelPolicy.PACK, hard=True),) if rack else ()
+        needed = size or max(sizes)
+        policy = SubgroupPolicy("parts", EVERYTHING_SELECTED, ("subgroup",), needed, minimum, tree, constraints)
+        return replace(self, subgroups=(policy,), parts=sizes, size=max(self.size, sum(sizes)))
 
     def non_strict(self, waiting_time_seconds: float = 600.0) -> Self:
         return replace(self, mode=GangMode.NON_STRICT, waiting_time_seconds=waiting_time_seconds)

@@ -1,4 +1,6 @@
-"""Label sets and selectors of tests: the selector "a" selects pods with a label "a", the label set "a+b" has both."""
+"""Label sets and selectors of tests: the selector "a" selects pods with a label "a", the label set "a+b" has both, and
+"a:1" has the label with a value.
+"""
 
 from collections.abc import Iterable, Mapping
 
@@ -23,8 +25,8 @@ def selector_of(name: str) -> PodSelector:
 
 
 def label_set_of(id_: str) -> LabelSet:
-    names = tuple(id_.split("+"))
-    return LabelSet(id_, "default", names, ("",) * len(names))
+    labels = [each.partition(":") for each in id_.split("+")]
+    return LabelSet(id_, "default", tuple(key for key, _, _ in labels), tuple(value for _, _, value in labels))
 
 
 def with_labels(batch: Batch, known: Mapping[str, PodClass]) -> Batch:

@@ -16,6 +16,8 @@ SCHEDULER = "muster"
 
 _GROUP_NAME = "scheduling.k8s.io/group-name"
 _GROUP_POD_NUM = "scheduling.k8s.io/group-pod-num"
+_POD_GROUP_NAME = "kueue.x-k8s.io/pod-group-name"
+_POD_GROUP_TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 _DEFINITIONS = {
     "koordinator": "scheduling.sigs.k8s.io/v1alpha1",
     "coscheduling": "scheduling.x-k8s.io/v1alpha1",
@@ -187,6 +189,8 @@ class Workload(Gang):
             return {}, {_GROUP_NAME: self.name}
         if self.dialect == "batch":
             return {}, {_GROUP_NAME: self.name, _GROUP_POD_NUM: minimum, **self.all_annotations()}
+        if self.dialect == "kueue":
+            return {_POD_GROUP_NAME: self.name}, {_POD_GROUP_TOTAL_COUNT: minimum, **self.all_annotations()}
         return {}, self.all_annotations()
 
 

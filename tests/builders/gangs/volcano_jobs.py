@@ -4,28 +4,12 @@ import copy
 from collections.abc import Mapping
 from typing import Any, Final
 
+from builders.gangs.open_kinds import open_kind
+
 Object = dict[str, Any]
 
 JOB_VERSION: Final = "batch.volcano.sh/v1alpha1"
-JOB_KIND: Final[Object] = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "jobs.batch.volcano.sh"},
-    "spec": {
-        "group": "batch.volcano.sh",
-        "scope": "Namespaced",
-        "names": {"plural": "jobs", "singular": "job", "kind": "Job", "listKind": "JobList"},
-        "versions": [
-            {
-                "name": "v1alpha1",
-                "served": True,
-                "storage": True,
-                "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}},
-            }
-        ],
-    },
-}
-"""The CustomResourceDefinition of Jobs, with an open schema."""
+JOB_KIND: Final[Object] = open_kind("batch.volcano.sh", "v1alpha1", "Job", "jobs")
 
 
 def volcano_job(name: str, namespace: str, scheduler: str, where: Mapping[str, str], **tasks: int) -> Object:

@@ -17,8 +17,8 @@ from muster.gangs.facts import (
 from muster.gangs.solve import NominatedCapacity, PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
 from muster.placement.solve.solve import solve
+from muster.placement.state.capacity import withhold
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import withhold
 
 GPU = "nvidia.com/gpu"
 
@@ -98,9 +98,11 @@ def cluster(
     return built
 
 
-def potential_victim(name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0) -> PotentialVictim:
+def potential_victim(
+    name: str, *pods: tuple[str, str, int], level: int = 0, spare: int = 0, spare_entries: int = 0
+) -> PotentialVictim:
     """Pods as (node, class id, count)."""
-    return PotentialVictim(name, level, spare, tuple(PodsOnNode(*each) for each in pods))
+    return PotentialVictim(name, level, spare, tuple(PodsOnNode(*each) for each in pods), spare_entries)
 
 
 def answers(

@@ -57,7 +57,7 @@ def optimum(case: Case) -> Cost | None:
     """The cost of the optimal placement; None if not all minimums fit under the hard constraints."""
     judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
     by_total: dict[int, list[Sizes]] = {}
-    for added in _all_sizes(case):
+    for added in all_sizes(case):
         by_total.setdefault(sum(map(sum, added)), []).append(added)
     for total in sorted(by_total, reverse=True):
         costs = [cost for added in by_total[total] if (cost := _cost(case, judges, added)) is not None]
@@ -71,20 +71,20 @@ def most_in_part(case: Case) -> tuple[int, ...] | None:
     earlier gangs first. None if there is no such placement, not even an empty one.
     """
     judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
-    return max((_counted(judges, added) for added in _all_sizes(case) if _may_follow(judges, added)), default=None)
+    return max((_counted(judges, added) for added in all_sizes(case) if _may_follow(judges, added)), default=None)
 
 
 def counted_in_part(case: Case, answer: Placed | PartiallyPlaced) -> tuple[int, ...] | None:
     """Members of an answer toward minimums, likewise; None if it cannot be completed."""
     judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
-    added = _added(case, answer)
+    added = added_members(case, answer)
     return _counted(judges, added) if _may_follow(judges, added) else None
 
 
 def cost_of(case: Case, answer: Placed | PartiallyPlaced) -> Cost | None:
     """The cost of an answer; None if it violates a hard constraint or leaves a gang below its minimum."""
     judges = [Evaluator(case, index) for index in range(len(case.group.gangs))]
-    return _cost(case, judges, _added(case, answer))
+    return _cost(case, judges, added_members(case, answer))
 
 
 def terms(case: Case) -> list[str]:
@@ -107,7 +107,7 @@ class Evaluator:
         self.minimum = gang.minimum
         self._levels = _levels(gang, tree)
         self._before = [sum(pods.count for pods in gang.placed if pods.node == each.name) for each in case.nodes]
-        paths = _paths(tree, case.nodes)
+        paths = domain_paths(tree, case.nodes)
         self._outside = [paths[each.name] is None for each in case.nodes]
         depth = len(tree.levels)
         self._paths = [paths[each.name] or tuple(f"outside {each.name}" for _ in range(depth)) for each in case.nodes]
@@ -159,7 +159,7 @@ class Evaluator:
         return [list(parts.values()) for parts in within.values()]
 
 
-def _added(case: Case, answer: Placed | PartiallyPlaced) -> Sizes:
+def added_members(case: Case, answer: Placed | PartiallyPlaced) -> Sizes:
     place = {each.name: index for index, each in enumerate(case.nodes)}
     gangs = {gang.id: index for index, gang in enumerate(case.group.gangs)}
     added = [[0] * len(case.nodes) for _ in case.group.gangs]
@@ -249,7 +249,7 @@ def _levels(gang: SolveGang, tree: TopologyTree) -> list[Level]:
     return found[::-1]
 
 
-def _paths(tree: TopologyTree, nodes: Sequence[NodeFacts]) -> Mapping[str, Path | None]:
+def domain_paths(tree: TopologyTree, nodes: Sequence[NodeFacts]) -> Mapping[str, Path | None]:
     """Each node's path from the top to itself; None if it is not in the tree."""
     if len(tree.levels) == 1:
         return {each.name: (each.name,) for each in nodes}
@@ -268,7 +268,7 @@ def _path_by_labels(tree: TopologyTree, node: NodeFacts) -> Path | None:
     return (*named, node.name) if len(named) == len(values) else None
 
 
-def _all_sizes(case: Case) -> Iterator[Sizes]:
+def all_sizes(case: Case) -> Iterator[Sizes]:
     """All ways to place new members: how many of each gang each node gets."""
     parts = [
         (index, class_id, sum(role.wanted for role in gang.roles if role.class_id == class_id))

@@ -19,11 +19,10 @@ from muster.gangs.facts import (
     TreeLevel,
 )
 from muster.gangs.solve import PotentialVictim, SolveGang, SolveGroup
-from muster.placement.preemption.dry_run import DryRun
-from muster.placement.preemption.victim_table import victim_table
+from muster.placement.preemption.dry_run import DryRun, victim_table
 from muster.placement.solve.instance import NotPlaced, Placed, parts_of
+from muster.placement.state.capacity import NO_NOMINATIONS
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import NO_NOMINATIONS
 
 Victims = Mapping[tuple[str, str], int]
 """Number of victims by node and class."""

@@ -270,3 +270,49 @@ async def test_binds_precede_conditions(muster: Rig) -> None:
         assert len(read.paths) <= 8
         read.release()
         assert (await writing).written == 40
+
+
+# -- nominated nodes
+
+
+async def nominated(muster: Rig, pod: str) -> str | None:
+    return (await muster.pod(pod))["status"].get("nominatedNodeName")  # type: ignore[no-any-return]
+
+
+async def test_the_nominated_node_is_written_and_removed_with_the_condition(muster: Rig) -> None:
+    pods = await muster.pods("trainer-0", "trainer-1")
+    held = [waiting(pod, "waits", reason="CapacityHeld", nominated_node="n1") for pod in pods]
+    assert (await muster.write(held)).written == 2
+    assert await nominated(muster, "trainer-1") == "n1"
+    assert (await condition(muster, "trainer-1"))["reason"] == "CapacityHeld"
+    moved = [waiting(pods[0], "waits", reason="CapacityHeld", nominated_node="n2"), waiting(pods[1], "waits")]
+    assert (await muster.write(moved)).written == 2
+    assert (await nominated(muster, "trainer-0"), await nominated(muster, "trainer-1")) == ("n2", None)
+    assert (await condition(muster, "trainer-1"))["reason"] == "Unschedulable"
+
+
+async def test_an_unconfirmed_nominated_node_is_removed_if_the_condition_is_equal(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write([waiting(pod)])
+    await muster.kube.patch("Pod", "trainer-0", {"status": {"nominatedNodeName": "gone"}}, part="/status")
+    await muster.write([waiting(pod)])
+    assert await nominated(muster, "trainer-0") is None
+    before = (await muster.pod("trainer-0"))["metadata"]["resourceVersion"]
+    with muster.faults.refuse(WRITES_OF_STATUS, 500):
+        assert (await muster.write([waiting(pod)])).written == 1
+    assert (await muster.pod("trainer-0"))["metadata"]["resourceVersion"] == before
+
+
+async def test_a_node_name_that_is_not_valid_is_refused(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    response = await muster.write([waiting(pod, nominated_node="no/node")])
+    assert "nominated node 'no/node' is not a valid node name" in response.failures[0]
+    assert await nominated(muster, "trainer-0") is None
+
+
+async def test_a_bound_pod_gets_no_nominated_node_and_keeps_none(muster: Rig) -> None:
+    before, after = await muster.pods("before", "after")
+    await muster.write([waiting(before, nominated_node="n1")])
+    await muster.bind([before, after])
+    assert (await muster.write([waiting(after, nominated_node="n1")])).gone == 1
+    assert (await nominated(muster, "before"), await nominated(muster, "after")) == (None, None)

@@ -270,7 +270,7 @@ async def test_replicas_agree(config: KubeSettings, kube: KubeCalls) -> None:
         assert content(one) == content(other)
         async with replica(config) as (late, port), mirroring(port) as late_mirror:
             await late_mirror.until(lambda: True)
-            # One that comes later cannot know which of several pods without a controller came first in its second.
+            # A later replica cannot know which of several pods without a controller came first in its second.
             assert content(late, incarnations=False) == content(one, incarnations=False)
             assert late_mirror.gangs == late.state.gangs.facts
             assert late_mirror.pods == late.state.pods.facts

@@ -1,15 +1,20 @@
 """Topology trees with an API server: subscribers see the trees of ConfigMaps and node labels."""
 
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from builders.clusterstate.history import node_object, topology_map_object
-from builders.clusterstate.service import watching
+from builders.clusterstate.mirror import mirroring
+from builders.clusterstate.service import replica, watching
 from builders.kube.calls import KubeCalls
 from muster.config.settings import KubeSettings
+from muster.coordinator.cluster_watch import watch_cluster
+from muster.coordinator.core.events import Snapshot
 from muster.gangs.facts import Severity
 from muster.kube.informer import InformerOptions
+from muster.rpc.channel import open_channel
 
 QUICK = InformerOptions(retry_seconds=(0.01, 0.1), unavailable_seconds=(0.02, 0.1))
 RACKS: Any = {"r0": {"a": {}}, "r1": {"b": {}}}
@@ -100,6 +105,19 @@ async def test_a_label_on_a_node_makes_racks(config: KubeSettings, kube: KubeCal
         assert problem.message.startswith('node "b" of the cluster is not in the tree because a label is missing')
         await kube.patch("Node", "b", {"metadata": {"labels": {"sakkara.topology.rack": "r1"}}})
         await mirror.until(lambda: not mirror.trees["labels"].problems)
+
+
+async def test_a_tree_that_a_node_changes_is_waited_for_by_solves(config: KubeSettings, kube: KubeCalls) -> None:
+    async with replica(config) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: list(mirror.trees) == ["flat"])
+        node = await kube.patch("Node", "a", {"metadata": {"labels": {"sakkara.topology.rack": "r0"}}})
+        await mirror.until(lambda: list(mirror.trees) == ["labels"])
+        revision = int(node["metadata"]["resourceVersion"])
+        assert mirror.changed["topologytrees"] == revision
+        async with open_channel(f"127.0.0.1:{port}") as channel, aclosing(watch_cluster(channel, "late")) as events:
+            snapshot = await anext(events)
+        assert isinstance(snapshot, Snapshot)
+        assert snapshot.batch.changed["topologytrees"] == revision
 
 
 async def test_settings_make_a_tree_by_labels_and_choose_the_default(config: KubeSettings, kube: KubeCalls) -> None:

@@ -63,6 +63,20 @@ async def test_a_running_gang_is_not_traced_again_in_a_new_term(monkeypatch: pyt
     assert collector.spans == []
 
 
+async def test_i11_traces_of_records_without_a_gang_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with collecting() as (_, endpoint):
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_INSECURE", "true")
+        shutdown = configure_tracing("coordinator", "test")
+        _, record = permitted(RecordState.BINDING)
+        traces = recovered(record, ROOT)
+        traces.keep({GANG})
+        assert traces.root_of(GANG) == ROOT
+        traces.keep(())
+        assert traces.root_of(GANG) == ""
+        await asyncio.to_thread(shutdown)
+
+
 async def test_a_running_gang_without_a_trace_gets_none(monkeypatch: pytest.MonkeyPatch) -> None:
     began = PhaseChanged(GANG, None, Phase.SATISFIED)
     collector = await spans_of(monkeypatch, RecordState.SATISFIED, began, known=False)

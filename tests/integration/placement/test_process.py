@@ -34,7 +34,7 @@ async def test_alive_but_not_ready_while_kernels_compile(
     stream: ClusterStream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compiler = SlowCompiler()
-    monkeypatch.setattr("muster.placement.service.KERNELS", (compiler,))
+    monkeypatch.setattr("muster.placement.service.all_kernels", lambda: (compiler,))
     stream.opens_with(snapshot("a"), {"pods": 1})
     async with serving(stream) as address:
         listen = f"127.0.0.1:{free_port()}"

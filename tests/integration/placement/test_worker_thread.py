@@ -16,8 +16,8 @@ from builders.placement.service import PLACED, Placement, asks, running, snapsho
 from builders.wait import eventually
 from muster.gangs.facts import Batch
 from muster.placement.service import FULL_NAME
+from muster.placement.state.mirror import Worker
 from muster.placement.v1 import placement_pb2 as pb
-from muster.placement.worker import Worker
 from muster.rpc.watch_codec import batch_step
 
 NOT_FOUND = pb.GroupResult.OUTCOME_NOT_FOUND

@@ -133,6 +133,26 @@ async def test_a_deleted_pod_frees_capacity_at_once(api: ApiClient, kubelets: No
     await api.until(f"{PODS}/first", _phase("Running"))
 
 
+async def test_a_deleted_pod_keeps_its_capacity_while_it_stops(api: ApiClient, kubelets: None) -> None:
+    slow = _annotated("slow", stop_seconds="3600")
+    slow["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
+    await _bound(api, slow)
+    await api.until(f"{PODS}/slow", _phase("Running"))
+    await api.delete(f"{PODS}/slow")
+    await _bound(api, pod("second", requests={"cpu": "2"}))
+
+    await api.until(f"{PODS}/second", _phase("Failed"))
+    assert (await api.get(f"{PODS}/slow")).body["status"]["phase"] == "Running"
+
+
+async def test_a_deleted_pod_stops_after_its_time(api: ApiClient, kubelets: None) -> None:
+    await _bound(api, _annotated("slow", stop_seconds="0.1"))
+    await api.until(f"{PODS}/slow", _phase("Running"))
+    await api.delete(f"{PODS}/slow")
+
+    await api.until_gone(f"{PODS}/slow")
+
+
 async def test_a_deleted_pod_with_finalizers_is_reported_as_killed(api: ApiClient, kubelets: None) -> None:
     """The finalizer stands for the job controller's, which counts the pod."""
     await _bound(api, pod("held", metadata={"finalizers": ["example.com/hold"]}))

@@ -1,13 +1,19 @@
 """Gangs that `muster up --once` waits for: those of pods and of annotated controllers."""
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from muster.cli.errors import CliError
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
-from muster.localcluster.manifests import Manifest
-from muster.localcluster.up.examples import Expected, examples_in
+from muster.gangs.quantity import parse_quantity
+from muster.localcluster.manifests import Manifest, load_manifests
+from muster.localcluster.stack_options import StackOptions
+from muster.localcluster.up.examples import EXPECT, Expected, examples_in
+
+EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 
 
 def pod(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Manifest:
@@ -52,3 +58,26 @@ def test_a_controllers_pods_are_bound_when_all_members_are() -> None:
 def test_an_unknown_expectation_is_an_error() -> None:
     with pytest.raises(CliError, match="'soon'"):
         examples_in([controller("QueueJob", "train", "soon")])
+
+
+def test_the_examples_fit_in_any_order() -> None:
+    """Each rack has a quarter of the nodes: two of them have room however the other gangs are packed."""
+
+    def requested(value: Any, pods: int = 1) -> Iterator[float]:
+        if isinstance(value, dict):
+            pods *= value.get("parallelism") or value.get("replicas") or 1
+            for key, each in value.items():
+                if key == "requests" and "cpu" in each:
+                    yield pods * parse_quantity(str(each["cpu"]))
+                yield from requested(each, pods)
+        elif isinstance(value, list):
+            for each in value:
+                yield from requested(each, pods)
+
+    cpu = sum(
+        sum(requested(each.body["spec"]))
+        for each in load_manifests(EXAMPLES)
+        if each.annotations.get(EXPECT) == Expected.BOUND
+    )
+    node = parse_quantity(StackOptions.cpu)
+    assert 0 < cpu <= (15 - 1) * node, "more than three of four racks of five nodes, but for a node"

@@ -1,6 +1,7 @@
 """Fencing by leader epoch: only the epoch of the leader key in etcd is admitted, and nothing else is remembered."""
 
 import asyncio
+import gc
 
 import grpc
 import pytest
@@ -137,6 +138,21 @@ async def test_flood_of_made_up_epochs_costs_one_read_at_a_time() -> None:
     await leader
     await asyncio.gather(*flood, *late)
     assert key.reads == 3
+
+
+async def test_failed_read_for_cancelled_calls_is_not_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    key = LeaderKey(5)
+    fence = LeaderFence(key)
+    key.answers.clear()
+    key.outage = "etcd does not answer"
+    cancelled = asyncio.ensure_future(call(fence, 5))
+    await eventually(lambda: key.reads == 1)
+    cancelled.cancel()
+    await asyncio.wait([cancelled])
+    key.answers.set()
+    await refusal(fence, 5)  # its read begins when the one of the cancelled call has ended
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []
 
 
 async def test_epoch_is_required() -> None:

@@ -1,5 +1,7 @@
 """Text of `muster explain`."""
 
+import time
+
 from muster.cli.explain import explanation_lines
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.placement.v1 import placement_pb2 as placement
@@ -56,3 +58,12 @@ def test_declared_terms_are_quoted_below_the_dialect() -> None:
         "minMember: 4 (PodGroup ns/g)",
         'note: ["\\[bold]"] (pod p)',
     ]
+
+
+def test_a_gang_that_was_shrunk_says_when_it_may_grow() -> None:
+    answer = waiting()
+    assert "shrunk" not in lines(answer)
+    answer.grows_after_unix_millis = int(time.time() * 1000) + 3_600_000_000
+    assert "was shrunk; may grow again in 3600000 s" in lines(answer)
+    answer.grows_after_unix_millis = 1000
+    assert "was shrunk; may grow again in 0 s" in lines(answer)

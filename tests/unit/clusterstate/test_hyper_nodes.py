@@ -7,7 +7,8 @@ import pytest
 from builders.clusterstate.history import History, Object, node_object, pod_object
 from muster.dialects import volcano
 from muster.gangs.facts import Severity, TopologyTree
-from muster.kube.api_resources import HYPER_NODES, definitions
+from muster.kube.api_resources import HYPER_NODES, NODES, definitions
+from muster.kube.object_changes import ObjectChanges, Removed
 from muster.topology.hyper_nodes import BadPattern, compile_pattern
 from muster.topology.trees import TreePaths
 
@@ -68,6 +69,79 @@ def test_a_changed_tree_has_the_revision_of_its_hyper_nodes() -> None:
     batch = history.put(HYPER_NODES, nodes_in("r1", "c", "d"))
     assert {each.name for each in batch.trees} == {BY_TIER}
     assert batch.changed[HYPER_NODES.kind] == history.revision
+
+
+def test_a_tree_that_nodes_change_has_a_revision_that_older_trees_have_not() -> None:
+    by_label = hyper_node("r0", 1, member(labelMatch={"matchLabels": {"rack": "r0"}}))
+    replicas = [cluster(by_label, nodes="ab") for _ in range(2)]
+    for each in replicas:
+        batch = each.nodes(node_object("a", labels={"rack": "r0"}))
+        assert batch.changed == {"nodes": each.revision}
+        assert batch.through["topologytrees"] < each.revision
+    first, second = replicas
+    batch = first.review()
+    assert [tree.name for tree in batch.trees] == [BY_TIER]
+    assert batch.changed == {"topologytrees": first.revision}
+    assert second.state.through["topologytrees"] < batch.changed["topologytrees"]
+    assert second.review().trees == batch.trees
+    assert second.state.through["topologytrees"] >= batch.changed["topologytrees"]
+
+
+def test_no_solve_waits_for_a_tree_of_which_only_problems_change() -> None:
+    history = cluster(nodes_in("r0", "a", "b"), nodes="ab")
+    history.nodes(node_object("c"))
+    batch = history.review()
+    assert [tree.name for tree in batch.trees] == [BY_TIER]
+    assert batch.changed == {}
+    assert batch.through["topologytrees"] == history.revision
+
+
+def test_a_snapshot_has_the_revisions_of_its_trees() -> None:
+    history = cluster(hyper_node("r0", 1, member(regexMatch={"pattern": "^[ab]$"})), nodes="a")
+    hyper_nodes = history.revision
+    history.nodes(node_object("b"))
+    history.review()
+    nodes = history.revision
+    history.nodes(node_object("b", ready=False))
+    assert history.state.snapshot().changed == {"topologytrees": nodes, HYPER_NODES.kind: hyper_nodes}
+
+
+def test_a_restored_history_lowers_the_revision_of_trees() -> None:
+    history = cluster(hyper_node("r0", 1, member(regexMatch={"pattern": "^[ab]$"})), nodes="a")
+    history.nodes(node_object("b"))
+    batch = history.state.apply(ObjectChanges(NODES.kind, [Removed("uid-b", 1)], through=2))
+    assert batch.through["topologytrees"] == 1, "trees contain the node until they are computed again"
+    batch = history.review()
+    assert batch.through["topologytrees"] == batch.through["nodes"] == 2
+    assert history.state.snapshot().changed["topologytrees"] <= 2
+
+
+def test_nodes_that_join_one_after_another_change_the_tree_once() -> None:
+    history = cluster(hyper_node("r0", 1, member(regexMatch={"pattern": "^n"})), nodes="a")
+    batches = [history.nodes(node_object(f"n{number}")) for number in range(300)]
+    assert not any(batch.trees for batch in batches)
+    batch = history.review()
+    assert [len(tree.leaves) for tree in batch.trees] == [300]
+    assert batch.changed == {"topologytrees": history.revision}
+
+
+def test_i12_many_patterns_are_evaluated_in_slices_before_their_tree() -> None:
+    history = cluster(nodes="abcd")
+    before = history.state.through.get(HYPER_NODES.kind)
+    hyper_nodes = [
+        hyper_node(f"r{n}", 1, member(regexMatch={"pattern": f"^{'abcd'[n % 4]}{{{n + 1}}}$"})) for n in range(50)
+    ]
+    batches = [history.put(HYPER_NODES, *hyper_nodes)]
+    while history.state.has_work:
+        assert not batches[-1].trees
+        assert batches[-1].through.get(HYPER_NODES.kind) == before
+        batches.append(history.state.advance())
+    assert len(batches) >= 4
+    assert batches[-1].changed == {HYPER_NODES.kind: history.revision}
+    assert paths(history) == {"a": "r0"}
+    history.nodes(node_object("bb"))
+    history.review()
+    assert paths(history) == {"a": "r0", "bb": "r1"}
 
 
 def test_without_hyper_nodes_there_is_no_tree() -> None:

@@ -14,7 +14,7 @@ from builders.clusterstate.history import (
     priority_class_object,
     topology_map_object,
 )
-from muster.clusterstate.trees import LabelKeyTrees
+from muster.clusterstate.label_key_trees import LabelKeyTrees
 from muster.dialects import native
 from muster.gangs.facts import GangFacts, Severity, TopologyTree, TreeLevel
 from muster.kube.api_resources import definitions
@@ -45,6 +45,11 @@ def group(name: str, key: str = RACK, *, second: int = 0, **spec: Any) -> dict[s
     }
 
 
+def member(of: str) -> dict[str, Any]:
+    """A pod of the PodGroup, without which it would be no gang."""
+    return pod_object(f"{of}-0", schedulingGroup={"podGroupName": of})
+
+
 def trees(history: History) -> dict[str, TopologyTree]:
     return {tree.name: tree for tree in history.state.snapshot().trees}
 
@@ -53,6 +58,7 @@ def test_a_gang_and_its_tree_are_in_one_batch() -> None:
     history = History()
     history.nodes(node_object("n", labels={RACK: "r0"}))
     history.state.review()
+    history.pods(member("g"))
     batch = history.put(POD_GROUPS, group("g"))
     assert [gang.tree for gang in batch.gangs] == [BY_RACK]
     assert batch.trees == (TopologyTree(BY_RACK, (TreeLevel(RACK, RACK), TreeLevel("node"))),)
@@ -62,6 +68,7 @@ def test_a_gang_and_its_tree_are_in_one_batch() -> None:
 
 def test_a_label_tree_is_removed_with_its_last_gang() -> None:
     history = History()
+    history.pods(member("g"), member("h"))
     history.put(POD_GROUPS, group("g"), group("h"))
     assert history.remove(POD_GROUPS, "uid-g").removed_trees == ()
     assert history.remove(POD_GROUPS, "uid-h").removed_trees == (BY_RACK,)
@@ -70,6 +77,7 @@ def test_a_label_tree_is_removed_with_its_last_gang() -> None:
 
 def test_a_gang_that_changes_its_label_gets_another_tree() -> None:
     history = History()
+    history.pods(member("g"))
     history.put(POD_GROUPS, group("g"))
     batch = history.put(POD_GROUPS, group("g", "zone"))
     assert ([tree.name for tree in batch.trees], batch.removed_trees) == (["label zone"], (BY_RACK,))
@@ -78,6 +86,7 @@ def test_a_gang_that_changes_its_label_gets_another_tree() -> None:
 
 def test_gangs_of_the_initial_list_have_their_trees() -> None:
     history = History(settled=False)
+    history.pods(member("g"))
     history.put(POD_GROUPS, group("g"))
     assert trees(history) == {}
     history.state.settle()
@@ -87,6 +96,7 @@ def test_gangs_of_the_initial_list_have_their_trees() -> None:
 def test_a_label_that_no_node_has_is_a_problem() -> None:
     history = History()
     history.nodes(node_object("n"))
+    history.pods(member("g"))
     history.put(POD_GROUPS, group("g"))
     (problem,) = trees(history)[BY_RACK].problems
     assert problem.severity is Severity.WARNING
@@ -100,6 +110,7 @@ def test_a_tree_of_a_config_map_with_such_a_name_does_not_count() -> None:
     history = History()
     history.nodes(node_object("a", labels={RACK: "r0"}))
     history.topologies(topology_map_object("m", {"r0": {"a": {}}}, name=BY_RACK))
+    history.pods(member("g"))
     history.put(POD_GROUPS, group("g"))
     tree = trees(history)[BY_RACK]
     assert (tree.levels, tree.default, tree.leaves) == ((TreeLevel(RACK, RACK), TreeLevel("node")), True, ())

@@ -117,7 +117,7 @@ def test_pods_of_others_are_selected_too() -> None:
 
 
 def swept(history: History) -> Batch:
-    """What the second of two sweeps removes."""
+    """The batch of the second of two sweeps, which removes what pods no longer use."""
     assert history.state.sweep() == Batch(through=history.state.through)
     return history.state.sweep()
 

@@ -74,7 +74,7 @@ def completed(history: History) -> list[Batch]:
 
 
 def facts_of(state: ClusterState) -> Batch:
-    """What a subscriber knows, without the order of it."""
+    """Everything that a subscriber knows, in the same order for all."""
     snapshot = state.snapshot()
     used = {pod.class_id for pod in snapshot.pods}
     return Batch(
@@ -109,6 +109,11 @@ def test_i12_one_object_that_concerns_all_is_computed_in_slices(name: str) -> No
     batches = [first, *completed(history)]
     assert len(batches) >= 3
     assert all(len(each.pods) + len(each.gangs) <= SLICE and len(each.nodes) <= SLICE for each in batches)
+    assert all(
+        len(each.static_volumes + each.removed_static_volumes + each.static_claims + each.removed_static_claims)
+        <= SLICE
+        for each in batches
+    )
     assert sum(len(each.pods) + len(each.nodes) for each in batches) >= SIZE
     for each in batches[:-1]:
         assert each.through.get(resource.kind) == before.get(resource.kind), "subscribers must not take it for all"
@@ -121,6 +126,35 @@ def test_i12_priority_classes_concern_gangs_in_slices() -> None:
     history.put(X_POD_GROUPS, *(pod_group_object(f"g{number}") for number in range(SIZE)))
     history.put(PRIORITY_CLASSES, priority_class_object("low", 1, is_default=True))
     assert len(completed(history)) >= 3
+
+
+def test_i12_volumes_of_a_class_without_provisioner_are_counted_in_slices() -> None:
+    history = History()
+    history.put(NODES, *(node_object(f"n{number}") for number in range(SIZE)))
+    history.put(VOLUMES, *(local_volume(f"v{number}", f"n{number}") for number in range(SIZE)))
+    history.put(CLAIMS, *(claim_object(f"c{number}", storage_class="local") for number in range(SIZE)))
+    history.put(PODS, *(pod_object(f"x{number}", volumes=using(f"c{number}")) for number in range(SIZE)))
+    completed(history)
+    batches = [history.put(STORAGE_CLASSES, local_class()), *completed(history)]
+    counted = [len(each.static_volumes) + len(each.static_claims) for each in batches]
+    assert max(counted) <= SLICE
+    assert sum(counted) == 2 * SIZE
+    assert all(len(each.pods) + len(each.nodes) <= SLICE for each in batches)
+    for kind in ("nodes", "pods"):
+        first = next(number for number, each in enumerate(batches) if getattr(each, kind))
+        assert not any(counted[first + 1 :]), "what nodes offer and pods request depends on all volumes"
+    assert sum(len(each.nodes) for each in batches) == SIZE
+    assert all(each.through.get(STORAGE_CLASSES.kind) != history.revision for each in batches[:-1])
+    assert batches[-1].through[STORAGE_CLASSES.kind] == history.revision
+
+
+def test_i12_nodes_with_many_limited_drivers_are_computed_in_smaller_slices() -> None:
+    history = History()
+    history.put(NODES, *(node_object(f"n{number}") for number in range(SIZE)))
+    limits = {f"d{number}.example.com": number + 1 for number in range(200)}
+    batches = [history.put(CSI_NODES, csi_node_object("n0", **limits)), *completed(history)]
+    assert sum(len(each.nodes) for each in batches) == SIZE
+    assert max(sum(len(node.allocatable) for node in each.nodes) for each in batches) <= 20 * SLICE
 
 
 def test_a_slice_by_slice_change_has_the_result_of_a_later_list() -> None:

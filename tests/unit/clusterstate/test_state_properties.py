@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders.clusterstate.history import (
+    NATIVE_POD_GROUPS,
     SAKKARA_MAPS,
     SCHEDULING_SPECS,
     TOPOLOGY_MAPS,
@@ -15,6 +16,7 @@ from builders.clusterstate.history import (
     History,
     Object,
     budget_object,
+    native_pod_group_object,
     node_object,
     pod_group_object,
     pod_object,
@@ -53,6 +55,7 @@ pods = st.builds(
     second=st.integers(0, 3),
     priorityClassName=st.sampled_from(["", "high"]),
     nodeSelector=st.sampled_from([{}, {"disk": "ssd"}]),
+    schedulingGroup=st.sampled_from([{}, {"podGroupName": "n"}, {"podGroupName": "o"}]),
 )
 nodes = st.builds(
     node_object,
@@ -66,6 +69,13 @@ groups = st.builds(
     st.sampled_from(["g", "h"]),
     uid=st.sampled_from(["", "u5"]),
     minimum=st.sampled_from([0, 2, 3, "x"]),
+)
+native_groups = st.builds(
+    native_pod_group_object,
+    st.sampled_from(["n", "o"]),
+    st.sampled_from([{"basic": {}}, {"gang": {"minCount": 2}}]),
+    owner=st.sampled_from(["", "job-1", "job-1"]),
+    uid=st.sampled_from(["", "u9"]),
 )
 classes = st.builds(priority_class_object, st.just("high"), st.integers(0, 3), is_default=st.booleans())
 OWNERS = {"s": "job-1", "t": "job-1", "u": "job-2", "v": ""}
@@ -134,6 +144,7 @@ histories = st.lists(
         steps_of(PODS, pods),
         steps_of(NODES, nodes),
         steps_of(X_POD_GROUPS, groups),
+        steps_of(NATIVE_POD_GROUPS, native_groups),
         steps_of(PRIORITY_CLASSES, classes),
         steps_of(SCHEDULING_SPECS, specs),
         steps_of(SAKKARA_MAPS, sakkara_maps),

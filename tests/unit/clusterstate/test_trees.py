@@ -33,6 +33,14 @@ def names(history: History) -> list[str]:
     return [tree.name for tree in sorted(trees, key=lambda tree: (not tree.default, tree.name))]
 
 
+def completed(history: History) -> list[Batch]:
+    """The batches of what changes have left."""
+    batches = []
+    while history.state.has_work:
+        batches.append(history.state.advance())
+    return batches
+
+
 def only(trees: Any) -> TopologyTree:
     (tree,) = trees
     assert isinstance(tree, TopologyTree)
@@ -188,6 +196,43 @@ class TestWhatIsWrong:
         history = cluster("a")
         tree = only(history.topologies(topology_map_object("m", {}) | {"data": data}).trees)
         assert [problem.severity for problem in tree.problems] == [Severity.BLOCKING]
+
+
+class TestSlices:
+    def test_i12_trees_of_many_config_maps_are_read_and_sent_in_slices(self) -> None:
+        history = cluster("a", "b")
+        before = history.state.through.get("configmaps")
+        first = history.topologies(*(topology_map_object(f"m{n}", ONE_RACK, name=f"t{n}") for n in range(20)))
+        batches = [first, *completed(history)]
+        assert max(len(batch.trees) for batch in batches) <= 2
+        assert {tree.name for batch in batches for tree in batch.trees} == {f"t{n}" for n in range(20)}
+        for batch in batches[:-1]:
+            assert batch.through.get("configmaps") == before
+            assert not batch.changed
+        assert batches[-1].changed == {"configmaps": history.revision}
+
+    def test_i12_trees_are_compared_with_changed_nodes_in_slices(self) -> None:
+        history = cluster("a", "b")
+        history.topologies(*(topology_map_object(f"m{n}", ONE_RACK, name=f"t{n}") for n in range(20)))
+        completed(history)
+        history.nodes(node_object("c"))
+        batches = [history.state.review(), *completed(history)]
+        assert max(len(batch.trees) for batch in batches) <= 3
+        assert sum(len(batch.trees) for batch in batches) == 20
+
+    def test_i12_one_changed_config_map_compares_no_other_tree_with_the_nodes(self) -> None:
+        history = cluster("a", "b")
+        history.topologies(topology_map_object("m", TWO_RACKS), topology_map_object("n", ONE_RACK, name="east"))
+        before = history.state.trees.facts["default-tree"]
+        history.topologies(topology_map_object("n", TWO_RACKS, name="east"))
+        assert history.state.trees.facts["default-tree"].problems[0] is before.problems[0]
+
+    def test_a_config_map_that_is_removed_before_it_was_read_is_no_tree(self) -> None:
+        history = cluster("a", "b")
+        history.topologies(*(topology_map_object(f"m{n}", ONE_RACK, name=f"t{n}") for n in range(20)))
+        history.remove(TOPOLOGY_MAPS, *(f"uid-map-m{n}" for n in range(20)))
+        completed(history)
+        assert names(history) == ["flat"]
 
 
 class TestWhatIsTold:

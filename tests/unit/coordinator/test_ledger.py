@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from muster.coordinator.core.cache import eligible_nodes
+from muster.coordinator.core.cache import nodes
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import RejectionReason
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, Taint, TaintEffect
@@ -51,12 +51,12 @@ def test_a_node_that_moves_to_another_zone_is_reconsidered() -> None:
 
 
 def test_classes_asked_about_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(eligible_nodes, "MAX_CELLS", 0)
+    monkeypatch.setattr(nodes, "MAX_CELLS", 0)
     found = ledger()
-    for number in range(3 * eligible_nodes.MIN_CLASSES):
+    for number in range(3 * nodes.MIN_CLASSES):
         found.put_class(PodClass(f"class-{number}", node_selector=((ZONE, "x"),)))
         assert found.could_take("x", f"class-{number}")
-    assert len(found.eligible) == eligible_nodes.MIN_CLASSES
+    assert len(found.eligible) == nodes.MIN_CLASSES
     assert not found.could_take("y", "class-0"), "it is computed again"
 
 

@@ -52,6 +52,18 @@ def test_i8_a_gang_gets_a_reservation_when_its_minimum_resources_are_waived() ->
     assert reservation.backfill and reservation.owner.endswith("/a"), "it need not starve once more"
 
 
+def test_i13_minimum_resources_that_are_declared_again_are_waived_too() -> None:
+    scenario = full(gang("b").of(7), nodes={"n": 4, "m": 4})
+    a = gang("a").of(2).needing_free_cpu(6)
+    scenario.add(a)
+    for free in (0, 6):
+        scenario.change(gangs=[a.needing_free_cpu(free).gang_facts()])
+        scenario.run()
+    assert scenario.gang("a").phase is Phase.GATHERING
+    scenario.pass_time(STARVING + 2)
+    assert scenario.gang("a").phase is not Phase.GATHERING
+
+
 def test_minimum_resources_that_the_cluster_does_not_have_are_not_waived() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("a").of(2).needing_free_cpu(6))

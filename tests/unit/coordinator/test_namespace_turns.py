@@ -1,5 +1,7 @@
 """Turns of namespaces: however many gangs one namespace has, the first gang of another one is tried soon."""
 
+from cProfile import Profile
+
 import pytest
 from msgspec.structs import replace
 
@@ -9,7 +11,8 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Rules, SolveFailed
-from muster.coordinator.core.queue.active import ActiveGroups, Answer, Entry
+from muster.coordinator.core.queue.turns import ActiveGroups, Answer, Entry
+from muster.coordinator.core.slices import run_to_end
 
 NODES = {f"n{number}": 4 for number in range(20)}
 
@@ -195,7 +198,7 @@ def take(active: ActiveGroups, count: int, *closed: str) -> list[str]:
         taken.append(head[1])
         return Answer.TAKEN
 
-    active.take(count, 1000, offer)
+    run_to_end(active.take(count, 1000, offer))
     return taken
 
 
@@ -219,6 +222,18 @@ def test_groups_that_move_leave_no_entries_behind() -> None:
     assert take(active, 10) == ["b/g", "a/g"]
     assert take(active, 10) == []
     assert not active._heaps
+
+
+def test_groups_put_back_at_their_position_cost_no_more_each_time() -> None:
+    active, profile = ActiveGroups(), Profile(builtins=False)
+    profile.enable()
+    for _ in range(5):
+        for number in range(1000):
+            active.discard(entry("a", number)[0])
+            active.put(*entry("a", number))
+    profile.disable()
+    assert sum(each.callcount for each in profile.getstats()) < 20 * 5 * 1000
+    assert len(take(active, 2000)) == 1000
 
 
 def test_an_edit_does_not_cost_a_namespace_its_turn() -> None:

@@ -1,5 +1,6 @@
 """Preemption plans under changes: before they are durable, and while their victims terminate (I9)."""
 
+import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import (
@@ -15,9 +16,10 @@ from builders.core.actions import (
     until,
     until_planned,
 )
+from builders.core.objects import node
 from builders.gangs.facts import gang
-from muster.coordinator.core.effects import Persist, Solve
-from muster.coordinator.core.events import NotPersisted, Persisted, Snapshot, Solved, ViewLost
+from muster.coordinator.core.effects import Evict, Persist, Solve
+from muster.coordinator.core.events import EvictCallFailed, NotPersisted, Persisted, Snapshot, Solved, ViewLost
 from muster.gangs.solve import SolveOutcome, SolveResult
 
 # -- before the plan is durable
@@ -74,6 +76,18 @@ def test_i9_spare_members_that_are_spare_no_more_stay() -> None:
     end(scenario)
     scenario.pass_time(5)
     assert places(scenario, "pv") == {"p": 2, "v": 4}, "two places came free by themselves"
+
+
+def test_surplus_that_has_lost_its_owner_during_an_attempt_stays() -> None:
+    scenario = full(gang("v").of(6).needing(4), nodes={"n": 6})
+    scenario.add(gang("p").of(2).with_priority(10).created(5))
+    solve = held_back(scenario, Solve, lambda each: bool(each.potential_victims))
+    bare = [replace(pod, uncontrolled=True) for pod in pods_of(scenario, "v")]
+    scenario.change(pods=bare)
+    scenario.tell(answered(scenario, solve))
+    scenario.run_effects()
+    assert not evicted(scenario)
+    assert places(scenario, "pv") == {"p": 0, "v": 6}
 
 
 def test_i9_a_victim_with_a_raised_minimum_is_evicted_whole_or_not_at_all() -> None:
@@ -241,6 +255,24 @@ def test_the_coordinator_is_not_woken_needlessly_during_plans() -> None:
         assert in_vain < 5, f"it spins at {scenario.now}"
         scenario.now = max(scenario.now, wake)
         scenario.wake()
+
+
+@pytest.mark.parametrize("terminating", [False, True])
+def test_i9_evictions_whose_call_fails_after_the_preemptor_started_are_not_repeated(terminating: bool) -> None:
+    """Unless one of the pods leaves: half a gang is of no use."""
+    scenario = full(gang("v").of(4), nodes={"n": 4})
+    scenario.add(gang("p").of(4).with_priority(10).created(5))
+    held_back(scenario, Evict)
+    scenario.change(nodes=[node("m", 4)])
+    scenario.run_effects()
+    assert scenario.bound("p") == 4
+    if terminating:
+        scenario.change(pods=[replace(pods_of(scenario, "v")[0], deleting=True)])
+    scenario.tell(EvictCallFailed(tuple(pod.uid for pod in pods_of(scenario, "v")), "deadline exceeded"))
+    scenario.pass_time(5)
+    assert evicted(scenario) == ({"v"} if terminating else set())
+    assert scenario.gang("v").permitted is not terminating
+    assert sum(pod.deleting for pod in pods_of(scenario, "v")) == (4 if terminating else 0)
 
 
 # -- over a change of leader

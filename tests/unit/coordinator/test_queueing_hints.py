@@ -8,7 +8,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from builders.gangs.labels import with_labels
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.queue.wake import HINTS, MAX_EVALUATIONS, MAX_NODES, EventLog, WakeIndex

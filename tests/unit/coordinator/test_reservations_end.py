@@ -145,6 +145,25 @@ def test_i13_a_reservation_is_made_anew_after_the_pause_and_ends_with_the_start(
     assert scenario.gang("big").group.preemption.reservations_in_vain == 0
 
 
+def test_i13_an_edit_of_its_group_does_not_end_the_pause_of_reservations() -> None:
+    names = "default/big", "default/small"
+    scenario = crowded(FORTY)
+    scenario.add_pods(plain_pod("service"), plain_pod("another"))
+    scenario.run()
+    big = gang("big").of(39)
+    scenario.add(big)
+    scenario.pass_time(STARVING + 3 * TIMEOUT + 10)
+    assert len(expirations(scenario)) == 2
+    scenario.change(gangs=[big.with_group(*names).gang_facts()])
+    scenario.add(gang("small").of(1).created(60).with_group(*names))
+    scenario.run_effects()
+    assert scenario.gang("big").group is scenario.gang("small").group
+    scenario.pass_time(1.5 * TIMEOUT)
+    assert not reserved(scenario), "the second pause is twice as long, and nobody gets a reservation in the first half"
+    scenario.pass_time(0.5 * TIMEOUT + STARVING)
+    assert reserved(scenario)
+
+
 def test_i11_a_paused_group_is_forgotten_with_its_gang() -> None:
     scenario = crowded(FORTY)
     scenario.add_pods(plain_pod("service"))

@@ -7,7 +7,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Evict, Phase
 from muster.coordinator.core.events import BindResults, RecordState, Snapshot, ViewLost
-from muster.coordinator.core.permits.confirmations import CONFIRMATION_SECONDS
+from muster.coordinator.core.permits.binding import CONFIRMATION_SECONDS
 from muster.gangs.facts import PodPhase, StaticClaim, StaticVolume
 
 

@@ -6,7 +6,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved
-from muster.coordinator.core.solve.slow import SHARE, SlowGroups
+from muster.coordinator.core.queue.turns import SLOW_SHARE, SlowGroups
 from muster.gangs.solve import Explanation, SolveOutcome, SolveResult
 
 SECONDS = 5.0
@@ -110,8 +110,8 @@ def test_slow_groups_together_get_a_share_of_time_however_many_they_are() -> Non
     placement.run(60)
     before = placement.seconds
     placement.run(1000)
-    assert placement.seconds - before <= 1000 * SHARE + 2 * SECONDS
-    assert placement.seconds - before >= 1000 * SHARE / 2
+    assert placement.seconds - before <= 1000 * SLOW_SHARE + 2 * SECONDS
+    assert placement.seconds - before >= 1000 * SLOW_SHARE / 2
 
 
 def test_every_slow_group_gets_its_turn() -> None:
@@ -138,7 +138,7 @@ def test_a_gang_that_changes_all_the_time_gets_no_more_turns() -> None:
     for number in range(50):
         placement.scenario.add(gang("slow").of(3 + number))
         placement.run(2)
-    assert placement.seconds - before <= 100 * SHARE + 2 * SECONDS
+    assert placement.seconds - before <= 100 * SLOW_SHARE + 2 * SECONDS
 
 
 def test_a_slow_gang_that_is_deleted_does_not_keep_its_turn() -> None:

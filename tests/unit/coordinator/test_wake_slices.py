@@ -1,12 +1,11 @@
 """An event that helps very many groups activates them in slices, before a solve begins (I12)."""
 
-from collections.abc import Callable
-
 import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import node, pod_class
 from builders.core.scenario import Scenario
+from builders.core.slices import slices_of
 from builders.gangs.facts import gang
 from muster.coordinator.core import reconcile
 from muster.coordinator.core.effects import Effect, Persist, Solve
@@ -33,19 +32,6 @@ def with_distinct_infeasible_gangs(count: int) -> Scenario:
         scenario.change(gangs=[built.gang_facts()], pods=[replace(pod, class_id=name) for pod in built.pods()])
     scenario.run_effects()
     return scenario
-
-
-def slices_of(scenario: Scenario, event: Event, count: Callable[[], int]) -> tuple[list[int], list[Effect]]:
-    """One step of the leader: how much each of its slices added to the count, and its effects."""
-    slices = scenario.leader.slices([event], Now(scenario.now, scenario.now))
-    counted = list[int]()
-    while True:
-        before = count()
-        try:
-            next(slices)
-        except StopIteration as end:
-            return [*counted, count() - before], end.value
-        counted.append(count() - before)
 
 
 def names(effects: list[Effect]) -> list[str]:

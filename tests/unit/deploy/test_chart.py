@@ -177,6 +177,39 @@ def test_the_status_of_volcanos_pod_groups_can_be_left_to_volcano() -> None:
     assert template(values="{volcano: {status: sometimes}}").returncode != 0
 
 
+def test_provisioning_requests_are_an_option_with_rights_of_their_own() -> None:
+    def may_request(made: list[JSON]) -> bool:
+        rules = of_kind(made, "ClusterRole")["muster-system-muster-lifecycle"]["rules"]
+        return any("provisioningrequests" in rule["resources"] for rule in rules)
+
+    assert not may_request(objects("default"))
+    assert "--provisioning-requests=true" not in container_of("default", "lifecycle")["args"]
+    enabled = rendered("{autoscaling: {provisioningRequests: true}}")
+    assert may_request(enabled)
+    lifecycle = of_kind(enabled, "Deployment")["muster-lifecycle"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--provisioning-requests=true" in lifecycle["args"]
+    assert template(values="{autoscaling: {provisioningRequests: sometimes}}").returncode != 0
+
+
+def test_workloads_of_kueue_are_an_option_with_a_right_and_a_policy() -> None:
+    def may_read(made: list[JSON]) -> bool:
+        rules = of_kind(made, "ClusterRole")["muster-system-muster-cluster-state"]["rules"]
+        return any("workloads" in rule["resources"] for rule in rules)
+
+    def policies(made: list[JSON]) -> set[str]:
+        return {each["kind"] for each in made if each["kind"].startswith("MutatingAdmissionPolicy")}
+
+    assert not may_read(objects("default"))
+    assert not policies(objects("default"))
+    enabled = rendered("{kueue: {workloads: true}}")
+    assert may_read(enabled)
+    state = of_kind(enabled, "Deployment")["muster-cluster-state"]["spec"]["template"]["spec"]["containers"][0]
+    assert "--kueue-workloads=true" in state["args"]
+    assert policies(enabled) == {"MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding"}
+    assert not policies(rendered("{kueue: {workloads: true, namespaceLabel: ''}}"))
+    assert template(values="{kueue: {workloads: sometimes}}").returncode != 0
+
+
 def test_plain_text_between_services_is_said_to_each() -> None:
     for name in ("cluster-state", "coordinator", "placement", "binding", "lifecycle"):
         assert "--insecure" not in container_of("default", name)["args"]
@@ -307,6 +340,8 @@ WRONG: dict[str, tuple[str, str]] = {
     "quantity": ("binding: {resources: {requests: {cpu: lots}}}", "/binding/resources/requests/cpu"),
     "root": ("runAsUser: 0", "/runAsUser"),
     "the default scheduler": ("schedulerNames: [default-scheduler]", "/schedulerNames/0"),
+    "label of namespaces": ("schedulerNamePolicy: {namespaceLabel: 'a: b'}", "/schedulerNamePolicy/namespaceLabel"),
+    "no label of namespaces": ("schedulerNamePolicy: {namespaceLabel: ''}", "/schedulerNamePolicy/namespaceLabel"),
     "two names in one": ("schedulerNames: ['a,b']", "/schedulerNames/0"),
     "port of dns": ("networkPolicy: {dns: {ports: [dns]}}", "/networkPolicy/dns/ports/0"),
     "certificates without tls": (

@@ -13,6 +13,8 @@ from muster.dialects.registry import DIALECTS, defined_gang, read_gang
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
 BUILT_IN = {"", "scheduling.k8s.io"}
+OF_CONTROLLERS = {"kueue.x-k8s.io"}
+"""Kinds that are useless without the controller that installs them."""
 NO_STATUS_SUBRESOURCE = {"podgroups.scheduling.volcano.sh"}
 """Kinds whose status is written as part of the object, as in the project that defined them."""
 
@@ -27,7 +29,7 @@ ALL = definitions()
 OURS: dict[str, Dialect] = {
     f"{kind.plural}.{kind.group}": dialect
     for dialect in DIALECTS
-    if (kind := dialect.definition) is not None and kind.group not in BUILT_IN
+    if (kind := dialect.definition) is not None and kind.group not in BUILT_IN | OF_CONTROLLERS
 }
 
 

@@ -18,6 +18,7 @@ from muster.dialects.marks import MarkSet
 from muster.dialects.registry import gang_marks, membership_of, read_gang
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, RepairPolicy, Severity
 
+ELASTIC = "muster.dev/elastic"
 REPAIR = "muster.dev/repair-policy"
 DURATION = "muster.dev/expected-duration"
 
@@ -189,3 +190,24 @@ def test_p14_a_contradictory_topology_blocks_the_gang() -> None:
                 "each other: no multiple of 5 is from 3 to 4",
             )
         ]
+
+
+@pytest.mark.parametrize(("text", "whole"), [("true", False), ("false", True), ("", False)])
+def test_pods_of_any_dialect_may_forbid_that_preemption_shrinks_their_gang(text: str, whole: bool) -> None:
+    for gang in gangs_of({ELASTIC: text}):
+        assert (gang.evicted_whole, gang.problems) == (whole, ())
+
+
+def test_a_pod_group_may_forbid_it_too() -> None:
+    gang = read_gang("coscheduling/a/A", pod_group(coscheduling.DEFINITION, {"minMember": 2}, {ELASTIC: "false"}), [])
+    assert (gang.evicted_whole, gang.terms[-1]) == (True, f"{ELASTIC}: false (PodGroup a/A)")
+
+
+@pytest.mark.parametrize("text", ["no", "False", "0", "x" * 1000])
+def test_a_malformed_elastic_is_quoted_and_the_gang_is_not_shrunk(text: str) -> None:
+    for gang in gangs_of({ELASTIC: text}):
+        assert gang.evicted_whole
+        ((severity, message),) = problems_of(gang)
+        assert severity is Severity.WARNING
+        assert text[:60] in message
+        assert message.endswith("which is neither true nor false: none of its pods is evicted alone")

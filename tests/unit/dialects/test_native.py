@@ -88,11 +88,18 @@ class TestPolicy:
         assert gang.blocked
         assert words in problems_of(gang)[0][1]
 
+    def test_an_unknown_policy_beside_a_known_one_is_quoted(self) -> None:
+        gang = gang_of(group(schedulingPolicy={"gang": {"minCount": 4}, "elastic": {"maxCount": 8}}))
+        ((severity, message),) = problems_of(gang)
+        assert (severity, gang.minimum) == (Severity.WARNING, 4)
+        assert message.startswith('spec.schedulingPolicy of PodGroup "a/A" has "elastic"')
+        assert "of which only gang is known and used" in message
+
     def test_a_group_of_a_hierarchy_waits(self) -> None:
-        gang = gang_of(group(**GANG, parentCompositePodGroupName="root"))
+        gang = gang_of(group(**GANG, parentCompositePodGroupName=["root"]))
         ((severity, message),) = problems_of(gang)
         assert severity is Severity.BLOCKING
-        assert '"root", but composite pod groups are not supported' in message
+        assert 'is "["root"]", but that is no name of a CompositePodGroup' in message
 
 
 class TestTopology:

@@ -30,6 +30,16 @@ def test_a_gang_waits_while_its_quota_is_not_reserved(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", KINDS)
+def test_waits_for_quota_and_missing_definitions_have_reasons_of_their_own(dialect: str) -> None:
+    waits = Definition(
+        KINDS[dialect], "PodGroup", "ml", "train", "uid", spec={"minMember": 2}, status=reserved("False")
+    )
+    for definition, reason in ((waits, "WaitingForQuota"), (None, "GangNotDeclared")):
+        [problem] = read_gang(f"{dialect}/ml/train", definition, []).problems
+        assert (problem.severity, problem.reason) == (Severity.BLOCKING, reason)
+
+
+@pytest.mark.parametrize("dialect", KINDS)
 def test_an_annotation_replaces_missing_conditions(dialect: str) -> None:
     [waits] = problems(dialect, annotations={QUOTA_WAITS: "no room for cpu=8"})
     assert waits == "quota is not reserved for it yet: no room for cpu=8"

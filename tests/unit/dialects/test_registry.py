@@ -49,6 +49,7 @@ def fake_dialect() -> Dialect:
         read=read,
         definition=DefinitionKind("fake.example.com", "v1", "FakeGroup", "fakegroups"),
         write_progress=lambda progress: Writes(pods=(PodWrite("u", progress.stage.name),)),
+        wanted_rank=lambda _annotations, labels: int(labels["fake/rank"]),
         timeout_annotations=lambda timed_out: {"fake/timeout": "true" if timed_out else None},
     )
 
@@ -67,6 +68,7 @@ def test_one_value_is_all_that_a_dialect_needs() -> None:
     assert registry.timeout_annotations("fake/a/A", timed_out=True) == {"fake/timeout": "true"}
     assert registry.labels_at_bind("fake/a/A", 0, 1) == {}
     assert registry.event_reason("fake/a/A") == "FailedScheduling"
+    assert registry.wanted_rank("fake/a/A", {}, {"fake/rank": "5"}) == 5
     incomplete = registry.membership_of(registry.gang_marks("a", {"fake/minimum": "3"}, None))
     assert incomplete == Membership(problem="fake/minimum without the gang's name: add it (label fake/gang)")
     both = registry.gang_marks("a", {COSCHEDULING: "c", "fake/gang": "A"}, None)
@@ -86,6 +88,8 @@ def test_the_order_of_precedence_is_the_documented_one() -> None:
         "kube-arbitrator",
         "sakkara",
         "native",
+        "kueue",
+        "kueue-workload",
     ]
     names = [dialect.name for dialect in DIALECTS]
     assert names == [name for name in order if name in names]

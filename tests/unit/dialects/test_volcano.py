@@ -61,6 +61,18 @@ def test_a_gang() -> None:
     assert event_reason(ID) == "Unschedulable"
 
 
+def test_minimum_resources_under_the_names_of_a_quota_are_those_of_nodes() -> None:
+    """As Volcano's job controller declares them."""
+    least = {"count/pods": "3", "cpu": "3", "requests.cpu": "4", "limits.cpu": "9", "requests.nvidia.com/gpu": "8"}
+    assert gang_of({"minMember": 3, "minResources": least}).resources == (
+        ("cpu", 4000),
+        ("nvidia.com/gpu", 8),
+        ("pods", 3),
+    )
+    (problem,) = gang_of({"minMember": 3, "minResources": {"requests.cpu": "lots"}}).problems
+    assert '"requests.cpu"' in problem.message
+
+
 def test_pods_and_both_kinds_of_pod_group_name_one_gang() -> None:
     membership = membership_of(marked(annotations={NAME: "A"}).marks)
     assert membership is not None
@@ -127,13 +139,63 @@ def test_other_invalid_values_are_reported_and_not_used(spec: dict[str, Any], wo
     assert words in message
 
 
-def test_subgroups_are_not_supported_and_block() -> None:
-    gang = gang_of({"minMember": 1, "subGroupPolicy": [{"name": "prefill", "subGroupSize": 4}]})
+WORKERS = {
+    "name": "worker",
+    "subGroupSize": 4,
+    "minSubGroups": 2,
+    "labelSelector": {"matchLabels": {TASK: "worker"}, "matchExpressions": [{"key": "app", "operator": "Exists"}]},
+    "matchLabelKeys": ["volcano.sh/partition-id"],
+    "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+}
+
+
+def test_policies_for_subgroups() -> None:
+    gang = gang_of({"minMember": 8, "subGroupPolicy": [WORKERS, {"name": "rest"}]})
+    workers, rest = gang.subgroups
+    assert (workers.name, workers.size, workers.minimum, workers.keys) == ("worker", 4, 2, ("volcano.sh/partition-id",))
+    assert workers.labels.matches({TASK: "worker", "app": ""})
+    assert not workers.labels.matches({TASK: "worker"})
+    assert not workers.labels.matches({TASK: "master", "app": ""})
+    assert workers.tree == "hypernodes"
+    assert [each.level for each in workers.constraints if each.hard] == ["tier-1"]
+    assert (rest.size, rest.minimum, rest.keys, rest.constraints) == (1, 0, (), ())
+    assert rest.labels.matches({})
+    assert not gang.evicted_whole
+    assert gang.problems == ()
+    assert not gang_of({"minMember": 1, "subGroupPolicy": None}).subgroups
+
+
+@pytest.mark.parametrize(
+    ("policies", "words"),
+    [
+        ("all", 'is "all", which is not a list of policies'),
+        ([{"subGroupSize": 4}], 'given with policy "{"subGroupSize":4}", which needs a name'),
+        ([{"name": "a#b"}], "which needs a name"),
+        ([{"name": "a"}, {"name": "a"}], 'given with two policies of the name "a"'),
+        ([{"name": "a"}] * 21, "a list of 21 policies, but it must have at most 20"),
+        ([{"name": "a", "subGroupSize": 0}], 'policy "a", whose subGroupSize is "0", which is not a number from 1'),
+        ([{"name": "a", "subGroupSize": "4"}], 'whose subGroupSize is "4"'),
+        ([{"name": "a", "minSubGroups": 101}], 'whose minSubGroups is "101", which is not a number from 0 to 100'),
+        ([{"name": "a", "matchLabelKeys": "b"}], 'whose matchLabelKeys are "b"'),
+        ([{"name": "a", "matchLabelKeys": ["b"] * 9}], "which are not up to 8 label keys"),
+        ([{"name": "a", "labelSelector": ["b"]}], 'whose labelSelector is "["b"]"'),
+        ([{"name": "a", "labelSelector": {"matchLabels": {"b": 1}}}], "whose matchLabels are not labels"),
+        (
+            [{"name": "a", "labelSelector": {"matchLabels": {f"b{n}": "" for n in range(21)}}}],
+            "more than 20 requirements",
+        ),
+        ([{"name": "a", "labelSelector": {"matchExpressions": [{"key": "b", "operator": "Is"}]}}], '"operator":"Is"'),
+        ([{"name": "a", "labelSelector": {"matchExpressions": [{"key": "b", "operator": "In"}]}}], '"operator":"In"'),
+        ([{"name": "a", "networkTopology": {"mode": "near"}}], 'whose networkTopology is of mode "near"'),
+    ],
+)
+def test_invalid_policies_for_subgroups_block_and_are_quoted(policies: object, words: str) -> None:
+    gang = gang_of({"minMember": 1, "subGroupPolicy": policies})
     ((severity, message),) = problems_of(gang)
     assert severity is Severity.BLOCKING
     assert message.startswith('spec.subGroupPolicy of PodGroup "a/A" is ')
-    assert "is not supported: remove it" in message
-    assert gang_of({"minMember": 1, "subGroupPolicy": None}).problems == ()
+    assert words in message
+    assert not gang.subgroups
 
 
 NEAR = LevelConstraint("*", LevelPolicy.PACK)

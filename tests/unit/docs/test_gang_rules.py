@@ -7,15 +7,19 @@ import pytest
 
 from builders.docs.pages import DOCS
 from muster.clusterstate import static_volumes
+from muster.coordinator.core.gang.subgroups import MAX_SUBGROUPS
 from muster.dialects import (
+    composites,
     coscheduling,
     kube_arbitrator,
     kube_batch,
+    kueue,
     muster_annotations,
     native,
     resources,
     sakkara,
     sakkara_constraints,
+    subgroups,
     values,
     volcano,
 )
@@ -35,6 +39,7 @@ BESIDES = {
     coscheduling.NAME: {QUOTA_WAITS},
     kube_batch.NAME: {QUOTA_WAITS},
     volcano.NAME: {volcano.TASK_SPEC, volcano.TASK_INDEX},
+    kueue.NAME: {kueue.FAST_ADMISSION, kueue.SUSPENDING_PARENT, kueue.POD_INDEX},
 }
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
@@ -53,6 +58,16 @@ LIMITS = {
     "labels of a SchedulingSpec's": (kube_arbitrator.MAX_LABELS,),
     "entries of `policy`": (kube_batch.MAX_POLICIES,),
     "tasks of `minTaskMember`": (volcano.MAX_TASKS,),
+    "policies, and label keys of one, of `subGroupPolicy`": (subgroups.MAX_POLICIES, subgroups.MAX_KEYS),
+    "requirements of its `labelSelector`, and `minSubGroups`": (
+        subgroups.MAX_REQUIREMENTS,
+        subgroups.MAX_MIN_SUBGROUPS,
+    ),
+    "subgroups of one gang with pending pods": (MAX_SUBGROUPS,),
+    "CompositePodGroups above a PodGroup, and PodGroups below a CompositePodGroup": (
+        composites.MAX_DEPTH,
+        composites.MAX_GANGS,
+    ),
     "reservations of quota": (ledger.MAX_RESERVATIONS,),
 }
 MARKS = ("label", "annotation", "label prefix", "field")
@@ -111,7 +126,7 @@ def test_the_table_lists_exactly_the_fields_that_dialects_read(dialect: Dialect)
 
 
 def test_the_table_lists_exactly_muster_annotations() -> None:
-    assert marks_of(ANY) == muster_annotations.ANNOTATIONS
+    assert marks_of(ANY) == {*muster_annotations.ANNOTATIONS, muster_annotations.PROVISIONING_REQUEST}
 
 
 def test_every_row_names_an_existing_dialect() -> None:

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.gangs.quantity import INT64_MAX, INT64_MIN, BadQuantity, parse_quantity, to_amount
+from muster.gangs.quoting import quoted
 
 UNIT = 10**9
 
@@ -92,7 +93,7 @@ def test_other_texts_are_rejected_and_quoted(text: str) -> None:
     with pytest.raises(BadQuantity) as caught:
         parse_quantity(text)
     assert caught.value.text == text
-    assert f'"{text}"' in str(caught.value)
+    assert quoted(text) in str(caught.value)
 
 
 def test_a_long_text_is_cut_in_the_message() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.kube.objects import container, pod, pod_json
-from muster.gangs.facts import PodFacts, PodPhase
+from muster.gangs.facts import INDEX_0, LEADER, PodFacts, PodPhase
 from muster.kube.objects import BadObject, BadResourceVersion, PriorityClass, decode_pod, decode_priority_class
 from muster.kube.pod_facts import Priorities, pod_facts
 
@@ -45,7 +45,45 @@ def test_pending_pod() -> None:
         deleting=False,
         gated=False,
         problem="",
+        uncontrolled=True,
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "cost"),
+    [("7", 7), ("-2147483648", -(2**31)), ("2147483648", 0), ("+7", 0), ("007", 0), ("1.5", 0), ("x" * 9999, 0)],
+)
+def test_the_deletion_cost_of_a_member_is_an_int32(text: str, cost: int) -> None:
+    metadata = {"annotations": {"controller.kubernetes.io/pod-deletion-cost": text}}
+    assert facts_of(metadata=metadata, gang="test/ml/g").deletion_cost == cost
+    assert facts_of(metadata=metadata).deletion_cost == 0
+
+
+@pytest.mark.parametrize(
+    ("metadata", "ordinal"),
+    [
+        ({"labels": {"batch.kubernetes.io/job-completion-index": "3"}}, INDEX_0 + 3),
+        ({"annotations": {"volcano.sh/task-index": "0"}}, INDEX_0),
+        ({"labels": {"training.kubeflow.org/job-role": "launcher"}}, LEADER),
+        (
+            {"labels": {"training.kubeflow.org/job-role": "worker", "training.kubeflow.org/replica-index": "1"}},
+            INDEX_0 + 1,
+        ),
+        ({"labels": {"apps.kubernetes.io/pod-index": "-1"}}, 0),
+        ({"labels": {"apps.kubernetes.io/pod-index": "9999999999"}}, 0),
+        ({"labels": {"ray.io/node-type": "worker"}}, 0),
+    ],
+)
+def test_the_position_of_a_member_is_that_of_its_controller(metadata: dict[str, Any], ordinal: int) -> None:
+    assert facts_of(metadata=metadata, gang="test/ml/g").ordinal == ordinal
+    assert facts_of(metadata=metadata).ordinal == 0
+
+
+def test_only_members_without_a_controller_are_uncontrolled() -> None:
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "u", "controller": True}
+    assert facts_of(gang="test/ml/g").uncontrolled
+    assert not facts_of(metadata={"ownerReferences": [owner]}, gang="test/ml/g").uncontrolled
+    assert not facts_of().uncontrolled
 
 
 @pytest.mark.parametrize(
@@ -312,3 +350,10 @@ def test_resource_claims_are_reported_as_unsupported(claims: Any, supported: boo
     problem = facts_of(spec={"resourceClaims": claims}).problem
     assert problem == ("" if supported else "uses resource claims (DRA), which Muster does not support yet")
     assert not facts_of(spec={"resourceClaims": claims, "schedulerName": "default-scheduler"}).problem
+
+
+def test_the_nominated_node_is_that_of_a_pod_of_ours_that_is_not_bound() -> None:
+    status = {"nominatedNodeName": "n1"}
+    assert facts_of(status=status).nominated_node == "n1"
+    assert not facts_of(status=status, spec={"nodeName": "n2"}).nominated_node
+    assert not facts_of(status=status, spec={"schedulerName": "default-scheduler"}).nominated_node

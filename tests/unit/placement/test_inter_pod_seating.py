@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from builders.placement.clusters import alone, answers, cluster, node, seats
 from builders.placement.inter_pod_rules import HOST, ZONE, member, preferred_affinity, spread
 from muster.gangs.facts import NodeFacts, SpreadConstraint, Taint, TaintEffect
-from muster.placement.inter_pod.water_filling import water_fill
+from muster.placement.inter_pod.seating import water_fill
 
 SPOT = Taint("spot", "", TaintEffect.PREFER_NO_SCHEDULE)
 

@@ -13,9 +13,9 @@ import pytest
 
 from builders.placement.small_instances import KINDS, answer_to, random_case
 from muster.placement.kernels import compilation
-from muster.placement.kernels.compilation import Kernel
-from muster.placement.kernels.precompile import KERNELS
+from muster.placement.kernels.compilation import Kernel, all_kernels
 
+KERNELS = all_kernels()
 KERNELS_ARE_IN = Path(compilation.__file__).parent
 
 PROGRAM = """

@@ -89,6 +89,30 @@ def test_a_higher_level_is_preempted_only_if_lower_ones_do_not_suffice() -> None
     assert set(removals(high)) == {"high", "spare"}
 
 
+@pytest.mark.parametrize(
+    ("members", "victims"),
+    [
+        (1, {"a#"}),
+        (2, {"a#parts/1"}),
+        (3, {"a#", "a#parts/1"}),
+        (5, {"a#", "a#parts/1", "b#parts/2"}),
+        (6, {"a#", "a#parts/1", "a"}),
+    ],
+)
+def test_pods_then_subgroups_then_the_rest_of_gangs_are_victims(members: int, victims: set[str]) -> None:
+    """Gangs with subgroups that they can spare, as the coordinator lists them."""
+    gangs = [
+        potential_victim("a#", ("n", "x", 1), spare=1),
+        potential_victim("a#parts/1", ("n", "x", 2)),
+        potential_victim("a", ("n", "x", 3), level=1),
+        potential_victim("b#parts/2", ("n", "x", 2)),
+        potential_victim("b", ("n", "x", 2), level=1),
+        potential_victim("c", ("n", "x", 4), level=1),
+    ]
+    [answer] = answers(full(node("n", 14), gangs=gangs), alone("g", ("x", members)), removing=gangs)
+    assert set(removals(answer)) == victims
+
+
 def test_of_equally_few_gangs_the_first_in_the_request_are_victims() -> None:
     gangs = [potential_victim(name, (name, "x", 2)) for name in ("d", "b", "a", "c")]
     built = full(*(node(name, 2) for name in "abcd"), gangs=gangs)
@@ -272,3 +296,20 @@ def test_large_heterogeneous_groups_have_no_unneeded_victims() -> None:
             built, alone("g", ("big", 5), ("xx", 20), ("x", 10)), removing=[g for g in gangs if g.id in gone - {name}]
         )
         assert isinstance(fewer, NotPlaced)
+
+
+def test_spare_pods_go_in_the_order_of_the_request_whichever_nodes_they_are_on() -> None:
+    wide = potential_victim("wide", ("b", "x", 1), ("a", "x", 1), ("b", "x", 1), ("a", "x", 3), spare=3)
+    built = full(node("a", 4), node("b", 2), gangs=[wide])
+    found = [removals(answers(built, alone("g", ("x", count)), removing=[wide])[0]) for count in (1, 2, 3)]
+    assert found == [{"wide": (False, each)} for each in ({"b": 1}, {"b": 1, "a": 1}, {"b": 2, "a": 1})]
+
+
+def test_pods_outside_the_spare_entries_are_preempted_with_their_gang_only() -> None:
+    nodes = [node("a", 2, labels={"zone": "a"}), node("b", 2)]
+    gangs = [potential_victim("wide", ("b", "x", 2), ("a", "x", 2), spare=2, spare_entries=1)]
+    built = full(*nodes, gangs=gangs)
+    [answer] = answers(built, alone("g", ("a", 1)), removing=gangs)
+    assert removals(answer) == {"wide": (True, {"a": 2, "b": 2})}
+    [answer] = answers(built, alone("g", ("x", 1)), removing=gangs)
+    assert removals(answer) == {"wide": (False, {"b": 1})}

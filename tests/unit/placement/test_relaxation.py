@@ -137,6 +137,8 @@ def test_proposed_relaxations_and_nodes_help(seed: int) -> None:
             continue
         tried += 1
         remedy = answer.explanation.remedy
+        only = "constraint" in remedy
+        assert answer.explanation.only_constraints is only, "autoscalers are asked for nodes otherwise"
         if soft := re.fullmatch(r'it would fit if the constraint "(\w+): hard (.*)" were soft', remedy):
             softer = constraints.replace(f"{soft[1]}: hard {soft[2]}", f"{soft[1]}: {soft[2]}")
             assert not isinstance(answer_to(_written(racks), softer, members), NotPlaced)

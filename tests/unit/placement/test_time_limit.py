@@ -12,8 +12,8 @@ from muster.gangs.facts import Batch, PodFacts
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome
 from muster.placement.solve.instance import NotPlaced, Placed, result_of
 from muster.placement.solve.solve import solve
+from muster.placement.state.capacity import NO_NOMINATIONS
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.nominated import NO_NOMINATIONS
 from muster.placement.state.time_limit import UNLIMITED, Abandoned, OutOfTime, TimeLimit
 
 KINDS = 30

@@ -9,7 +9,7 @@ from builders.placement.clusters import answers, cluster, node, pod_class, refus
 from builders.placement.trees import answer_to, asking, tree_cluster, tree_of
 from muster.gangs.facts import Batch, NodeFacts, TopologyTree, TreeLevel
 from muster.placement.state.cluster import Cluster
-from muster.placement.state.trees import Tree
+from muster.placement.state.trees import MAX_TIERS, Tree
 
 BY_LABELS = TopologyTree("labels", (TreeLevel("zone", "z"), TreeLevel("rack", "r"), TreeLevel("node")), default=True)
 
@@ -159,3 +159,15 @@ def test_node_preferences_break_ties_after_constraints() -> None:
 def test_surplus_members_are_placed_within_hard_constraints() -> None:
     answer = answer_to("r0(a:4,b:4) r1(c:5,d:5)", "rack: hard pack; node: hard factor(4)", 12, minimum=4)
     assert seats(answer) == {"a": 4, "b": 4}
+
+
+def test_i11_tiers_of_few_sets_of_levels_are_kept() -> None:
+    levels = tuple(f"l{number}" for number in range(10))
+    on = cluster([node("a", 2, labels=dict.fromkeys(levels, "x"))], [pod_class("x")])
+    deep = TopologyTree("labels", (*(TreeLevel(each, each) for each in levels), TreeLevel("node")), default=True)
+    on.apply(Batch(trees=(deep,)))
+    of = tree(on)
+    for chosen in range(1, 2 ** len(levels)):
+        upper = [level for level in range(len(levels)) if chosen >> level & 1]
+        assert len(of.tiers([*upper, len(levels)], 1).below) == len(upper)
+    assert len(vars(of)["_tiers"]) <= MAX_TIERS

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,6 +11,7 @@ from msgspec import Struct
 from muster.gangs.facts import LevelConstraint, LevelPolicy, kind_id
 from muster.gangs.solve import (
     Assignment,
+    Composite,
     Explanation,
     NominatedCapacity,
     PodsOnNode,
@@ -91,7 +93,14 @@ def requests(draw: st.DrawFn) -> SolveRequest:
                     tuple(draw(st.lists(TEXT, max_size=2))),
                 )
             )
-        groups.append(SolveGroup(f"group {group}", tuple(gangs), draw(st.booleans())))
+        composites: tuple[Composite, ...] = ()
+        if partial := draw(st.booleans()):
+            pass
+        elif draw(st.booleans()):
+            gangs = [msgspec.structs.replace(each, composite=1) for each in gangs]
+            inner = Composite(draw(st.integers(0, len(gangs))), 0, draw(COUNTS), draw(TEXT), draw(TEXT), (draw(TEXT),))
+            composites = (Composite(1), inner)
+        groups.append(SolveGroup(f"group {group}", tuple(gangs), partial, composites))
     victims = draw(st.integers(0, 2)) if len(groups) < 2 else 0
     return SolveRequest(
         draw(st.dictionaries(TEXT, COUNTS, max_size=2)),
@@ -136,6 +145,7 @@ def test_an_explanation_survives_encoding_and_decoding(explanation: Explanation)
         (SolveRequest, pb.SolveRequest, set()),
         (SolveGroup, pb.GangGroup, {"traceparent"}),
         (SolveGang, pb.Gang, set()),
+        (Composite, pb.Composite, set()),
         (Role, pb.Role, {"label_set"}),
         (PodsOnNode, pb.PodsOnNode, {"label_set"}),
         (Reservation, pb.Reservation, {"label_set"}),
@@ -164,6 +174,14 @@ ROLE = pb.Role(class_id="x", wanted=2)
 GROUP = pb.GangGroup(id="g", gangs=[pb.Gang(id="gang", minimum=2, roles=[ROLE])])
 
 
+def composite_of(request: pb.SolveRequest, minimum: int) -> pb.GangGroup:
+    """The group, whose gang is in a composite."""
+    [group] = request.groups
+    group.composites.add(minimum=minimum)
+    group.gangs[0].composite = 1
+    return group
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -180,6 +198,11 @@ GROUP = pb.GangGroup(id="g", gangs=[pb.Gang(id="gang", minimum=2, roles=[ROLE])]
             lambda request: request.groups[0].gangs[0].constraints.add(level="rack", policy=77),
             "gang 'gang': the constraint on level 'rack' has policy 77",
         ),
+        (lambda request: setattr(request.groups[0].gangs[0], "composite", 1), "composite 1 does not exist"),
+        (lambda request: request.groups[0].composites.add(), "composite 1 has no gangs"),
+        (lambda request: request.groups[0].composites.add(parent=1), "composite 1 has parent 1"),
+        (lambda request: composite_of(request, minimum=2), "composite 1 needs 2 of 1 children"),
+        (lambda request: setattr(composite_of(request, minimum=1), "partial", True), "partial and has composites"),
     ],
 )
 def test_an_invalid_request_is_rejected(change: Callable[[pb.SolveRequest], object], message: str) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.gangs import facts
+from muster.gangs import facts, selectors
 from muster.gangs.facts import Batch, GangFacts, GangMode, NodeOperator, PodFacts, PodPhase, Severity, TaintEffect
 from muster.gangs.selectors import (
     LabelSelector,
@@ -110,6 +110,17 @@ CONSTRAINTS = st.builds(
     *[st.integers(0, 2**31 - 1)] * 3,
     st.booleans(),
 )
+LABEL_REQUIREMENTS = st.builds(selectors.Requirement, TEXT, st.sampled_from(selectors.Operator), several(TEXT))
+SUBGROUPS = st.builds(
+    facts.SubgroupPolicy,
+    TEXT,
+    st.builds(selectors.LabelSelector, several(LABEL_REQUIREMENTS)),
+    several(TEXT),
+    st.integers(1, 2**31 - 1),
+    st.integers(0, 2**31 - 1),
+    TEXT,
+    several(CONSTRAINTS),
+)
 GANGS = st.builds(
     GangFacts,
     TEXT,
@@ -136,6 +147,8 @@ GANGS = st.builds(
     AMOUNTS,
     st.booleans(),
     st.booleans(),
+    several(SUBGROUPS),
+    several(st.builds(facts.CompositeFacts, TEXT, TEXT, TEXT)),
 )
 TREES = st.builds(
     facts.TopologyTree,
@@ -207,6 +220,7 @@ def test_a_pod_survives_encoding_and_decoding(pod: PodFacts) -> None:
         PodFacts,
         GangFacts,
         facts.LevelConstraint,
+        facts.SubgroupPolicy,
         facts.TopologyTree,
         facts.DisruptionBudget,
         LabelSet,

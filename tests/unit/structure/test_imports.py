@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[3]
-DOMAIN = {"dialects", "gangs", "queues", "topology"}
+DOMAIN = {"cel", "devices", "dialects", "gangs", "queues", "topology"}
+DOMAIN = {"cel", "devices", "dialects", "gangs", "queues", "topology"}
 EDGES = {"config", "etcd", "kube", "retry", "rpc", "telemetry"}
 PURE_MODULES = {"muster.retry.backoff"}
 """Modules of the edges that the domain may use, because they are pure themselves."""
 SERVICES = {"binding", "clusterstate", "conformance", "coordinator", "firstfit", "lifecycle", "placement"}
-PURE_LIBRARIES = {"msgspec", "numpy"}
+PURE_LIBRARIES = {"msgspec", "numpy", "re2"}
 NO_IO = {
     *(
         "asyncio",

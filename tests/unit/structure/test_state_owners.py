@@ -15,7 +15,7 @@ CORE = Path(__file__).parents[3] / "services/muster/coordinator/core"
 STATE_MODULES = {
     "gang/state.py": {
         *("PodAction", "HeldSeat", "LeavingPod", "ScheduleCycle", "Attempts", "PermitState", "BindTrouble", "Hold"),
-        *("Eviction", "Timing", "RunTime"),
+        *("Eviction", "Timing", "RunTime", "Growth"),
     },
     "gang/members.py": {"Members"},
     "gang/gang.py": {"Gang", "Group", "SolveState", "QueueState", "PreemptionState"},
@@ -28,6 +28,7 @@ FIELD_OWNERS = {
     "group": "cache/cache.py",
     "gangs": "cache/cache.py",
     "not_ready": "cache/cache.py",
+    "not_ready_wait": "cache/cache.py",
     "seat": "gang/members.py",
     "nominated": "preemption/plan.py",
     "persist_id": "permits/permits.py",
@@ -40,6 +41,7 @@ TRANSITION_OWNERS = {
     "bind": ("permits/binding.py",),
     "timing": ("reconcile.py", "permits/permits.py"),
     "run_time": ("backfill/",),
+    "growth": ("elastic/",),
     "hold": ("hold/", "gang/members.py"),
     "eviction": ("preemption/", "gang/members.py"),
     "solve": ("solve/solve.py",),

@@ -6,6 +6,7 @@ from muster.conformance.case import Case
 from muster.conformance.cases import (
     bad_input,
     completeness,
+    composites,
     deadlines,
     determinism,
     explanations,
@@ -30,6 +31,7 @@ CASES: Final[tuple[Case, ...]] = (
     *topology_constraints.CASES,
     *topology_trees.CASES,
     *random_clusters.TOPOLOGY,
+    *composites.CASES,
     *determinism.CASES,
     *deadlines.CASES,
     *revisions.CASES,

@@ -95,5 +95,5 @@ async def no_trace(run: CaseRun) -> None:
 async def concurrent_requests(run: CaseRun) -> None:
     await run.start(_world())
     sequential = await _all(run)
-    concurrent = await asyncio.gather(*(_all(run) for _ in range(4)))
+    concurrent = await asyncio.gather(*(run.concurrently(_all(run)) for _ in range(4)))
     expect(all(each == sequential for each in concurrent), "an answer depends on concurrent requests")

@@ -1,6 +1,5 @@
 """Revisions: no answer is based on a state older than min_revision, on half a snapshot, or on a broken stream."""
 
-import asyncio
 from typing import Final
 
 import grpc
@@ -27,7 +26,7 @@ async def waits_for_revision(run: CaseRun) -> None:
     await run.solve_one(single_gang((_X, 4)))
     next_one = {kind: version + 1 for kind, version in run.revision.items()}
     request = run.request(single_gang((_X, 4)), min_revision=encode_revision(next_one))
-    waiting = asyncio.create_task(run.call(request))
+    waiting = run.concurrently(run.call(request))
     for _ in range(3):  # answered meanwhile, so the other call has certainly arrived
         await run.solve_one(single_gang((_X, 4)))
     expect(not waiting.done(), "the request was answered before its min_revision arrived")

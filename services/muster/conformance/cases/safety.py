@@ -170,7 +170,8 @@ async def huge_amounts(run: CaseRun) -> None:
 async def concurrent_calls(run: CaseRun) -> None:
     x = pod_class(1)
     await run.start(cluster(nodes("n", 4, 4), [x]))
-    await asyncio.gather(*(run.solve(single_gang((x, 3 + n)), single_gang((x, 5), id="b")) for n in range(12)))
+    calls = (run.solve(single_gang((x, 3 + n)), single_gang((x, 5), id="b")) for n in range(12))
+    await asyncio.gather(*map(run.concurrently, calls))
 
 
 @_case("S16", "No answer on random clusters is unsafe", random=True)

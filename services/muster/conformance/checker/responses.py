@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from muster.conformance.checker.composites import gangs_that_may_be_missing, violated_composites
 from muster.conformance.checker.filters import filter_reason
 from muster.conformance.checker.inter_pod_rules import inter_pod_violation
 from muster.conformance.checker.node_usage import Members, NodeUsage
@@ -59,6 +60,7 @@ def _group_violations(
         or _victims(usage, request, result)
         or _nodes(usage, group, result)
         or _topology(usage.cluster, group, result)
+        or violated_composites(usage.cluster, group, result)
     )
 
 
@@ -80,9 +82,10 @@ def _assignments(usage: NodeUsage, group: pb.GangGroup, result: pb.GroupResult) 
         for key, count in given.items()
         if count > wanted.get(key, count)
     ]
+    optional = gangs_that_may_be_missing(group)
     for gang in group.gangs if result.outcome == PLACED else ():
         placed = sum(given[gang.id, index] for index in range(len(gang.roles)))
-        if placed < gang.minimum:
+        if placed < gang.minimum and (placed or gang.id not in optional):
             problems.append(f"{placed} members of gang {gang.id!r} are placed, but its minimum is {gang.minimum}")
     if not given.total():
         problems.append("the group is placed, but has no assignments")
@@ -106,6 +109,10 @@ def _victims(usage: NodeUsage, request: pb.SolveRequest, result: pb.GroupResult)
             return [
                 f"{evicted.total()} pods of {removed.id!r} are evicted, but it can spare {offered[removed.id].spare}"
             ]
+        limited = offered[removed.id].spare_entries
+        singly = _pods(offered[removed.id].pods[: limited or None])
+        if not removed.whole and evicted - singly:
+            return [f"pods of {removed.id!r} are evicted that may not be evicted one by one: {dict(evicted - singly)}"]
         usage.pods -= evicted
     return []
 

@@ -8,10 +8,10 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    pre-enqueue check pass (`queue/pre_enqueue`)? Then the group is in the `queue`: active, in backoff, or unschedulable
    until an event could help it (`queue/wake`).
 3. When placement is free, the head of the queue becomes one solve request (`solve/solve`, `solve/request`), with
-   groups of namespaces whose turn it is, so that no tenant's gangs delay all others (`queue/active`). Of groups
+   groups of namespaces whose turn it is, so that no tenant's gangs delay all others (`queue/turns`). Of groups
    with equal requests that had no place, only representatives are tried (`queue/equivalence`). Several replicas get
    requests at the same time if their groups cannot want the same nodes (`solve/concurrent`).
-4. Answers are validated against members, ledger and topology constraints (`solve/validation`); seats are reserved and
+4. Answers are validated against members, ledger and topology constraints (`solve/request`); seats are reserved and
    the permit, with the members' ranks, is written to etcd (`permits/permits`). What is durable is bound
    (`permits/binding`). A new leader takes up recorded permits.
 5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out, or release them for an
@@ -21,11 +21,13 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group
    gets a backfill reservation (`backfill/reservation`): capacity that is expected to become free. Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
-   (`preemption/eviction`), as are pods of started gangs that cannot be completed (`preemption/repair`).
+   (`preemption/eviction`), as are pods of started gangs that cannot be completed.
 7. Every claim on capacity has an end (I13): nominations expire (`preemption/plan`), reservations do and are followed by
    a pause (`backfill/reservation`), waits have a longest time and a share (`hold/hold_and_wait`), and a preemptor whose
    plans are in vain pauses longer each time (`preemption/plan`).
-8. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
+8. A gang that has its minimum shrinks before it is evicted, and grows behind all groups that lack theirs: in batches,
+   and not for a while after it was shrunk (`elastic/growth`).
+9. `report` tells users reasons that have settled, as conditions and events, and dialects each gang's progress.
 
 A step is one change of the state. Long ones run in slices, between which the event loop has other work (`slices`, I12).
 

@@ -69,12 +69,16 @@ class MarkTimedOut(Struct, frozen=True):
 
 
 class PodCondition(Struct, frozen=True):
-    """PodScheduled=False, reason Unschedulable, with this message."""
+    """PodScheduled=False with this reason and message, and status.nominatedNodeName: the node on which the pod holds
+    capacity, if any. Autoscalers add nodes where the reason is Unschedulable.
+    """
 
     uid: str
     namespace: str
     name: str
+    reason: str
     message: str
+    nominated_node: str = ""
 
 
 class EventType(StrEnum):

@@ -85,6 +85,10 @@ class Record(Struct, frozen=True):
     ranks: tuple[tuple[str, int], ...] = ()
     tries: int = 0
     preempted_by: str = ""
+    shrinks: int = 0
+    grows_after_unix_millis: int = 0
+    met_minimum: int = 0
+    revoked: bool = False
 
 
 class BindResult(Struct, frozen=True):
@@ -273,6 +277,12 @@ class Rules:
     max_held_share: float = 1.0
     """Share of each resource of the cluster that gangs may hold in all while they wait for the rest of their members.
     """
+    growth_hold_off_seconds: float = 10.0
+    """A gang of which preemption took surplus pods gets no others for this long, doubling with every time in a row."""
+    max_growth_hold_off_seconds: float = 300.0
+    """Longest such time; a time as long without preemption ends the row."""
+    growth_batch_seconds: float = 30.0
+    """Pending members of a gang that has its minimum are placed together if all fit, after this time those that do."""
     evictions_per_hour: int = 0
     """Pods that are evicted for preemptors per hour, about; 0: no limit."""
     trust_declared_priority: bool = False

@@ -10,8 +10,9 @@ from typing import Protocol, assert_never
 from muster.coordinator.core.backfill.reservation import BackfillReservations
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.effects import Effect, Solve
+from muster.coordinator.core.elastic.growth import Growths
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
@@ -32,24 +33,23 @@ from muster.coordinator.core.events import (
     Tick,
     ViewLost,
 )
+from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
-from muster.coordinator.core.permits.binding import Binds
-from muster.coordinator.core.permits.confirmations import Confirmations
+from muster.coordinator.core.permits.binding import Binds, Confirmations
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
-from muster.coordinator.core.preemption.eviction import Evictions
+from muster.coordinator.core.preemption.eviction import Evictions, Repairs
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
-from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
 from muster.coordinator.core.report.reports import Reports, TreeReports
-from muster.coordinator.core.slices import Slices, run_to_end
+from muster.coordinator.core.slices import OBJECTS, Slices, run_to_end
 from muster.coordinator.core.solve.concurrent import NodeSets
+from muster.coordinator.core.solve.request import Rejections
 from muster.coordinator.core.solve.solve import Solves
-from muster.coordinator.core.solve.validation import Rejections
 
 DEFAULTS = Rules()
 
@@ -73,17 +73,27 @@ class Machine:
         self._confirmations = Confirmations()
         self._binds = Binds(self._confirmations)
         self._evictions = Evictions()
-        self._reports = Reports()
+        self._reports = Reports(cache)
         self._tree_reports = TreeReports(trees)
         self._holds = holds = HoldAndWait(cache, permits)
-        self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, rules)
-        self._repairs = Repairs(plans, rules)
+        self._growths = growths = Growths(cache, rules)
+        self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, growths, rules)
+        self._repairs = Repairs(plans.begin, rules)
         self._backfill = backfill = BackfillReservations(cache, queue, plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules)
         self._reconciler = Reconciler(
-            cache, queue, permits, self._reports, holds, plans, self._repairs, preemption, rules
+            cache, queue, permits, self._reports, holds, plans, self._repairs, growths, preemption, rules
         )
+        self._timed: tuple[_Timed, ...] = (
+            *(self._binds, self._evictions, self._holds, self._solves),
+            *(self._reports, self._tree_reports),
+        )
+        self._timed_if_observed: tuple[_Timed, ...] = (
+            *(self._confirmations, self._repairs, self._plans, self._backfill),
+            *(self._reconciler, self._growths),
+        )
+        """Parts with something to do at some time while the cluster is observed."""
         self._replicas = 1
         self._preemption_first = False
         """Preemption has the next turn, if it has a request."""
@@ -106,29 +116,35 @@ class Machine:
         overdue (timeouts of waiting and of repairs), and reconcile again; send evictions; begin a solve, and reconcile
         again, since its groups have left the queue. What only informs users comes last.
         """
-        self._now = now
+        self._now, time = now, now.monotonic_seconds
         for event in events:
             yield from self._take(event)
             yield
         if self._synced:
-            self._confirmations.due(self.cache, now.monotonic_seconds)
-        self._effects += self._binds.due(self.cache, now.monotonic_seconds)
+            if self._confirmations.any_due(self.cache):
+                yield from self._confirmations.due(self.cache, time)
+            if self._growths.any_due(time):
+                yield from self._growths.due(time)
+        if self._binds.any_due(time):
+            self._effects += yield from self._binds.due(self.cache, time)
         self._solves.copy_explanations(now)
         self.cache.touch_outdated()
         while True:
             self._effects += yield from self._reconciler.reconcile(now)
-            if overdue := self._end_overdue(now):
+            if overdue := (yield from self._end_overdue(now)):
                 self._effects += overdue
                 continue
-            self._effects += self._evictions.due(now.monotonic_seconds)
+            if self._evictions.retries:
+                self._effects += yield from self._evictions.due(time)
             yield
             if (solve := (yield from self._begin_solve(now))) is not None:
                 self._effects.append(solve)
             elif not self.cache.touched:  # by a verdict without a request
                 break
         yield
-        self._effects += self._reports.due(now.monotonic_seconds)
-        self._effects += self._tree_reports.due(now.monotonic_seconds)
+        if self._reports.any_due(time):
+            self._effects += yield from self._reports.due(time)
+        self._effects += self._tree_reports.due(time)
         self._effects += self.rejections.take_reports()
         effects, self._effects = self._effects, []
         return effects
@@ -140,11 +156,9 @@ class Machine:
 
     def next_wake(self) -> float | None:
         """Monotonic time at which a Tick has something to do; None: only another event has."""
-        parts: list[_Timed] = [self._binds, self._evictions, self._holds, self._solves]
-        parts += [self._reports, self._tree_reports]
+        times = [part.next_time() for part in self._timed]
         if self._synced:
-            parts += [self._confirmations, self._repairs, self._plans, self._backfill, self._reconciler]
-        times = [part.next_time() for part in parts]
+            times += [part.next_time() for part in self._timed_if_observed]
         if self._may_solve(self._now):
             times += [self.queue.next_time(), self._solves.next_turn()]
             if not self._solves.under_way:
@@ -153,10 +167,15 @@ class Machine:
             times.append(self._now.monotonic_seconds)
         return min((time for time in times if time is not None), default=None)
 
-    def _end_overdue(self, now: Now) -> list[Effect]:
-        if not self._synced:
-            return self._holds.due(now)
-        return [*self._holds.due(now), *self._repairs.due(now), *self._backfill.due(now)]
+    def _end_overdue(self, now: Now) -> Slices[list[Effect]]:
+        effects: list[Effect] = []
+        if self._holds.any_due(now.monotonic_seconds):
+            effects += yield from self._holds.due(now)
+        if self._synced:
+            if self._repairs.under_way:
+                effects += yield from self._repairs.due(now)
+            effects += self._backfill.due(now)
+        return effects
 
     # -- solve requests
 
@@ -164,15 +183,16 @@ class Machine:
         """A replica of placement is free. Preemption's requests are alone: no other solve takes that capacity."""
         if not self._synced or self._preemption.under_way:
             return False
-        return not self._solves.under_way or not (self._solves.under_way >= self._replicas or self._solves.answer_waits)
+        under_way = self._solves.under_way
+        return not under_way or (under_way < self._replicas and not self._solves.answer_waits)
 
     def _may_solve(self, now: Now) -> bool:
         """A solve may begin; not beside others if preemption has the next turn, and wants it."""
-        if not self._replica_is_free():
-            return False
-        if not self._solves.under_way:
-            return True
-        return not (self._preemption_first and self._preemption.wants_to_ask(now))
+        return self._replica_is_free() and not self._preemption_waits(now)
+
+    def _preemption_waits(self, now: Now) -> bool:
+        """Preemption has the next turn, and wants it, once no other solve is under way."""
+        return self._preemption_first and self._solves.under_way > 0 and self._preemption.wants_to_ask(now)
 
     def _begin_solve(self, now: Now) -> Slices[Solve | None]:
         """A request for the head of the queue, or preemption's; they take turns if both have one."""
@@ -180,8 +200,8 @@ class Machine:
             return None
         if self._preemption_first:
             yield from self._preemption.consider_new_victims(now)
-        if not self._may_solve(now):
-            return None
+            if self._preemption_waits(now):
+                return None
         if self._solves.under_way:
             return (yield from self._solves.begin(now, self._replicas))
         if self._preemption_first and (solve := (yield from self._preemption.begin(now))) is not None:
@@ -200,6 +220,8 @@ class Machine:
         match event:
             case Delta(batch):
                 yield from self.cache.apply(batch)
+            case Tick():
+                pass
             case Solved() | SolveFailed():
                 for group, gangs in (yield from self._solves.ended(event, self._now)):
                     self._effects.append(self._permits.permit(group, gangs, self._now))
@@ -210,7 +232,7 @@ class Machine:
             case Persisted(persist_id):
                 self._persisted(persist_id)
             case BindResults():
-                self._effects += self._binds.results(self.cache, event, self._now.monotonic_seconds)
+                self._effects += yield from self._binds.results(self.cache, event, self._now.monotonic_seconds)
             case BindCallFailed():
                 self._binds.call_failed(self.cache, event, self._now.monotonic_seconds)
             case NotPersisted():
@@ -220,11 +242,13 @@ class Machine:
             case Snapshot(batch):
                 yield from self.cache.replace(batch)
                 self._synced = True
-                self._recover()
+                yield from self._recover()
                 if self.cache.went_back:
                     self._reports.repeat()
+                    yield
                     self._reconciler.repeat()
-                self._confirmations.begin_again(self.cache, self._now.monotonic_seconds)
+                    yield
+                yield from self._confirmations.begin_again(self.cache, self._now.monotonic_seconds)
                 plans, self._durable_unsynced = self._durable_unsynced, []
                 for plan in plans:
                     self._carry_out(plan)
@@ -236,24 +260,27 @@ class Machine:
             case EvictCallFailed():
                 self._evictions.call_failed(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(event.uids)
-            case Tick():
-                pass
             case _:
                 assert_never(event)
 
-    def _recover(self) -> None:
-        """With the first snapshot of the term, recorded gangs continue where they were."""
+    def _recover(self) -> Slices[None]:
+        """With the first snapshot of the term, recorded gangs continue where they were. In slices."""
         if self._records is None:
             return
-        void, resumed = recover(self.cache, self._records)
+        void, resumed = yield from recover(self.cache, self._records)
         self._records = None
         if void:
             self._effects.append(self._permits.persist(deletes=void))
-        for gang, record in resumed:
+        for number, (gang, record) in enumerate(resumed, start=1):
             self._effects += self._holds.recall(gang, record, self._now)
-        self._effects += self._plans.recall(resumed, self._now)
-        for gang in self.cache.gangs.values():
+            self._growths.recall(gang, record, self._now)
+            if number % OBJECTS == 0:
+                yield
+        self._effects += yield from self._plans.recall(resumed, self._now)
+        for number, gang in enumerate(self.cache.gangs.values(), start=1):
             self._effects += self._binds.send(gang, gang.unbound_seats)
+            if number % OBJECTS == 0:
+                yield
 
     # -- permit, then bind (I1, I2)
 
@@ -295,7 +322,8 @@ class Machine:
         first = [gang for gang in gangs if not gang.permit.granted]
         if not first:
             return False
-        return self.cache.why_not_ready(group) is not None or any(
+        needed = first if composites_of(first[0]) else None  # others below their composites may start without them
+        return self.cache.why_not_ready(group, needed) is not None or any(
             gang.missing > 0 or self._binds.unbindable(self.cache, gang) for gang in first
         )
 
@@ -315,6 +343,9 @@ class Machine:
         self._permits.written(group)
         self._return_seats(group, decision.gangs)
         self._permits.withdraw(decision)
+        for gang in decision.gangs:  # while it was written, the members that ran may have gone
+            if gang.run_ended:
+                self.cache.restart(gang)
         if group.gangs:
             self.queue.back_off(group, self._now.monotonic_seconds, message)
 

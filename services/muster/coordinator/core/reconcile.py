@@ -17,13 +17,14 @@ from muster.coordinator.core.effects import (
     Report,
     StageChanged,
 )
+from muster.coordinator.core.elastic.growth import Growths
 from muster.coordinator.core.events import Now, RecordState, Rules
-from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
+from muster.coordinator.core.preemption.eviction import Repairs
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
-from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources, may_be_free
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
@@ -35,7 +36,7 @@ from muster.gangs.facts import ObjectReference
 
 
 class Reconciler:
-    """Keeps queue, records and reports consistent with the cache."""
+    """Keeps queue, records and reports consistent with the cache. What is kept about a gang ends with it (I11)."""
 
     def __init__(
         self,
@@ -46,11 +47,13 @@ class Reconciler:
         holds: HoldAndWait,
         plans: Plans,
         repairs: Repairs,
+        growths: Growths,
         preemption: Preemption,
         rules: Rules,
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
         self._holds, self._plans, self._repairs, self._preemption = holds, plans, repairs, preemption
+        self._growths = growths
         self._starvation_after_seconds = rules.starvation_after_seconds
         self._events_seen = 0
         self._wants_free: dict[Gang, None] = {}
@@ -59,7 +62,7 @@ class Reconciler:
         """When those that are short are tried in any case, the earliest first."""
         self._phases: dict[Gang, Phase] = {}
         self._stages: dict[Gang, tuple[Stage, ObjectReference | None] | None] = {}
-        """What was reported last; None: it is to be reported again."""
+        """The stage that was reported last; None: to be reported again."""
 
     def reconcile(self, now: Now) -> Slices[list[Effect]]:
         """Reconcile everything that was touched, until nothing is touched any more, in slices."""
@@ -67,7 +70,8 @@ class Reconciler:
         effects = yield from self._reconcile(now)
         while self._events_seen != self._queue.events:
             self._events_seen = self._queue.events
-            yield from self._touch_short()
+            if self._wants_free:
+                yield from self._touch_short()
             effects += yield from self._reconcile(now)
         return effects
 
@@ -103,6 +107,8 @@ class Reconciler:
         """Try gangs that wait for minimum resources as long as others until they starve, so that they cannot be passed
         over for ever; if the empty cluster had the resources.
         """
+        if not self._short:
+            return
         for gang in [gang for gang, _ in takewhile(lambda item: item[1] <= now, self._short.items())]:
             del self._short[gang]
             if gang.facts is None or not could_be_free(gang.facts.resources, self._cache.ledger):
@@ -115,11 +121,12 @@ class Reconciler:
         cache = self._cache
         effects: list[Effect] = []
         if disturbed := cache.ledger.take_disturbed():
-            self._holds.drop_untenable(disturbed)
+            yield from self._holds.drop_untenable(disturbed)
             self._plans.drop_untenable(disturbed)
         while self._plans.update(now) or cache.touched or cache.gone or cache.disbanded:
             effects += self._plans.outcomes(now)
-            yield from self._forget_gone(effects)
+            if cache.gone or cache.disbanded:
+                yield from self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for number, gang in enumerate(touched, start=1):
                 if gang.bound_by_others:
@@ -143,12 +150,18 @@ class Reconciler:
                 if number % GANGS == 0:
                     yield
             # The state of a gang is reported on the gangs of its group, too.
-            concerned = dict.fromkeys([*touched, *(gang for group in groups for gang in group.gangs)])
+            concerned = dict.fromkeys(touched)
+            for group in groups:
+                concerned.update(dict.fromkeys(group.gangs))
             for number, gang in enumerate(concerned, start=1):
                 self._update_gang(gang, now, effects)
                 if number % GANGS == 0:
                     yield
         return effects
+
+    def _key(self, group: Group) -> EquivalenceKey:
+        cache = self._cache
+        return equivalence_key(group, to_place(group, cache.ledger, cache.trees, cache.gangs))
 
     def _update_queue(self, group: Group, now: Now, effects: list[Effect], *, edited: bool) -> None:
         if not group.gangs:
@@ -159,7 +172,7 @@ class Reconciler:
             return
         self._cache.check_readiness(group)
         if group.queueing.equivalence_key is not None and (
-            edited or equivalence_key(group, to_place(group, self._cache.ledger)) != group.queueing.equivalence_key
+            edited or self._key(group) != group.queueing.equivalence_key
         ):
             self._queue.classify(group, None)
             edited = True
@@ -168,7 +181,7 @@ class Reconciler:
             effects.append(self._permits.permit(group, [gang for gang in group.gangs if gang.seats], now))
         elif not group.wants_seats:
             self._queue.remove(group)
-        elif edited or group not in self._queue:
+        elif edited or group not in self._queue or group.surplus is not group.queueing.surplus:
             if edited:
                 self._queue.reset_backoff(group)
             self._queue.activate(group)
@@ -180,13 +193,16 @@ class Reconciler:
             self._finish(gang, now, effects)
         if gang.facts is not None and gang.facts.resources and not gang.permit.granted:
             self._wants_free[gang] = None
-            if gang.timing.short_since is None and gang.all_present and lacks_free_resources(gang, self._cache.ledger):
-                gang.timing.lack(now.monotonic_seconds)
+            tried = gang.timing.waived or gang in self._short
+            if not tried and gang.all_present and lacks_free_resources(gang, self._cache.ledger):
+                if gang.timing.short_since is None:
+                    gang.timing.lack(now.monotonic_seconds)
                 self._short[gang] = now.monotonic_seconds + self._starvation_after_seconds
         else:
             self._wants_free.pop(gang, None)
             self._short.pop(gang, None)
         self._repairs.update(gang, now)
+        self._growths.update(gang, now)
         if self._preemption.running.update(gang):
             self._preemption.victim_added(gang)
         effects += self._holds.retry_edited(gang)
@@ -205,6 +221,8 @@ class Reconciler:
 
     def _update_start(self, gang: Gang, now: Now) -> None:
         """Note since when the gang could start, and that a preempted gang can start again."""
+        if gang.permit.granted and not gang.eviction.preempted_by:
+            return
         ready = gang.all_present and not gang.eviction.whole
         if ready and not gang.permit.granted:
             gang.timing.ready(gang.timing.ready_unix or now.unix_seconds)
@@ -230,6 +248,8 @@ class Reconciler:
         if gang.permit.fulfilled:
             return
         self._permits.fulfil(gang)
+        if gang.pending:  # they are surplus from now on, and their place in the queue is another
+            self._cache.touch(gang)
         gang.timing.bound(now.unix_seconds)
         note = f"{len(gang.bound) + len(gang.acknowledged)} of {len(gang.pods)} pods bound"
         if (seconds := gang.timing.start(now.monotonic_seconds)) is not None:
@@ -247,7 +267,9 @@ class Reconciler:
             ):
                 effects.append(self._permits.persist(deletes=(gang.id,)))
             self._reports.forget(gang)
+            self._holds.forget_gang(gang)
             self._repairs.forget(gang)
+            self._growths.forget(gang)
             self._wants_free.pop(gang, None)
             self._short.pop(gang, None)
             self._preemption.running.forget(gang)

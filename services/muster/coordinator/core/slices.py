@@ -4,7 +4,7 @@ What takes long is written as a generator that yields after so much work that a 
 coordinator's term lets other tasks run when slices add up; tests and the simulator run them to the end.
 """
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable
 from typing import Final, TypeVar
 
 OBJECTS: Final = 250
@@ -28,6 +28,8 @@ def run_to_end(slices: Slices[_T]) -> _T:
             return result
 
 
-def parts(objects: tuple[_T, ...]) -> Iterator[tuple[_T, ...]]:
+def parts(objects: tuple[_T, ...]) -> Iterable[tuple[_T, ...]]:
     """The objects of one slice after the other."""
+    if len(objects) <= OBJECTS:
+        return (objects,) if objects else ()
     return (objects[start : start + OBJECTS] for start in range(0, len(objects), OBJECTS))

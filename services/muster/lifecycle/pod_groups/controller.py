@@ -51,7 +51,10 @@ _ACTION: Final = "Observing"
 
 
 class PodGroupController:
-    """Reconciles PodGroups of all kinds whose status has counts, each by its key (Group.key)."""
+    """Reconciles PodGroups of all kinds whose status has counts, each by its key (Group.key).
+
+    Everything that is remembered of a group ends with it (I11).
+    """
 
     def __init__(self, context: ControllerContext) -> None:
         self._leadership = context.leadership
@@ -140,6 +143,13 @@ class PodGroupController:
     # -- reconciliation
 
     async def _reconcile(self, key: str) -> float | None:
+        try:
+            return await self._reconcile_group(key)
+        finally:
+            if key not in self._groups:  # deleted meanwhile
+                self._drop(key)
+
+    async def _reconcile_group(self, key: str) -> float | None:
         group = self._groups.get(key)
         if group is None or self._members.is_foreign(group.gang_id):
             return None

@@ -40,7 +40,7 @@ class Group(Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """Its gang id; with a prefix for Volcano's, which share their ids with those of kube-batch."""
+        """The gang id; with a prefix for Volcano's, which share their ids with those of kube-batch."""
         return volcano_key(self.gang_id) if self.is_volcano else self.gang_id
 
     @property

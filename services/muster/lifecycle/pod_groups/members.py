@@ -49,7 +49,7 @@ class GangChange(Struct, frozen=True):
 
 
 class Members:
-    """The members of all gangs."""
+    """The members of all gangs, each until its pod is removed (I11)."""
 
     def __init__(self, scheduler_names: Iterable[str]) -> None:
         self._scheduler_names = frozenset(scheduler_names)

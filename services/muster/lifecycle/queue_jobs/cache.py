@@ -34,7 +34,10 @@ class Spec(Struct, frozen=True):
 
 
 class QueueJobCache:
-    """A cache of QueueJobs. Update methods return the uids of the jobs that change."""
+    """A cache of QueueJobs. Update methods return the uids of the jobs that change.
+
+    Entries end with their object, uids of deleted ones when there are many newer (I11).
+    """
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}

@@ -44,7 +44,11 @@ _log = structlog.get_logger(__name__)
 
 
 class QueueJobController:
-    """Reconciles QueueJobs with two work queues: one of jobs, and one of namespaces, whose jobs get pods in turn."""
+    """Reconciles QueueJobs with two work queues: one of jobs, and one of namespaces, whose jobs get pods in turn.
+
+    Obstacles and recorded events end with their job, rejections with the next pass without any or when this replica
+    leads again (I11).
+    """
 
     def __init__(self, context: ControllerContext) -> None:
         self._client = ObjectClient(context.session)
@@ -99,6 +103,9 @@ class QueueJobController:
         return job.namespace if job is not None else ""
 
     def _namespaces(self) -> Iterable[str]:
+        """All namespaces with jobs, when this replica begins to lead: what another leader met since is not known."""
+        self._rejections.clear()
+        self._not_before.clear()
         return self._cache.namespaces
 
     # -- one job
@@ -233,7 +240,7 @@ class QueueJobController:
         return Demand(job, found.missing) if found.decision is None and found.missing else None
 
     def _set_obstacle(self, job: Job, obstacle: Obstacle | None) -> None:
-        if obstacle is None:
+        if obstacle is None or job.uid not in self._cache.jobs:  # deleted meanwhile
             self._obstacles.pop(job.uid, None)
         else:
             self._obstacles[job.uid] = obstacle
@@ -252,7 +259,8 @@ class QueueJobController:
         key = (obstacle.reason, "" if obstacle.reason not in (_INVALID_SPEC, CONFLICT) else obstacle.message)
         if self._recorded.get(job.uid) != key:
             await self._events.record(_reference(job), obstacle.reason, obstacle.message, action=_ACTION)
-            self._recorded[job.uid] = key
+            if job.uid in self._cache.jobs:  # not deleted meanwhile
+                self._recorded[job.uid] = key
 
     def _drop(self, uid: str) -> None:
         self._obstacles.pop(uid, None)

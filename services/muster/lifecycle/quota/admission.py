@@ -29,6 +29,7 @@ DECISION_SECONDS: Final = 4.0
 """The API server waits for 5 s; answering before gives it the reason."""
 
 _MAX_BATCH: Final = 200  # pods decided together; they block the event loop for some milliseconds
+_MAX_IDLE: Final = 500  # of namespaces without pending reviews; others are read when a pod is reviewed
 _RETRY_SECONDS: Final = 0.05  # longest pause after a write conflict
 
 _log = structlog.get_logger(__name__)
@@ -62,7 +63,7 @@ class _PendingReview(Struct):
     answer: asyncio.Future[Decision]
 
 
-class _NamespaceQueue:
+class NamespaceQueue:
     """Pending reviews of a namespace, and the ledger as last known."""
 
     def __init__(self) -> None:
@@ -71,16 +72,49 @@ class _NamespaceQueue:
         self.known: StoredLedger | None = None
 
 
+class NamespaceQueues:
+    """Queues by namespace: those with pending reviews, and of the others the latest whose ledgers are not empty, up to
+    a number (I11).
+    """
+
+    def __init__(self, max_idle: int = _MAX_IDLE) -> None:
+        self._max_idle = max_idle
+        self._busy: dict[str, NamespaceQueue] = {}
+        self._idle: dict[str, NamespaceQueue] = {}
+
+    def __len__(self) -> int:
+        return len(self._busy) + len(self._idle)
+
+    def open(self, namespace: str) -> NamespaceQueue:
+        """The queue of a namespace, kept until `close`."""
+        queue = self._busy.get(namespace)
+        if queue is None:
+            queue = self._busy[namespace] = self._idle.pop(namespace, NamespaceQueue())
+        return queue
+
+    def close(self, namespace: str) -> None:
+        """No review of the namespace is pending any more."""
+        queue = self._busy.pop(namespace)
+        if queue.known is not None and not queue.known.ledger.empty:
+            self._idle[namespace] = queue
+            if len(self._idle) > self._max_idle:
+                del self._idle[next(iter(self._idle))]
+
+    def workers(self) -> list[asyncio.Task[None]]:
+        """Tasks that decide pending reviews."""
+        return [queue.worker for queue in self._busy.values() if queue.worker is not None]
+
+
 class Admission:
     """Decides for one replica. Any number of replicas may decide concurrently."""
 
     def __init__(self, cache: QuotaCache, store: LedgerStore, client: ObjectClient) -> None:
         self._cache, self._store, self._client = cache, store, client
-        self._queues: dict[str, _NamespaceQueue] = {}
+        self._queues = NamespaceQueues()
 
     async def close(self) -> None:
         """Cancels all pending reviews."""
-        tasks = [queue.worker for queue in self._queues.values() if queue.worker is not None]
+        tasks = self._queues.workers()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -111,12 +145,12 @@ class Admission:
         return observe_group(decode_pod_group(msgspec.json.encode(found)), group_kind(gang_id)).group
 
     def _put(self, waiting: _PendingReview) -> None:
-        queue = self._queues.setdefault(waiting.pod_review.namespace, _NamespaceQueue())
+        queue = self._queues.open(waiting.pod_review.namespace)
         queue.pending.append(waiting)
         if queue.worker is None or queue.worker.done():
             queue.worker = asyncio.create_task(self._work(waiting.pod_review.namespace, queue))
 
-    async def _work(self, namespace: str, queue: _NamespaceQueue) -> None:
+    async def _work(self, namespace: str, queue: NamespaceQueue) -> None:
         while queue.pending:
             batch, queue.pending = queue.pending[:_MAX_BATCH], queue.pending[_MAX_BATCH:]
             batch = [each for each in batch if not each.answer.done()]  # the others timed out
@@ -140,10 +174,9 @@ class Admission:
                 if not each.answer.done():
                     each.answer.set_result(answer)
         queue.worker = None
-        if not queue.pending and queue.known is not None and queue.known.ledger.empty:
-            self._queues.pop(namespace, None)
+        self._queues.close(namespace)
 
-    async def _decide(self, namespace: str, queue: _NamespaceQueue, batch: Sequence[_PendingReview]) -> list[Decision]:
+    async def _decide(self, namespace: str, queue: NamespaceQueue, batch: Sequence[_PendingReview]) -> list[Decision]:
         """Returns decisions about a batch; admitted pods are in the ledger by then."""
         while True:
             fresh = queue.known is None

@@ -17,7 +17,10 @@ QUOTAS: Final = ApiResource("resourcequotas", "/api/v1/resourcequotas", Resource
 
 
 class QuotaCache:
-    """A cache of everything that quota depends on. Calls `changed` with each namespace whose quota changed."""
+    """A cache of everything that quota depends on. Calls `changed` with each namespace whose quota changed.
+
+    Entries end with their object, and namespaces with the last object in them (I11).
+    """
 
     def __init__(self, informers: SharedInformers, changed: Callable[[str], None]) -> None:
         self.groups: dict[str, ObservedGroup] = {}

@@ -41,7 +41,10 @@ _log = structlog.get_logger(__name__)
 
 
 class QuotaReconciler:
-    """Reconciles namespaces in which quota usage, limits or PodGroups changed."""
+    """Reconciles namespaces in which quota usage, limits or PodGroups changed.
+
+    Conditions that were written are remembered for at most twice as many PodGroups as there are, and a few (I11).
+    """
 
     def __init__(self, context: ControllerContext, cache: QuotaCache, store: LedgerStore, client: ObjectClient) -> None:
         self._cache, self._store, self._client = cache, store, client

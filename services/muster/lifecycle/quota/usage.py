@@ -63,7 +63,10 @@ class QuotaPod(Struct, frozen=True, gc=False):
 
 
 class NamespaceUsage:
-    """The usage of one namespace. Sums are by group and traits, of which there are few however many pods there are."""
+    """The usage of one namespace. Sums are by group and traits, of which there are few however many pods there are.
+
+    Entries end with the pod, quota or group; of deleted pods only the latest are remembered (I11).
+    """
 
     def __init__(self) -> None:
         self.limits: dict[str, QuotaLimit] = {}

@@ -62,7 +62,14 @@ def explain_constraints(
     explanation = replace(explanation, best_domain=domain, best_domain_fit=domain_fit)
     if softer := _soften(gang, tree.level_names, fits):
         summary = _fit_under_constraints(state, tree, gang, [part.class_id for part in ours], explanation)
-        return replace(explanation, summary=f"{summary}; {softer}", remedy=softer, filtered_nodes=(), short_by=())
+        return replace(
+            explanation,
+            summary=f"{summary}; {softer}",
+            remedy=softer,
+            filtered_nodes=(),
+            short_by=(),
+            only_constraints=True,
+        )
     return explanation
 
 
@@ -71,15 +78,16 @@ def _explain_all(
 ) -> Explanation:
     """All members fit without constraints: the explanation for the first gang of which a relaxation would help."""
     explained = [
-        with_softer(
-            state, group, Explanation(_UNSATISFIED, gang.id, gang.roles[0].class_id, 0, gang.minimum), has_place
-        )
+        with_softer(state, group, _unsatisfied(gang), has_place)
         for gang in group.gangs
         if any(each.hard for each in gang.constraints)
     ]
-    [first, *_] = group.gangs
-    default = Explanation(_UNSATISFIED, first.id, first.roles[0].class_id, 0, first.minimum)
+    default = _unsatisfied(group.gangs[0])
     return next((each for each in explained if each.remedy), explained[0] if explained else default)
+
+
+def _unsatisfied(gang: SolveGang) -> Explanation:
+    return Explanation(_UNSATISFIED, gang.id, gang.roles[0].class_id, 0, gang.minimum, only_constraints=True)
 
 
 def with_softer(
@@ -96,7 +104,9 @@ def with_softer(
         return has_place(replace(group, gangs=gangs), Budget(_STEPS_PER_CHANGE, state.limit))
 
     softer = _soften(group.gangs[at], tree.level_names, fits)
-    return replace(explanation, summary=f"{explanation.summary}; {softer}", remedy=softer) if softer else explanation
+    if not softer:
+        return explanation
+    return replace(explanation, summary=f"{explanation.summary}; {softer}", remedy=softer, only_constraints=True)
 
 
 def explain_counted(
@@ -131,7 +141,7 @@ def explain_homogeneous(
         return _explain_capacity(state, group, tree, explainer, explained, anywhere)
     if softer := _soften(gang, tree.level_names, has_place):
         summary = _fit_under_constraints(state, tree, gang, [class_id], explained)
-        return replace(explained, summary=f"{summary}; {softer}", remedy=softer)
+        return replace(explained, summary=f"{summary}; {softer}", remedy=softer, only_constraints=True)
     full = explainer.at_capacity(group, 0, class_id, fit, is_all=False)
     return replace(full, best_domain=explained.best_domain, best_domain_fit=explained.best_domain_fit)
 
@@ -162,7 +172,7 @@ def _explain_capacity(
 def _fit_under_constraints(
     state: CapacityState, tree: Tree, gang: SolveGang, class_ids: Sequence[str], explained: Explanation
 ) -> str:
-    """How many members fit, in which domain most, and how many nodes outside of the tree have free capacity."""
+    """Numbers of members that fit, the domain where most do, and the number of free nodes outside of the tree."""
     summary = f"{explained.fit} of {gang.minimum} members fit under the hard constraints"
     occupied = _occupied_domains(tree, gang)
     if len(occupied) > 1:

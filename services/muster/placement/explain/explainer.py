@@ -14,9 +14,9 @@ from muster.gangs.facts import PODS, Amounts, split_kind
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.rules import Filtered
 from muster.placement.solve.instance import Part, Solution, reserve_again
-from muster.placement.state.capacity import MAX_FITS, CapacityState, ClassCapacity
+from muster.placement.state.capacity import NO_NOMINATIONS, CapacityState, NominatedAmounts
+from muster.placement.state.class_capacity import MAX_FITS, ClassCapacity
 from muster.placement.state.filters import ABSENT, USABLE
-from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
 
 MAX_REASONS: Final = 8
 """Reasons named in the sentence; taints with a value per node would make it endless. `filtered_nodes` has all of them.
@@ -34,7 +34,9 @@ _CHECKED_FIRST: Final = (PODS, "cpu", "memory", "ephemeral-storage")
 
 
 class Explainer:
-    """Explanations for one batch; groups with the same request in the same state share the work."""
+    """Explanations for one batch; groups with the same request in the same state share the work. Filtered nodes are
+    known for at most as many classes and states as the batch explains.
+    """
 
     def __init__(self, state: CapacityState, nominated: NominatedAmounts = NO_NOMINATIONS) -> None:
         self._state = state
@@ -249,7 +251,7 @@ def smallest_change(state: CapacityState, of_class: ClassCapacity, missing: int,
 
 
 def more_nodes_in_domain(domain: str, state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
-    """How many more nodes would hold `missing` more members, all in the domain."""
+    """Number of nodes that would hold `missing` more members, all in the domain, in words."""
     nodes = _more_nodes(state, of_class, missing)
     return nodes if not nodes or nodes == _NODES_TOO_SMALL else f"{IT_WOULD_FIT} {nodes}, in {domain}"
 
@@ -297,6 +299,6 @@ def _on_filtered_nodes(state: CapacityState, of_class: ClassCapacity, missing: i
 
 
 def _max_per_node(of_class: ClassCapacity, missing: int) -> int:
-    """How many of the missing members one node takes at most, however large it is."""
+    """Missing members that one node takes at most, however large it is."""
     one_per_node = of_class.inter_pod is not None and of_class.inter_pod.one_per_node()
     return min(missing, 1) if one_per_node else missing

@@ -15,11 +15,12 @@ from muster.placement.inter_pod.rules import (
     Filtered,
     HostPortsRule,
     PreferredAffinity,
+    PreferredSpread,
     Rule,
+    TopologySpread,
     declared_anti_affinity,
     existing_anti_affinity,
 )
-from muster.placement.inter_pod.topology_spread import PreferredSpread, TopologySpread
 from muster.placement.state.filters import WEIGHT_COST, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
@@ -83,10 +84,16 @@ class InterPodRules:
 
     @property
     def apply(self) -> bool:
-        """There is a rule or preference; else members are selected by selectors that keep no pods away."""
+        """A rule or preference exists; else members are selected by selectors that keep no pods away."""
         return bool(
             self.host_ports or self.spread or self.affinity or self._declared or self.preferences or self.anti_affinity
         )
+
+    @property
+    def declared(self) -> int:
+        """Number of rules and preferences of the class's own."""
+        own = (self.host_ports, self.spread, self.affinity, self._declared, self.preferences)
+        return sum(len(rules) for rules in own)
 
     @property
     def required(self) -> list[Rule]:

@@ -12,10 +12,10 @@ from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.class_rules import InterPodRules
 from muster.placement.inter_pod.pod_counts import PodCount
 from muster.placement.inter_pod.pod_records import Kind
-from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule
-from muster.placement.inter_pod.topology_spread import TopologySpread
+from muster.placement.inter_pod.rules import AffinityRule, AntiAffinityRule, HostPortsRule, TopologySpread
 from muster.placement.solve.instance import Part
-from muster.placement.state.capacity import CapacityState, ClassCapacity
+from muster.placement.state.capacity import CapacityState
+from muster.placement.state.class_capacity import ClassCapacity
 from muster.placement.state.nodes import Bool, Domains
 
 

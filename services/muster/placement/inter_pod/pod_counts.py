@@ -17,6 +17,8 @@ from muster.gangs.selection import PodSelection
 from muster.placement.inter_pod.pod_records import Kind, PodEntries, PodRecords
 from muster.placement.state.nodes import Bool, Domains, NodeTable
 
+MAX_SUMS: Final = 64
+"""Topology labels by whose domains one count is summed up; the oldest sums end when there are more."""
 _FEW_ROWS: Final = 64
 """New label sets that are compared with selectors one by one."""
 
@@ -34,7 +36,7 @@ class PodCount(ABC):
         self._pods = pods
         self._per_node: Int64 = np.zeros(0, np.int64)
         self._version = 0
-        self._sums: dict[str, tuple[Domains, Int64]] = {}
+        self._sums: dict[str, tuple[Domains, Int64]] = {}  # by topology label, at most MAX_SUMS
         self._generation = -1
         self._placed = 0  # entries of `pods.placed` that are part of it
 
@@ -55,6 +57,8 @@ class PodCount(ABC):
         known = self._sums.get(domains.key)
         if known is None or known[0] is not domains:
             sums = np.bincount(domains.codes, self._per_node, domains.size).astype(np.int64)
+            if known is None and len(self._sums) >= MAX_SUMS:
+                del self._sums[next(iter(self._sums))]
             known = self._sums[domains.key] = domains, sums
         return known[1]
 
@@ -69,7 +73,7 @@ class PodCount(ABC):
         return any(map(self._includes, kinds))
 
     def counted(self, kinds: Sequence[Kind]) -> Bool:
-        """Which of the kinds are counted, bool[kinds]."""
+        """Kinds that are counted, bool[kinds]."""
         self._sync()
         classes, labels = np.array(kinds, np.int64).reshape(-1, 2).T
         none = np.zeros(len(kinds), np.int64)
@@ -107,9 +111,11 @@ class PodCount(ABC):
             self._generation = pods.generation
             self._placed = 0
         if self._placed < len(pods.placed):
-            for kind, rows, counts in pods.placed[self._placed :]:
-                if self._includes(kind):
-                    self._add(rows, counts)
+            chosen = [(rows, counts) for kind, rows, counts in pods.placed[self._placed :] if self._includes(kind)]
+            if len(chosen) == 1:
+                self._add(*chosen[0])
+            elif chosen:  # at once, since a group of many classes has as many entries for each of their counts
+                self._add(np.concatenate([rows for rows, _ in chosen]), np.concatenate([each for _, each in chosen]))
             self._placed = len(pods.placed)
 
     def _recount(self) -> None:
@@ -212,7 +218,7 @@ class _OfClasses(PodCount):
 
 
 class PodCounts(PodRecords):
-    """All counts of a cluster. A count is kept as long as a caller references it."""
+    """All counts of a cluster. A count ends with the last class of the capacity state whose rules refer to it."""
 
     def __init__(self, capacity: Capacity, nodes: NodeTable, selection: PodSelection) -> None:
         super().__init__(capacity, nodes, selection)
@@ -249,8 +255,10 @@ class PodCounts(PodRecords):
         return count
 
     def _settle_counts(self) -> None:
-        for count in self._counts.values():
-            count.settle()
+        for reference in self._counts.valuerefs():
+            count = reference()
+            if count is not None:
+                count.settle()
 
 
 def ports_conflict(held: Sequence[HostPort], requested: Sequence[HostPort]) -> bool:

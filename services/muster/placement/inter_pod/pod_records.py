@@ -1,4 +1,6 @@
-"""Records of pods for inter-pod rules: entries of (class, label set, node, number), and their newest changes.
+"""Records that inter-pod rules are evaluated on: pods, and the required anti-affinity terms of their classes.
+
+Pods are entries of (class, label set, node, number), with a log of their newest changes.
 
 While no selector is in use only pods of classes with host ports or anti-affinity are recorded, so a cluster without
 inter-pod rules pays nothing.
@@ -14,14 +16,98 @@ import numpy as np
 from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import HostPort, PodClass, PodFacts
 from muster.gangs.selection import PodSelection
-from muster.placement.inter_pod.anti_affinity_terms import AntiAffinityTerms
-from muster.placement.state.nodes import NodeTable
+from muster.placement.state.nodes import Bool, NodeTable
+
+
+class AntiAffinityTerms:
+    """The terms of the classes that are known; `version` rises when they change.
+
+    `_table` is int64[3, terms]: selector row, topology key code, class index, which is _DEAD for removed classes. Dead
+    terms, and the keys that only they name, are at most half of all.
+    """
+
+    def __init__(self, selection: PodSelection) -> None:
+        self.version = 0
+        self._selection = selection
+        self._keys: dict[str, int] = {}
+        self._table: Int64 = np.zeros((3, 16), np.int64)
+        self._size = 0
+        self._dead = 0
+        self._of_class: dict[int, list[int]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._of_class)
+
+    def put(self, index: int, pod_class: PodClass) -> None:
+        """Add the terms of a class; its selectors are known."""
+        if not pod_class.required_pod_anti_affinity:
+            return
+        self.version += 1
+        positions = self._of_class[index] = []
+        for term in pod_class.required_pod_anti_affinity:
+            row = self._selection.selector_row(term.selector)
+            if row < 0:
+                continue
+            if self._size == self._table.shape[1]:
+                self._table = np.concatenate((self._table, np.zeros_like(self._table)), axis=1)
+            key = self._keys.setdefault(term.topology_key, len(self._keys))
+            self._table[:, self._size] = row, key, index
+            positions.append(self._size)
+            self._size += 1
+
+    def drop(self, index: int) -> None:
+        """Remove the terms of a class."""
+        positions = self._of_class.pop(index, None)
+        if positions is None:
+            return
+        self.version += 1
+        self._table[2, positions] = _DEAD
+        self._dead += len(positions)
+        if self._dead > max(16, self._size // 2):
+            self._compact()
+
+    def keys(self, label_set: str) -> list[str]:
+        """Topology keys of the terms that keep pods with a label set away, sorted."""
+        codes = np.unique(self._table[1, : self._size][self._selecting(label_set)])
+        names = list(self._keys)
+        return sorted([names[code] for code in codes.tolist()])
+
+    def classes(self, label_set: str, key: str, size: int) -> Bool:
+        """Classes with a term of a topology key that selects pods with a label set, bool[size]."""
+        found: Bool = np.zeros(size, np.bool_)
+        code = self._keys.get(key)
+        if code is not None:
+            table = self._table[:, : self._size]
+            found[table[2][self._selecting(label_set) & (table[1] == code)]] = True
+        return found
+
+    def _selecting(self, label_set: str) -> Bool:
+        table = self._table[:, : self._size]
+        selecting: Bool = self._selection.selecting(label_set)[table[0]] & (table[2] != _DEAD)
+        return selecting
+
+    def _compact(self) -> None:
+        alive = self._table[:, : self._size]
+        alive = alive[:, alive[2] != _DEAD]
+        names = list(self._keys)
+        used, alive[1] = np.unique(alive[1], return_inverse=True)
+        self._keys = {names[code]: index for index, code in enumerate(used.tolist())}
+        self._size, self._dead = alive.shape[1], 0
+        self._table = np.zeros((3, max(16, 2 * self._size)), np.int64)
+        self._table[:, : self._size] = alive
+        self._of_class = {index: [] for index in self._of_class}
+        for position, index in enumerate(alive[2].tolist()):
+            self._of_class[index].append(position)
+
 
 Kind = tuple[int, int]
 """Class index and label row of pods."""
 
-_MAX_PENDING_MOVES: Final = 100_000
-"""Moves recorded by the capacity state before they are taken over."""
+_DEAD: Final = -1
+"""Instead of a class index: the class of a term was removed."""
+
+MAX_PENDING_MOVES: Final = 100_000
+"""Moves of pods, and of pods that are being deleted, that wait for the next solve; more are taken over at once."""
 _MAX_LOGGED: Final = 20_000
 """Moves that are kept, so that a count that is used again adds only what has changed."""
 _MAX_GENERATIONS: Final = 256
@@ -47,7 +133,9 @@ class PodRecords(ABC):
     """The pods in `capacity` and, within a solve, the pods placed so far, in terms that inter-pod rules can select.
 
     Entries of pods take 32 bytes each and are at most twice as many as the recorded pods' kinds on nodes. The log of
-    changes keeps _MAX_LOGGED moves and _MAX_GENERATIONS generations at most.
+    changes keeps _MAX_LOGGED moves and _MAX_GENERATIONS generations at most. Moves end when they are taken over, which
+    the next solve does, or MAX_PENDING_MOVES of them; entries of `placed` end with the next solve. Ports, and pods that
+    are being deleted, end with their class and pod.
     """
 
     def __init__(self, capacity: Capacity, nodes: NodeTable, selection: PodSelection) -> None:
@@ -67,8 +155,8 @@ class PodRecords(ABC):
         self._entry_count = 0
         self._compacted = 0
         self._deleting: dict[str, tuple[int, int, int]] = {}  # seats of pods that are being deleted, by uid
-        self._deleting_moves: _Moves = []
-        self._log: deque[tuple[PodEntries, PodEntries]] = deque()  # of the newest generations
+        self._deleting_moves: _Moves = []  # their changes since the last refresh
+        self._log: deque[tuple[PodEntries, PodEntries]] = deque()  # moves of the newest generations, see `moves_since`
         self._logged = 0
         self._seen: tuple[int, ...] = ()
 
@@ -85,6 +173,11 @@ class PodRecords(ABC):
     def follows(self) -> bool:
         """Pods of some class are recorded."""
         return self._capacity.follows_all or bool(self._capacity.followed)
+
+    @property
+    def pending_moves(self) -> int:
+        """Moves that wait for the next solve."""
+        return len(self._capacity.moves) + len(self._deleting_moves)
 
     # -- changes
 
@@ -115,7 +208,7 @@ class PodRecords(ABC):
             if pod.deleting and pod.seated:
                 at = self._deleting[pod.uid] = self._capacity.seat_of(pod.uid)
                 self._deleting_moves.append((*at, -1))
-        if len(self._capacity.moves) > _MAX_PENDING_MOVES:
+        if self.pending_moves > MAX_PENDING_MOVES:
             self._take_moves()
 
     def refresh(self) -> None:
@@ -136,6 +229,8 @@ class PodRecords(ABC):
             self._seen = seen
             self.node_rows = self._nodes.rows
             self._take_moves()
+        else:
+            self._forget_placed()
 
     def add(self, kind: Kind, rows: Int64, counts: Int64) -> None:
         """Add pods within a solve; negative counts remove them."""
@@ -197,14 +292,13 @@ class PodRecords(ABC):
         moves, self._capacity.moves = _table(self._capacity.moves), []
         deleting, self._deleting_moves = _table(self._deleting_moves), []
         self.generation += 1
-        size = moves.shape[1]
         self._log.append((PodEntries(moves), PodEntries(deleting)))
-        self._logged += size
+        self._logged += moves.shape[1] + deleting.shape[1]
         while self._logged > _MAX_LOGGED or len(self._log) > _MAX_GENERATIONS:
-            self._logged -= self._log.popleft()[0].size
-        if size:
+            self._logged -= sum(each.size for each in self._log.popleft())
+        if moves.shape[1]:
             self._entries.append(moves)
-            self._entry_count += size
+            self._entry_count += moves.shape[1]
             if self._entry_count > max(_MIN_COMPACTED, 2 * self._compacted):
                 self._compact()
 

@@ -12,13 +12,11 @@ from typing import Final
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain.constraints import with_softer
 from muster.placement.explain.explainer import Explainer
-from muster.placement.inter_pod.branch_and_bound import branch_and_bound
+from muster.placement.inter_pod.branch_and_bound import branch_and_bound, is_infeasible
 from muster.placement.inter_pod.class_rules import InterPodRules
-from muster.placement.inter_pod.domains import AllowedRows, affinity_domains, open_affinity_keys
-from muster.placement.inter_pod.infeasibility import is_infeasible
+from muster.placement.inter_pod.domains import AllowedRows, TopologyCheck, affinity_domains, open_affinity_keys
 from muster.placement.inter_pod.pod_counts import PodCount
 from muster.placement.inter_pod.seating import merged, seat
-from muster.placement.inter_pod.topology_check import TopologyCheck
 from muster.placement.solve.branch_and_bound import Budget
 from muster.placement.solve.instance import (
     NotPlaced,

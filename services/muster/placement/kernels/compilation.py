@@ -1,16 +1,20 @@
 """Kernels: functions that loop over arrays, compiled to machine code by numba ahead of the first solve.
 
 Rules, which tests assert: integers, flags and int64 arrays only; always the declared types; names from kernel modules
-only, since cached machine code is considered current as long as those files are unchanged.
+only, since cached machine code is considered current as long as those files are unchanged. Run as a program, this
+module compiles and caches the machine code of all kernels.
 """
 
+import time
 from collections.abc import Callable
 from hashlib import sha256
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numba
 from numba.core.caching import InTreeCacheLocator
+from rich.console import Console
 
 INT: Final = numba.int64
 FLAG: Final = numba.boolean
@@ -18,7 +22,7 @@ INTS: Final = numba.int64[::1]
 TABLE: Final = numba.int64[:, ::1]
 CUBE: Final = numba.int64[:, :, ::1]
 
-_FILES: Final = sorted(path for path in Path(__file__).parent.glob("*.py") if path.stem != "precompile")
+_FILES: Final = sorted(Path(__file__).parent.glob("*.py"))
 _SOURCE_HASH: Final = sha256(b"".join(path.read_bytes() for path in _FILES)).hexdigest()[:16]
 """Hash of all kernel modules. It is part of cache keys, since numba checks only the file of the kernel itself and not
 its imports.
@@ -95,6 +99,23 @@ def kernels() -> tuple[Kernel, ...]:
     return tuple(_kernels)
 
 
+def all_kernels() -> tuple[Kernel, ...]:
+    """The kernels of all modules of this folder, which import this one."""
+    for path in _FILES:
+        import_module(f"muster.placement.kernels.{path.stem}")
+    return kernels()
+
+
+def precompile() -> None:
+    """Compile the kernels without cached machine code, and report how many they were."""
+    began = time.monotonic()
+    loaded = all_kernels()
+    compiled = sum(each.load() for each in loaded)
+    if compiled:
+        seconds = time.monotonic() - began
+        Console(stderr=True).print(f"compiled {compiled} of the solver's {len(loaded)} kernels in {seconds:.1f} s")
+
+
 class InSourceTree(InTreeCacheLocator):
     """Cache locator for images: __pycache__ next to the source, also on a read-only file system.
 
@@ -105,3 +126,10 @@ class InSourceTree(InTreeCacheLocator):
     def ensure_cache_path(self) -> None:
         """Raises OSError if the directory does not exist and cannot be created."""
         Path(self.get_cache_path()).mkdir(exist_ok=True)  # type: ignore[no-untyped-call]
+
+
+if __name__ == "__main__":
+    # `kernel` of this module, not of its copy `__main__`, collects the kernels.
+    from muster.placement.kernels import compilation
+
+    compilation.precompile()

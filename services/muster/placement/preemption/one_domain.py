@@ -11,8 +11,7 @@ from msgspec import structs
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelPolicy
 from muster.gangs.solve import SolveGang, SolveGroup
-from muster.placement.preemption.dry_run import EXCLUDED, DryRun
-from muster.placement.preemption.victim_table import VictimTable
+from muster.placement.preemption.dry_run import EXCLUDED, DryRun, VictimTable
 from muster.placement.solve.instance import Part, is_constrained
 from muster.placement.solve.level_rules import packed_levels, rules_of
 from muster.placement.state.capacity import CapacityState
@@ -44,7 +43,7 @@ class PackedGang:
 
 def packed_gang(state: CapacityState, group: SolveGroup) -> PackedGang | None:
     """The single gang of a group if hard pack constraints, from the top of its tree down, confine it to one domain."""
-    if len(group.gangs) != 1:
+    if len(group.gangs) != 1 or group.composites:
         return None
     [gang] = group.gangs
     tree = state.trees.get(gang.tree)

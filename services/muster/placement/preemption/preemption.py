@@ -13,16 +13,14 @@ from msgspec.structs import replace
 
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PotentialVictim, SolveGroup
-from muster.placement.preemption.dry_run import DryRun, EffortSpent
+from muster.placement.preemption.dry_run import DryRun, EffortSpent, VictimTable, victim_table
 from muster.placement.preemption.one_domain import packed_gang, victims_in_one_domain, victims_near
 from muster.placement.preemption.spare_pods import SparePods
-from muster.placement.preemption.victim_table import VictimTable, victim_table
 from muster.placement.preemption.whole_gangs import GangUsage, few_gangs, fewest_gangs
 from muster.placement.solve.instance import NotPlaced, Part, Placed
 from muster.placement.solve.level_rules import only_hard
-from muster.placement.state.capacity import CapacityState
+from muster.placement.state.capacity import CapacityState, NominatedAmounts
 from muster.placement.state.nodes import Bool
-from muster.placement.state.nominated import NominatedAmounts
 
 _EFFORTS: Final = 5_000
 """For each stage of a selection: a quarter of a second, which only the largest instances reach."""

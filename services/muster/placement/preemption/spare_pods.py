@@ -9,10 +9,9 @@ import numpy as np
 
 from muster.gangs.capacity import Int64
 from muster.placement.inter_pod.seating import seat
-from muster.placement.preemption.dry_run import DryRun
-from muster.placement.preemption.victim_table import VictimTable
+from muster.placement.preemption.dry_run import DryRun, VictimTable
 from muster.placement.solve.instance import Solution
-from muster.placement.state.capacity import ClassCapacity
+from muster.placement.state.class_capacity import ClassCapacity
 from muster.placement.state.filters import USABLE
 
 _MAX_GANGS_VARIED: Final = 7
@@ -40,10 +39,10 @@ class SparePods:
         self._allowed = allowed
         spare = np.array(self.spare, np.int64)[table.gang]
         useful: Int64 = np.where(dry_run.useful(), allowed, 0)
-        self.most: Int64 = np.minimum(useful, spare)
+        self.most: Int64 = np.where(table.singly, np.minimum(useful, spare), 0)
         self.first = _first(table, self.most, self.spare)
-        totals = table.pods_by_gang(useful).tolist()
-        self.limited = [gang for gang, total in enumerate(totals) if total > self.spare[gang]]
+        totals, most = table.pods_by_gang(useful), table.pods_by_gang(self.most)
+        self.limited = np.flatnonzero(totals > np.minimum(most, self.spare)).tolist()
 
     def select(self, whole: Sequence[int] = ()) -> Int64 | None:
         """The victims if the gangs in `whole` are evicted whole and other gangs lose spare pods.
@@ -169,27 +168,40 @@ class _Seating:
         return not any(left)
 
     def _seat_by_eviction(self, of_class: ClassCapacity, missing: int) -> int:
-        """Seat up to `missing` members on the nodes that need fewest victims per seat; returns how many were seated."""
+        """Seat up to `missing` members on the nodes that need fewest victims per seat, of these where the first pods in
+        request order are; returns how many were seated.
+        """
         rank = self._state.nodes.rank[self._table.rows].tolist()
-        costs = self._costs(of_class)
-        heap = [(cost, rank[node], node) for node, cost in enumerate(costs.tolist()) if cost < _UNREACHABLE]
+        costs, firsts = self._costs(of_class), self._first_positions()
+        estimates = enumerate(zip(costs.tolist(), firsts.tolist(), strict=True))
+        heap = [(cost, first, rank[node], node) for node, (cost, first) in estimates if cost < _UNREACHABLE]
         heapify(heap)
         seated = 0
         while heap and seated < missing:
             self._dry_run.spend(2)
-            _, by_name, node = heappop(heap)
+            _, _, by_name, node = heappop(heap)
             pods = self._victims_for_seat(of_class, node)
             if pods is None:
                 continue
             cost = sum(count for _, count in pods)
-            if heap and (cost, by_name) > heap[0][:2]:
-                heappush(heap, (cost, by_name, node))  # the estimate was too low: its gangs have spared pods elsewhere
+            first = min((int(self._table.position[entry]) for entry, _ in pods), default=0)
+            if heap and (cost, first, by_name) > heap[0][:3]:
+                heappush(heap, (cost, first, by_name, node))  # the estimate was too low
                 continue
             here = self._seat_on(of_class, node, pods, missing - seated)
             seated += here
             if here:
-                heappush(heap, (cost, by_name, node))
+                heappush(heap, (cost, first, by_name, node))
         return seated
+
+    def _first_positions(self) -> Int64:
+        """Position in the request of the first spare pod on each node: int64[nodes]."""
+        table = self._table
+        if not len(table):
+            return np.zeros(len(table.rows), np.int64)
+        available = np.minimum(self._available, np.array(self._spare, np.int64)[table.gang])
+        firsts: Int64 = np.minimum.reduceat(np.where(available > 0, table.position, _UNREACHABLE), table.starts)
+        return firsts
 
     def _costs(self, of_class: ClassCapacity) -> Int64:
         """Lower bound on the victims for one seat: int64[nodes]; each node as if gangs had no spare pods elsewhere."""

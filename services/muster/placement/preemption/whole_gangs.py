@@ -21,7 +21,7 @@ Accept = Callable[[Sequence[int]], Int64 | None]
 
 
 class GangUsage:
-    """What gangs hold on the nodes that a group may use, by gang and node; freed only if the gang is evicted whole.
+    """Amounts that gangs hold on the nodes that a group may use; freed only if the gang is evicted whole.
 
     A usage is one gang on one node; usages are sorted by node, then by gang.
 
@@ -104,7 +104,7 @@ def _promising_sets(usage: GangUsage, size: int) -> Iterator[tuple[int, ...]]:
 
 
 def _suffices(usage: GangUsage, free: Int64) -> Int64:
-    """Whether every class by itself has the seats it needs if one more gang is evicted: int64[gangs] of 0 and 1."""
+    """Gangs whose eviction gives every class by itself the seats it needs: int64[gangs] of 0 and 1."""
     suffices: Int64 = np.ones(len(usage.gangs), np.int64)
     for need in usage.needs:
         if suffices.any():

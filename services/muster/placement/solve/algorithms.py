@@ -18,6 +18,7 @@ from muster.placement.inter_pod.solver import (
     preferences_interact,
 )
 from muster.placement.solve.branch_and_bound import Budget
+from muster.placement.solve.composites import find_composites, place_composites
 from muster.placement.solve.constrained import has_solution, partial_solution, place_constrained
 from muster.placement.solve.heterogeneous import place_heterogeneous, place_unconstrained_partly, seat_minimums
 from muster.placement.solve.homogeneous import NoSeats, place_homogeneous, place_homogeneous_constrained, seats_for
@@ -41,6 +42,7 @@ place take some hundred steps, gangs of 16 on 6 nodes up to 3,000.
 class GroupProperties(NamedTuple):
     """Properties of a group that decide which algorithm places it."""
 
+    composites: bool
     one_gang: bool
     homogeneous: bool
     constrained: bool
@@ -52,6 +54,7 @@ def properties_of(state: CapacityState, group: SolveGroup, parts: Sequence[Part]
     """The properties of a group, evaluated once for all rows of the table."""
     has_rules = any(state.of(part.class_id).inter_pod is not None for part in parts)
     return GroupProperties(
+        bool(group.composites),
         len(group.gangs) == 1,
         is_homogeneous(parts),
         is_constrained(group),
@@ -83,6 +86,15 @@ class Algorithm:
 
 
 ALGORITHMS: Final = (
+    Algorithm(
+        group="composites: sets of gangs that share a domain, or of which some may be left out",
+        applies=lambda group: group.composites,
+        name="greedy by composite and domain, then all choices; for each, as without composites, with constraints",
+        place=place_composites,
+        result="exact if the steps suffice, else heuristic; gangs on different trees heuristic",
+        complexity="domains × gangs × that of the row for constraints",
+        steps=STEPS_PER_GROUP,
+    ),
     Algorithm(
         group="inter-pod rules between members",
         applies=lambda group: group.members_interact,
@@ -155,6 +167,8 @@ def place_by_table(
 
 def has_place(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> bool:
     """All minimums have a placement that is found within the budget. Nothing stays reserved."""
+    if group.composites:
+        return find_composites(state, group, parts, budget)
     if members_interact(state, parts):
         return find_interacting(state, group, parts, budget) is not None
     if not is_constrained(group):

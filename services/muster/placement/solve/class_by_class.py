@@ -227,7 +227,7 @@ class _ClassByClass:
     def _divisibility(
         self, seats: Sequence[Int64], targets: Sequence[int], needed: int, lower: Int64, below: Rule, of: Int64
     ) -> Int64:
-        """How well each domain's members can be divided by the rule below it, more is better: int64[domains]."""
+        """Scores of how well the rule below divides each domain's members, higher is better: int64[domains]."""
         if below.shape is Shape.PACK:
             good, most = _domains_with_seats(seats, targets, lower), 1
         else:

@@ -75,16 +75,43 @@ def has_solution(state: CapacityState, group: SolveGroup, parts: Sequence[Part],
 
 
 def partial_solution(state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> Solution | None:
-    """As many members toward the minimums as can be placed such that the rest may follow; nothing is reserved."""
+    """The solution with most members toward the minimums to which the rest may be added; nothing is reserved."""
     return _Constrained(state, group, parts, budget).most()
+
+
+def place_on_allowed(
+    state: CapacityState,
+    group: SolveGroup,
+    parts: Sequence[Part],
+    allowed: Sequence[Bool],
+    budget: Budget,
+    *,
+    whole: bool,
+) -> tuple[Solution | None, bool]:
+    """A solution on nodes that each gang may use, bool[rows] by gang; nothing is reserved. If there is none, whether
+    that is proved. `whole`: with more members than the minimums, as far as they fit.
+    """
+    search = _Constrained(state, group, parts, budget, allowed)
+    minimums = [gang.minimum for gang in group.gangs]
+    if whole:
+        return search.best(minimums)
+    return search.any(minimums), False
 
 
 _Heuristic = Callable[[TreeInstance, Sequence[int], Budget], Solution | None]
 
 
 class _Constrained:
-    def __init__(self, state: CapacityState, group: SolveGroup, parts: Sequence[Part], budget: Budget) -> None:
+    def __init__(
+        self,
+        state: CapacityState,
+        group: SolveGroup,
+        parts: Sequence[Part],
+        budget: Budget,
+        allowed: Sequence[Bool] = (),
+    ) -> None:
         self._state = state
+        self._allowed = allowed
         self._group = group
         self._parts = parts
         self._budget = budget
@@ -131,7 +158,7 @@ class _Constrained:
         return self.best(least)[0]
 
     def most(self) -> Solution | None:
-        """As many members as can be placed such that the rest may follow."""
+        """The solution with most members to which the rest may be added."""
         if not self._same_tree:
             return self._most_one_by_one()
         minimums = [each.gang.minimum for each in self._gangs]
@@ -241,10 +268,10 @@ class _Constrained:
     def _of_gang(self, gang: int) -> "_Constrained":
         group = SolveGroup(self._group.id, (self._group.gangs[gang],))
         parts = [replace(part, gang=0) for part in self._parts if part.gang == gang]
-        return _Constrained(self._state, group, parts, self._budget)
+        return _Constrained(self._state, group, parts, self._budget, self._allowed[gang : gang + 1])
 
     def _instance(self) -> TreeInstance:
-        return tree_instance(self._state, self._trees[0], self._gangs, self._parts)
+        return tree_instance(self._state, self._trees[0], self._gangs, self._parts, self._allowed)
 
 
 def _tree(state: CapacityState, name: str) -> Tree:

@@ -16,7 +16,7 @@ from muster.placement.kernels.search import search
 from muster.placement.solve.instance import TreeInstance
 from muster.placement.solve.level_rules import UNBOUNDED, Cost, Rule, Shape, cost_of, relaxed, table_of
 from muster.placement.solve.packing import Seats
-from muster.placement.state.capacity import ClassCapacity
+from muster.placement.state.class_capacity import ClassCapacity
 from muster.placement.state.trees import Tiers
 
 
@@ -114,7 +114,7 @@ class GrowthDivider:
 
 
 def _allowed(rule: Rule, caps: Int64, held: Int64) -> Int64:
-    """How many more members each domain may take by the rule's range."""
+    """Members that each domain may still take by the rule's range."""
     if rule.has_range:
         caps = np.minimum(caps, np.maximum(rule.most - held, 0))
         caps = np.where(held + caps >= rule.least, caps, 0)

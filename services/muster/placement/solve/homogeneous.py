@@ -29,7 +29,8 @@ from muster.placement.solve.instance import (
 from muster.placement.solve.level_rules import Cost, Rule, cost_of, holds, inside_only, relaxed, rules_of, table_of
 from muster.placement.solve.packing import Seats, fewest_nodes
 from muster.placement.solve.tables import best_cell
-from muster.placement.state.capacity import CapacityState, ClassCapacity
+from muster.placement.state.capacity import CapacityState
+from muster.placement.state.class_capacity import ClassCapacity
 from muster.placement.state.trees import Tiers, Tree
 
 
@@ -57,6 +58,7 @@ def place_homogeneous(
 _MAX_OMITTED: Final = 64
 """Members left out at most when no combination of sizes allowed by a range or factor adds up to all of them."""
 _MAX_CACHED_PLANS: Final = 1_024
+"""Plans of one tree, by constraints."""
 _SMALL: Final = 20_000
 """Nodes times members squared up to which the dynamic programme runs, if the first division is not known to be optimal.
 """
@@ -116,7 +118,7 @@ class _Plan:
 
 
 def _plan(tree: Tree, constraints: tuple[LevelConstraint, ...]) -> _Plan:
-    """The plan, cached until the tree changes."""
+    """The plan, cached until the tree changes or has too many."""
     found = tree.cache.get(constraints)
     if not isinstance(found, _Plan):
         rules = rules_of(constraints, tree.level_names)

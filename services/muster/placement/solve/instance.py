@@ -191,7 +191,7 @@ class ConstrainedGang:
 
 @dataclass(frozen=True)
 class TreeInstance:
-    """One group on one tree.
+    """Instance of one group on one tree.
 
     `fits` is int64[parts, nodes]: members that fit on each of the tree's nodes, at most as many as are wanted. `placed`
     is int64[gangs, nodes]: members placed earlier. `size` is int64[nodes]: members that fit without that limit, to
@@ -223,14 +223,22 @@ class TreeInstance:
 
 
 def tree_instance(
-    state: CapacityState, tree: Tree, gangs: Sequence[ConstrainedGang], parts: Sequence[Part]
+    state: CapacityState,
+    tree: Tree,
+    gangs: Sequence[ConstrainedGang],
+    parts: Sequence[Part],
+    allowed: Sequence[Bool] = (),
 ) -> TreeInstance:
-    """The instance of a group on all nodes of a tree that it may use."""
+    """The instance of a group on all nodes of a tree that it may use; `allowed`: those that each gang may use at most,
+    bool[rows] by gang.
+    """
     all_fits: Int64 = np.array([state.of(part.class_id).fits[tree.rows] for part in parts])
     fits: Int64 = np.minimum(all_fits, np.array([part.wanted for part in parts])[:, None])
     for index, part in enumerate(parts):
         if gangs[part.gang].inside_only:
             fits[index, tree.inside :] = 0
+        if allowed:
+            fits[index, ~allowed[part.gang][tree.rows]] = 0
     placed = np.zeros((len(gangs), len(tree.rows)), np.int64)
     for gang, one in enumerate(gangs):
         for pods in one.gang.placed:

@@ -26,7 +26,7 @@ _SHAPES: Final = (LevelPolicy.PACK, LevelPolicy.SPREAD, LevelPolicy.PARTITION)
 
 
 class Shape(IntEnum):
-    """How members are divided over the domains of a level within one domain above."""
+    """Division of members over the domains of a level within one domain above."""
 
     PACK = 1
     SPREAD = 2

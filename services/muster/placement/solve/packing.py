@@ -10,7 +10,8 @@ from typing import Final
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.placement.state.capacity import FITS_SHIFT, MAX_FITS, CapacityState, Seatable
+from muster.placement.state.capacity import FITS_SHIFT, CapacityState
+from muster.placement.state.class_capacity import MAX_FITS, Seatable
 
 Seats = tuple[Int64, Int64]
 """Distinct rows and the number of pods on each, both int64[some]."""

@@ -30,8 +30,7 @@ from muster.placement.solve.instance import (
 )
 from muster.placement.solve.level_rules import only_hard
 from muster.placement.solve.packing import choose, tightest_first
-from muster.placement.state.capacity import CapacityState
-from muster.placement.state.nominated import NO_NOMINATIONS, NominatedAmounts
+from muster.placement.state.capacity import NO_NOMINATIONS, CapacityState, NominatedAmounts
 from muster.placement.state.time_limit import OutOfTime
 
 STEPS_PER_BATCH: Final = 30_000
@@ -62,7 +61,7 @@ def _is_single_pod(group: SolveGroup) -> bool:
     """The group is one pod without constraints."""
     [first, *others] = group.gangs
     one_pod = len(first.roles) == 1 and first.roles[0].wanted == 1
-    return one_pod and not others and not first.constraints and not first.avoided
+    return one_pod and not others and not first.constraints and not first.avoided and not group.composites
 
 
 def _class_of(single: SolveGroup) -> str:
@@ -70,7 +69,9 @@ def _class_of(single: SolveGroup) -> str:
 
 
 class _Batch:
-    """One batch. A group with the same request as one that failed fails likewise, unless anything was placed since."""
+    """State of one batch. A group with the same request as one that failed fails likewise, unless anything was placed
+    since; at most as many failures are known as the batch has groups.
+    """
 
     def __init__(
         self,
@@ -232,7 +233,10 @@ class _Batch:
 
 
 def _request_of(group: SolveGroup) -> tuple[object, ...]:
-    return tuple((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in group.gangs)
+    gangs = (
+        (gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed, gang.composite) for gang in group.gangs
+    )
+    return (*group.composites, *gangs)
 
 
 def _placed(single: SolveGroup, node: str) -> Placed:

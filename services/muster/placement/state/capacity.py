@@ -1,19 +1,20 @@
 """Capacity state: what is free on every node during a batch, with reservations that can be rolled back."""
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 from msgspec.structs import replace
 
-from muster.gangs.capacity import Capacity, Int64
+from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
 from muster.gangs.facts import PodClass, split_kind
 from muster.gangs.selection import PodSelection
-from muster.placement.inter_pod.class_rules import InterPodRules, inter_pod_rules_of
+from muster.gangs.solve import NominatedCapacity
 from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.inter_pod.pod_records import Kind
-from muster.placement.state.filters import USABLE, NodeFilters
+from muster.placement.state.class_capacity import ClassCapacity, Seatable
+from muster.placement.state.filters import USABLE
 from muster.placement.state.nodes import NodeTable
 from muster.placement.state.time_limit import UNLIMITED, TimeLimit
 from muster.placement.state.trees import Trees
@@ -23,19 +24,14 @@ from muster.placement.state.trees import Trees
 SIZE_BITS: Final = 24
 RANK_BITS: Final = 19
 FITS_SHIFT: Final = SIZE_BITS + RANK_BITS
-MAX_FITS: Final = 2**20 - 1
 RANK_MASK: Final = 2**RANK_BITS - 1
 _PER_RESOURCE_BITS: Final = 20
-_SELECTIVE: Final = 4
-"""A class that may use less than this part of the nodes is evaluated on those alone at first."""
 _EAGER_TIES: Final = 64
 """Rows. Tie-breakers of larger changes are computed lazily, since they are not always needed."""
 _CACHED_CELLS: Final = 20_000_000
 """Rows times classes that are cached between solves, at 20 bytes each."""
 _MIN_CACHED: Final = 16
 """Classes that are cached in any case."""
-_INTER_POD_CELLS: Final = 16
-"""Cells that a row of a class with inter-pod rules counts for: caps, and a count and sums by domain for every rule."""
 
 
 class NotEnoughFree(AssertionError):
@@ -43,78 +39,6 @@ class NotEnoughFree(AssertionError):
 
     def __init__(self, node: str, class_id: str) -> None:
         super().__init__(f"reservation for class {class_id!r} exceeds what node {node!r} has free (I3)")
-
-
-class Seatable(Protocol):
-    """Pods of one class that fit on each node, and the node penalties of the class (a subset of ClassCapacity)."""
-
-    @property
-    def fits(self) -> Int64: ...
-
-    @property
-    def penalty(self) -> Int64: ...
-
-    @property
-    def penalties(self) -> list[int]: ...
-
-
-class ClassCapacity:
-    """Capacity for one pod class, or for pods of a class with one label set: `pod_class.id` is their kind then.
-
-    `fits` is int64[rows], the pods that fit on each node now, 0 on filtered nodes.
-    `alone` is the same without the inter-pod rules in `inter_pod`; if there are none it is the same array as `fits`.
-    `columns` and `amounts` are the resources that one pod requests and how much of each, without zeros.
-    """
-
-    def __init__(self, pod_class: PodClass, nodes: NodeTable, capacity: Capacity, pod_counts: PodCounts) -> None:
-        self.pod_class = pod_class
-        self.filters = NodeFilters(pod_class, nodes)
-        self.rules = inter_pod_rules_of(pod_class, self.filters, pod_counts, nodes)
-        self.alone: Int64 = np.zeros(0, np.int64)
-        self.fits: Int64 = self.alone
-        self.seen = -1
-        self._class_index = capacity.classes[split_kind(pod_class.id)[0]]
-        self._selection = pod_counts.selection
-        self._all = capacity.vectors[self._class_index].copy()
-        self.columns: Int64 = np.flatnonzero(self._all)
-        self.amounts: Int64 = self._all[self.columns]
-
-    @property
-    def inter_pod(self) -> InterPodRules | None:
-        """Rules that relate members to other pods; None if there are none now."""
-        return self.rules if self.rules is not None and self.rules.apply else None
-
-    @property
-    def kind(self) -> Kind:
-        """Class index and label row of the pods."""
-        return self._class_index, self._selection.row(self.pod_class.label_set)
-
-    @property
-    def interacting(self) -> bool:
-        """A member on one node changes which nodes other members may use, so `fits` is valid for one node at a time
-        only.
-        """
-        return self.inter_pod is not None and self.inter_pod.members_interact()
-
-    @property
-    def penalty(self) -> Int64:
-        """int64[rows]: nodes with a lower penalty are filled first."""
-        return self.filters.penalty if self.inter_pod is None else self.inter_pod.penalty()
-
-    @property
-    def penalties(self) -> list[int]:
-        """Distinct values of `penalty` on usable nodes, ascending."""
-        if self.inter_pod is None or not self.inter_pod.preferences:
-            return self.filters.penalties
-        penalties: list[int] = np.unique(self.penalty[self.fits > 0]).tolist()
-        return penalties
-
-    def vector(self, resources: int) -> Int64:
-        """The request of one pod, int64[resources]."""
-        if resources > len(self._all):
-            self._all = np.concatenate((self._all, np.zeros(resources - len(self._all), np.int64)))
-        vector: Int64 = self._all[:resources]
-        return vector
 
 
 Evicted = tuple[Kind, Int64, Int64]
@@ -167,10 +91,12 @@ class CapacityState:
         self._ties_clock = 0  # clock at which the tie-breakers of all rows were current
         self._shifts: Int64 = np.zeros((0, 1), np.int64)
         self._capacity_seen = self._order_seen = self._nodes_seen = -1
-        self._classes: dict[str, ClassCapacity] = {}  # by kind, the most recently used last
+        # I11: by kind, the most recently used last. Entries end with their class or label set, and the least recently
+        # used ones when there are more than _CACHED_CELLS.
+        self._classes: dict[str, ClassCapacity] = {}
         self._cached_cells = 0
         self._pods_seen = self._columns_seen = -1
-        self._reserved: list[_Seats | _FreeChange] = []
+        self._reserved: list[_Seats | _FreeChange] = []  # of the solve in progress, which rolls them back
 
     def refresh(self) -> None:
         """Take over changes of capacity and nodes since the last call. No reservation may be open."""
@@ -209,12 +135,12 @@ class CapacityState:
         of_class = self._classes.pop(kind, None)
         if of_class is None:
             of_class = ClassCapacity(self.pod_class(kind), self.nodes, self.capacity, self.pod_counts)
-            self._cached_cells += _cells(of_class)
+            self._cached_cells += of_class.cells
             while self._cached_cells > _CACHED_CELLS // max(1, self.nodes.rows) and len(self._classes) >= _MIN_CACHED:
-                self._cached_cells -= _cells(self._classes.pop(next(iter(self._classes))))
+                self._cached_cells -= self._classes.pop(next(iter(self._classes))).cells
         self._classes[kind] = of_class
         if of_class.seen != self.clock:
-            self._update_fits(of_class)
+            of_class.update(self.free, self.stamp, self.clock)
         return of_class
 
     def pod_class(self, kind: str) -> PodClass:
@@ -233,7 +159,7 @@ class CapacityState:
         for kind in list(self._classes):
             class_id, label_set = split_kind(kind)
             if class_id in class_ids or label_set in label_sets:
-                self._cached_cells -= _cells(self._classes.pop(kind))
+                self._cached_cells -= self._classes.pop(kind).cells
 
     def update_recent(self, classes: int) -> None:
         """Update the `classes` most recently used, so that the next solve does not have to."""
@@ -359,45 +285,13 @@ class CapacityState:
         self._ties_clock = self.clock
 
     def _resource_shifts(self) -> Int64:
-        """How many bits to shift amounts of each resource so that nodes compare by their share of the largest node.
+        """Bits to shift amounts of each resource by, so that nodes compare by their share of the largest node.
 
         int64[resources, 1]; powers of two, so that shifts are stable while nodes are added and removed.
         """
         largest = self.capacity.allocatable[: self.nodes.rows, : len(self.free)].max(axis=0, initial=0)
         bits = np.array([int(amount).bit_length() for amount in largest], np.int64)
         return np.maximum(bits - _PER_RESOURCE_BITS, 0)[:, None]
-
-    def _update_fits(self, of_class: ClassCapacity) -> None:
-        evaluated = of_class.filters.refresh()
-        if evaluated is None or len(of_class.alone) != len(self.stamp):
-            of_class.alone = self._fits_alone(of_class, slice(None))
-        else:
-            rows = np.flatnonzero(self.stamp > of_class.seen)
-            if len(evaluated):
-                rows = np.union1d(rows, evaluated)
-            of_class.alone[rows] = self._fits_alone(of_class, rows)
-        of_class.fits = (
-            of_class.alone if of_class.inter_pod is None else np.minimum(of_class.alone, of_class.inter_pod.caps())
-        )
-        of_class.seen = self.clock
-
-    def _fits_alone(self, of_class: ClassCapacity, rows: Int64 | slice) -> Int64:
-        """Pods that fit by requests alone. One division per column: NumPy divides fastest by a scalar."""
-        usable = of_class.filters.reason[rows] == USABLE
-        if isinstance(rows, slice) and np.count_nonzero(usable) * _SELECTIVE < len(usable):
-            few = np.flatnonzero(usable)
-            sparse: Int64 = np.zeros(len(usable), np.int64)
-            if len(few):
-                sparse[few] = self._fits_alone(of_class, few)
-            return sparse
-        fits: Int64 = np.where(usable, MAX_FITS, 0)
-        for column, amount in zip(of_class.columns.tolist(), of_class.amounts.tolist(), strict=True):
-            np.minimum(fits, self.free[column, rows] // amount, out=fits)
-        return np.maximum(fits, 0, out=fits)
-
-
-def _cells(of_class: ClassCapacity) -> int:
-    return 1 if of_class.rules is None else _INTER_POD_CELLS
 
 
 def _index(rows: Int64) -> Int64 | slice:
@@ -406,3 +300,53 @@ def _index(rows: Int64) -> Int64 | slice:
         row = int(rows[0])
         return slice(row, row + 1)
     return rows
+
+
+@dataclass(frozen=True)
+class NominatedAmounts:
+    """Amounts withheld from the free capacity, int64[resources, rows]."""
+
+    rows: Int64
+    amounts: Int64
+
+    def blocked_nodes(self, of_class: ClassCapacity, left: Int64) -> int:
+        """Number of nodes on which one more pod of the class would fit without the nominated capacity.
+
+        `left` is what is free of the class's resources, int64[its resources, all rows].
+        """
+        if not len(self.rows):
+            return 0
+        usable = of_class.filters.reason[self.rows] == USABLE
+        if of_class.inter_pod is not None:
+            usable &= of_class.inter_pod.caps()[self.rows] > 0
+        now, needed = left[:, self.rows], of_class.amounts[:, None]
+        fits = (now >= needed).all(axis=0)
+        would_fit = (now + self.amounts[of_class.columns] >= needed).all(axis=0)
+        return int((usable & would_fit & ~fits).sum())
+
+
+NO_NOMINATIONS: NominatedAmounts = NominatedAmounts(np.zeros(0, np.int64), np.zeros((0, 0), np.int64))
+
+
+def withhold(state: CapacityState, nominated: Iterable[NominatedCapacity]) -> NominatedAmounts:
+    """Withhold nominated capacity until the next rollback; unknown nodes and resources are skipped.
+
+    Free amounts may become negative: victims that have not terminated may still use the capacity.
+    """
+    by_row: dict[int, dict[int, int]] = {}
+    for each in nominated:
+        row = state.nodes.row(each.node)
+        if row is not None:
+            amounts = by_row.setdefault(row, {})
+            for name, amount in each.amounts:
+                column = state.capacity.resources.get(name)
+                if column is not None:
+                    amounts[column] = min(amounts.get(column, 0) + amount, MAX_AMOUNT)
+    if not by_row:
+        return NO_NOMINATIONS
+    withheld = NominatedAmounts(np.array(list(by_row), np.int64), np.zeros((len(state.free), len(by_row)), np.int64))
+    for index, amounts in enumerate(by_row.values()):
+        for column, amount in amounts.items():
+            withheld.amounts[column, index] = amount
+    state.change_free(withheld.rows, -withheld.amounts)
+    return withheld

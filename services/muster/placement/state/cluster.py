@@ -35,6 +35,7 @@ class Cluster:
         """`pod_classes`: classes of the previous snapshot. The coordinator may name one that another replica of
         cluster-state, which has not had pods of it, does not send; such classes are known until the next snapshot.
         """
+        # I11: classes end when the stream removes them; those taken over from the previous snapshot end with this one.
         self.pod_classes: dict[str, PodClass] = {}
         self.revision: dict[str, int] = {}
         self.nodes = NodeTable()

@@ -47,6 +47,7 @@ class NodeFilters:
         self.penalties: list[int] = []
         self._nodes = nodes
         self._seen = -1
+        # I11: reasons and kinds end when those of the nodes are numbered anew, at two per node and some.
         self._codes: dict[str, int] = {}
         self._by_kind: list[tuple[int, int]] = []
         self._kinds_reset = 0

@@ -1,17 +1,21 @@
-"""Mirrors the cluster from the Watch stream; a new snapshot is built separately and replaces the old when complete."""
+"""Mirrors the cluster from the Watch stream; a new snapshot is built separately and replaces the old when complete.
+
+Large changes, and solves, run one after another in a worker thread, so that the event loop is never held.
+"""
 
 import asyncio
 import gc
 from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
+from contextvars import copy_context
 from functools import partial
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeVar
 
 import structlog
 
 from muster.gangs.facts import Batch
 from muster.placement.state.cluster import Cluster, UnknownClass
-from muster.placement.worker import Worker
 from muster.retry.retrying import Backoff
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
@@ -20,13 +24,42 @@ _LARGE_BATCH: Final = 50
 
 _log = structlog.get_logger()
 
+_Result = TypeVar("_Result")
+
 
 class NoCluster(RuntimeError):
-    """There is no current mirror: no snapshot has arrived yet, or the connection to cluster-state is lost."""
+    """The mirror is not current: no snapshot has arrived yet, or the connection to cluster-state is lost."""
 
 
 class RevisionNotReached(RuntimeError):
     """The mirror is older than the requested revision."""
+
+
+class Worker:
+    """One thread. Its Python code lets the event loop run every few milliseconds, and kernels run beside it."""
+
+    def __init__(self) -> None:
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="worker")
+
+    async def run(self, work: Callable[[], _Result], abandon: Callable[[], None] | None = None) -> _Result:
+        """The result of the work. A caller that is cancelled calls `abandon` and waits until the work has ended, so
+        that locks it holds are held as long as the work goes on.
+        """
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._thread, partial(copy_context().run, work))
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            if abandon is not None:
+                abandon()
+            while not future.done():
+                try:
+                    await asyncio.wait((future,))
+                except asyncio.CancelledError:
+                    continue
+            if not future.cancelled():
+                future.exception()  # retrieved: the caller is gone
+            raise
 
 
 class Mirror:
@@ -103,7 +136,7 @@ class Mirror:
         self._report_advance()
 
     def _report_advance(self) -> None:
-        """Wake those who wait for a revision."""
+        """Wake callers that wait for a revision."""
         self._advanced.set()
         self._advanced = asyncio.Event()
 

@@ -64,7 +64,7 @@ class NodeTable(NodeColumns):
         super().__init__()
         self.order_version = 0
         self._domains: dict[str, tuple[int, Domains]] = {}
-        """Domains that were asked for, with their version; of labels that no node has, at most MAX_ABSENT_KEYS."""
+        """Domains that rules use, with their version: of labels of nodes, and at most MAX_ABSENT_KEYS others."""
         self._by_name: tuple[Int64, Int64] | None = None
 
     def __len__(self) -> int:

@@ -20,7 +20,7 @@ class OutOfTime(Exception):
 
 
 class Abandoned(Exception):
-    """Nobody waits for the answer any more."""
+    """The caller no longer waits for the answer."""
 
 
 class TimeLimit:
@@ -68,7 +68,7 @@ class TimeLimit:
 
 
 class _Unlimited(TimeLimit):
-    """Outside of requests, as in tests and benchmarks of the solver alone."""
+    """Time limit outside of requests, as in tests and benchmarks of the solver alone."""
 
     def begin_group(self, groups_left: int) -> None:
         pass

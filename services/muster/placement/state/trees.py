@@ -14,6 +14,9 @@ from muster.placement.state.nodes import Bool, Int32, NodeTable
 FLAT: Final = TopologyTree("flat", default=True)
 """The tree of a cluster without any: nodes only."""
 
+MAX_TIERS: Final = 64
+"""Sets of levels whose tiers a tree keeps: constraints may name any of them."""
+
 
 @dataclass(frozen=True)
 class Level:
@@ -55,7 +58,7 @@ class Tree:
     are the nodes that the tree does not name; each is a domain of its own on every level. `position` is int64[rows]:
     the index of each row in `rows`, -1 for rows without a node. `levels` are the levels above the nodes, top first, and
     `of` is int64[levels, nodes], the domain of each node on every level. `cache` holds values that others derive from
-    the tree; it is cleared when the tree changes.
+    the tree, in numbers that they limit; it and the tiers are cleared when the tree changes.
     """
 
     def __init__(self, facts: TopologyTree, nodes: NodeTable) -> None:
@@ -63,7 +66,7 @@ class Tree:
         self._nodes = nodes
         self._order_seen = self._nodes_seen = -1
         self._codes: list[Int32] = []
-        self._tiers: dict[tuple[tuple[int, ...], int], Tiers] = {}
+        self._tiers: dict[tuple[tuple[int, ...], int], Tiers] = {}  # by levels and number of nodes, at most MAX_TIERS
         self.rows: Int64 = np.zeros(0, np.int64)
         self.position: Int64 = np.zeros(0, np.int64)
         self.inside = 0
@@ -101,6 +104,8 @@ class Tree:
         key = (tuple(levels), nodes)
         found = self._tiers.get(key)
         if found is None:
+            if len(self._tiers) >= MAX_TIERS:
+                self._tiers.clear()
             found = self._tiers[key] = Tiers([self._within(*pair, nodes) for pair in pairwise(levels)], nodes)
         return found
 
@@ -188,7 +193,7 @@ class Tree:
 
 
 class Trees:
-    """All trees of the cluster by name, and which of them is the default."""
+    """All trees of the cluster by name, and which of them is the default. A tree ends when the stream removes it."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes

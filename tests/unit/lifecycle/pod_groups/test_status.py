@@ -5,8 +5,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from muster.dialects.marks import PodAge
-from muster.dialects.registry import gang_marks
+from builders.lifecycle.members import members as members_of
 from muster.lifecycle.pod_groups.members import Member
 from muster.lifecycle.pod_groups.status import (
     Counts,
@@ -17,26 +16,12 @@ from muster.lifecycle.pod_groups.status import (
 )
 
 NOW = "2026-01-31T12:00:00Z"
-_PHASES = {"p": "Pending", "b": "Pending", "r": "Running", "s": "Succeeded", "f": "Failed"}
 
 
 def members(pods: str) -> list[Member]:
-    """One pod per letter: pending, bound, running, succeeded, failed; an upper-case letter is being deleted."""
-    return [
-        Member(
-            f"uid-{number}",
-            "ml",
-            f"w-{number}",
-            "coscheduling/ml/train",
-            gang_marks("ml", None, None),
-            PodAge(number, f"w-{number}", f"uid-{number}"),
-            phase=_PHASES[letter.lower()],
-            node="" if letter.lower() == "p" else "n",
-            deleting=letter.isupper(),
-            owners=("work",) if number == 0 else ("other",),
-        )
-        for number, letter in enumerate(pods)
-    ]
+    """Members as in the builder; the first one has another owner than the rest."""
+    found = members_of(pods, "coscheduling/ml/train", owners=("other",))
+    return [replace(each, owners=("work",)) for each in found[:1]] + found[1:]
 
 
 def phase(pods: str, before: str = "", minimum: int = 3) -> str:

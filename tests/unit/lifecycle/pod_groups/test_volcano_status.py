@@ -4,34 +4,18 @@ from typing import Any
 
 import pytest
 
+from builders.lifecycle.members import members as members_of
 from muster.dialects.definitions import Owner
-from muster.dialects.marks import PodAge
-from muster.dialects.registry import gang_marks
 from muster.lifecycle.pod_groups.members import Member
 from muster.lifecycle.pod_groups.volcano_jobs import is_volcano_job
 from muster.lifecycle.pod_groups.volcano_status import TaskCounts, is_short, task_counts, volcano_status, was_written
 
 NOW = "2026-01-31T12:00:00Z"
-_PHASES = {"p": "Pending", "b": "Pending", "r": "Running", "s": "Succeeded", "f": "Failed"}
 READY = "tasks in gang are ready to be scheduled"
 
 
 def members(pods: str) -> list[Member]:
-    """One pod per letter: pending, bound, running, succeeded, failed; an upper-case letter is being deleted."""
-    return [
-        Member(
-            f"uid-{number}",
-            "ml",
-            f"w-{number}",
-            "kube-batch/ml/train",
-            gang_marks("ml", None, None),
-            PodAge(number, f"w-{number}", f"uid-{number}"),
-            phase=_PHASES[letter.lower()],
-            node="" if letter.lower() in "pf" else "n",
-            deleting=letter.isupper(),
-        )
-        for number, letter in enumerate(pods)
-    ]
+    return members_of(pods, "kube-batch/ml/train", without_node="pf")
 
 
 def status(pods: str, before: Any = None, minimum: int = 3, *, short: bool = False) -> dict[str, Any]:

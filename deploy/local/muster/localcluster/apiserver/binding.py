@@ -104,4 +104,5 @@ def _bound(pod: Object, node: str, requested: _Metadata) -> Object:
     conditions = [each for each in status.get("conditions") or () if each.get("type") != "PodScheduled"]
     scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now_text()}
     status["conditions"] = [*conditions, scheduled]
+    status.pop("nominatedNodeName", None)
     return {**pod, "metadata": metadata, "spec": {**pod["spec"], "nodeName": node}, "status": status}

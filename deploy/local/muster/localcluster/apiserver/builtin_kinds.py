@@ -198,6 +198,7 @@ def _core() -> list[Kind]:
             selectable=_POD_FIELDS,
             table=POD_TABLE,
         ),
+        _kind("", "v1", "PodTemplate", "podtemplates", _Stored()),
         _kind("", "v1", "ResourceQuota", "resourcequotas", QuotaRules(), "quota", subresources=only_status),
         _kind("", "v1", "Secret", "secrets", _Data(), selectable=("type",)),
         _kind("", "v1", "Service", "services", _Stored(), "svc", categories=("all",), subresources=only_status),

@@ -1,4 +1,5 @@
-"""PodGroup and Workload of scheduling.k8s.io in all versions; real clusters serve them behind feature gates.
+"""PodGroup, Workload and CompositePodGroup of scheduling.k8s.io in all versions; real clusters serve them behind
+feature gates.
 
 PodGroups are stored as v1beta1, which equals v1alpha3. v1alpha2 differs:
 
@@ -6,7 +7,7 @@ PodGroups are stored as v1beta1, which equals v1alpha3. v1alpha2 differs:
     disruptionMode: "Pod" or "PodGroup"                                   disruptionMode: {single: {}} or {all: {}}
     condition PodGroupScheduled                                           condition PodGroupInitiallyScheduled
 
-The spec of a Workload is not validated.
+The specs of Workloads and CompositePodGroups are not validated.
 """
 
 import copy
@@ -94,10 +95,11 @@ _ANY: Final = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def kinds() -> list[Kind]:
-    """All versions of both kinds, newest first."""
+    """All versions of each kind, newest first."""
     return [
         *(_pod_group(version) for version in (_STORED, "v1alpha3", _ALPHA2)),
         *(_workload(version) for version in (_STORED, "v1alpha3", _ALPHA2)),
+        _composite(),
     ]
 
 
@@ -206,6 +208,11 @@ def _workload(version: str) -> Kind:
         to_stored=None if stored else lambda obj: {**obj, "apiVersion": f"{GROUP}/{_STORED}"},
         from_stored=None if stored else lambda obj: {**obj, "apiVersion": f"{GROUP}/{version}"},
     )
+
+
+def _composite() -> Kind:
+    rules = _WorkloadRules()
+    return Kind(GROUP, "v1alpha3", "CompositePodGroup", "compositepodgroups", subresources=(STATUS,), rules=rules)
 
 
 Conversion = Callable[[Object], Object]

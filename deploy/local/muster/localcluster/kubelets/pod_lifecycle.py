@@ -59,6 +59,7 @@ class Kubelets:
         self._node_names: dict[str, str] = {}  # by uid
         self._running: dict[str, _RunningPod] = {}  # by pod uid
         self._finished: set[str] = set()  # uids of pods that were rejected, have ended or are being deleted
+        self._stopping: set[str] = set()  # uids of deleted pods whose containers still run
         self._removed: set[str] = set()  # uids of pods whose final deletion was requested
         self._first_list: list[Any] | None = []  # pods of the first list, until it is complete
         self._addresses = 0
@@ -142,7 +143,7 @@ class Kubelets:
         if capacity is None:
             return
         if pod.metadata.deletion_timestamp is not None:
-            self._remove(pod, capacity)
+            self._stop(pod, capacity)
         elif pod.ended:
             self._release(uid)
         elif uid in self._running or uid in self._finished:
@@ -194,10 +195,22 @@ class Kubelets:
         self._release(pod.metadata.uid)
         self._write(pod, pod_status.ended(pod, 0, running_pod.started, now_text()))
 
-    def _remove(self, pod: RunPod, capacity: NodeCapacity) -> None:
-        """Stop a deleted pod at once, regardless of its grace period.
+    def _stop(self, pod: RunPod, capacity: NodeCapacity) -> None:
+        """Stop a deleted pod after its own time to stop, regardless of its grace period."""
+        uid = pod.metadata.uid
+        running_pod = self._running.get(uid)
+        if running_pod is None or not pod.stop_seconds:
+            self._remove(pod, capacity)
+        elif uid not in self._stopping:
+            self._stopping.add(uid)
+            running_pod.stop()
+            loop = asyncio.get_running_loop()
+            running_pod.timer = loop.call_later(pod.stop_seconds, self._remove, pod, capacity)
 
-        The containers are first reported as killed, since Jobs wait for that.
+    def _remove(self, pod: RunPod, capacity: NodeCapacity) -> None:
+        """End the containers of a deleted pod.
+
+        They are first reported as killed, since Jobs wait for that.
         """
         uid = pod.metadata.uid
         running_pod = self._running.get(uid)
@@ -229,6 +242,7 @@ class Kubelets:
     def _forget(self, uid: str) -> None:
         self._release(uid)
         self._finished.discard(uid)
+        self._stopping.discard(uid)
         self._removed.discard(uid)
 
     def _write(self, pod: RunPod, body: bytes, done: Any = None) -> None:

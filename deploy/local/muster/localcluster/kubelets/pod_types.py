@@ -10,6 +10,8 @@ from muster.kube.objects import BadObject, Container, Encoded, ObjectMeta, Pod, 
 
 RUN_SECONDS: Final = "muster.dev/run-seconds"
 """Annotation: run time of the containers in seconds; default forever. Local cluster only."""
+STOP_SECONDS: Final = "muster.dev/stop-seconds"
+"""Annotation: time the containers of a deleted pod take to stop; default none. Local cluster only."""
 
 
 class RunContainer(Container, rename="camel", frozen=True, gc=False):
@@ -51,7 +53,15 @@ class RunPod(Pod, rename="camel", frozen=True, gc=False):
     @property
     def run_seconds(self) -> float | None:
         """Run time of the containers; None: forever, also if the annotation is invalid."""
-        text = (self.metadata.annotations or {}).get(RUN_SECONDS)
+        return self._seconds(RUN_SECONDS)
+
+    @property
+    def stop_seconds(self) -> float:
+        """Time from the pod's deletion to the end of its containers."""
+        return self._seconds(STOP_SECONDS) or 0.0
+
+    def _seconds(self, annotation: str) -> float | None:
+        text = (self.metadata.annotations or {}).get(annotation)
         try:
             return None if text is None else max(0.0, float(text))
         except ValueError:

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Now
+from muster.coordinator.core.gang.composite_trees import composites_of, lacks_children
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.preemption.potential_victims import OfferedPods, add_offered, claimed
+from muster.coordinator.core.preemption.offers import OfferedPods, add_offered
+from muster.coordinator.core.preemption.potential_victims import claimed
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import PotentialVictim, VictimGang
@@ -140,17 +142,23 @@ def _guessed_end(pod: PodFacts, end: float, now: Now) -> float:
     return now.monotonic_seconds + max(0.0, now.unix_seconds - (pod.started_seconds or pod.created_seconds))
 
 
-def could_ever_fit(group: Group, ledger: Ledger) -> bool:
-    """False if the group would not fit even on empty nodes, counting each pod class alone."""
-    for gang in group.gangs_to_place:
-        fitting, counts = 0, Counter(pod.class_id for pod in gang.pending.values())
-        for index, (class_id, count) in enumerate(counts.items()):
-            fitting += min(count, ledger.max_pods(class_id)) if index < MAX_CLASSES else count
-            if fitting >= gang.minimum:
-                break
-        else:
-            return False
-    return True
+def could_ever_fit(group: Group, ledger: Ledger, known: Mapping[str, Gang]) -> bool:
+    """False if the group would not fit even on empty nodes, counting each pod class alone. `known` are all gangs by
+    id.
+    """
+    fitting = [gang for gang in group.gangs_to_place if _could_fit(gang, ledger)]
+    if len(fitting) == len(group.gangs_to_place):
+        return True
+    return bool(fitting) and bool(composites_of(fitting[0])) and lacks_children(fitting, known) is None
+
+
+def _could_fit(gang: Gang, ledger: Ledger) -> bool:
+    fitting, counts = 0, Counter(pod.class_id for pod in gang.pending.values())
+    for index, (class_id, count) in enumerate(counts.items()):
+        fitting += min(count, ledger.max_pods(class_id)) if index < MAX_CLASSES else count
+        if fitting >= gang.minimum:
+            return True
+    return False
 
 
 def _levels(ends: FloatArray) -> Int64:

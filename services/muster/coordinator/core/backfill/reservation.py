@@ -1,9 +1,10 @@
 """Backfill reservations: capacity that is expected to become free, withheld for a group that starves.
 
-A group that has had no place for too long starves. One reservation is held at a time, for the earliest starving group
-in the queue: pods in the order in which they are expected to end (`backfill/expected_completions`) are offered to
-placement, and what it chooses becomes a nomination with `backfill`. Groups that end in time may start beside it. It
-ends when its group starts or its time is over; after a reservation in vain its group has to pause.
+A group that has had no place for too long starves, unless its members are surplus of a running gang. One reservation is
+held at a time, for the earliest starving group in the queue: pods in the order in which they are expected to end
+(`backfill/expected_completions`) are offered to placement, and what it chooses becomes a nomination with `backfill`.
+Groups that end in time may start beside it, and surplus until it is needed (`elastic/loans`). It ends when its group
+starts or its time is over; after a reservation in vain its group has to pause.
 """
 
 import itertools
@@ -56,6 +57,8 @@ class BackfillReservations:
         collected yet.
         """
         collecting, self._collecting = self._collecting, None
+        if not self.starving:
+            return None
         if collecting is not None and not self.starving.may_reserve(collecting.group):
             collecting = None
         for _ in range(MAX_AT_ONCE):
@@ -92,6 +95,7 @@ class BackfillReservations:
     def reserve(self, nomination: Nomination, ends: Mapping[str, float], now: Now) -> list[Effect]:
         """Withhold the capacity until the pods in `ends` have ended, which are expected to at these monotonic times."""
         nomination.leaving, nomination.backfill, nomination.starts_at = set(ends), True, max(ends.values())
+        nomination.lends = not self._rules.evictions_per_hour
         known = nomination.starts_at < math.inf
         most = nomination.starts_at - now.monotonic_seconds if known else self._rules.reservation_timeout_seconds
         nomination.expires_at = now.monotonic_seconds + most + (OVERRUN_SECONDS if known else 0.0)
@@ -137,7 +141,8 @@ class BackfillReservations:
 class StarvingGroups:
     """Groups without a place, by the time since which they have none, then in queue order.
 
-    Groups stay until they have a place, are gone, or turn out not to be helped by a reservation.
+    Groups stay until they have a place, are gone, or turn out not to be helped by a reservation; void entries of the
+    heap are fewer than the others and _SPARE.
     """
 
     def __init__(self, cache: Cache, queue: Queue, after_seconds: float) -> None:
@@ -151,9 +156,17 @@ class StarvingGroups:
         """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
 
+    def __bool__(self) -> bool:
+        """There are groups without a place."""
+        return bool(self._since or self._starving or self._paused)
+
     def add(self, group: Group, now: float) -> None:
         """A solve found no place for the group. One that waited for its minimum resources first starves since then."""
         if group in self._starving or group in self._paused:
+            return
+        if now < (until := group.preemption.no_reservation_before):
+            self._since.pop(group, None)
+            self._paused[group] = until
             return
         short_since = [gang.timing.short_since for gang in group.gangs if gang.timing.short_since is not None]
         if min(short_since, default=now) + self._after_seconds <= now:
@@ -179,8 +192,10 @@ class StarvingGroups:
         """The reservation ended before its group could start, which gets no other one for `pause_seconds`. Nobody does
         for as long as it was held, so that expired reservations withhold capacity for half of the time at most.
         """
-        self.discard(nomination.group)
-        self._paused[nomination.group] = now + pause_seconds
+        group = nomination.group
+        self.discard(group)
+        group.preemption.postpone_reservation(now + pause_seconds)
+        self._paused[group] = now + pause_seconds
         if pause_seconds > 0:
             self._not_before = max(self._not_before, now + min(pause_seconds, now - nomination.begun_at))
 
@@ -201,7 +216,8 @@ class StarvingGroups:
     @property
     def reservation(self) -> Nomination | None:
         """The backfill reservation that is held."""
-        return next((each for each in self._cache.nominations.values() if each.backfill), None)
+        nominations = self._cache.nominations
+        return next((each for each in nominations.values() if each.backfill), None) if nominations else None
 
     def next_time(self) -> float | None:
         times = [max(min(self._paused.values()), self._not_before)] if self._paused else []
@@ -227,12 +243,12 @@ class StarvingGroups:
         while self._has_candidate() and self._cache.ledger.sums - before < MAX_CLASSES:
             group = self._order[0][2]
             key = group.key if group in self._queue and group.gangs else None
-            if key is None or group in self._cache.nominations:
+            if key is None or group in self._cache.nominations or not _may_starve(group):
                 self._drop_first()
             elif key != self._starving[group]:
                 self._drop_first()
                 self._put_in_order(group)
-            elif could_ever_fit(group, self._cache.ledger):
+            elif could_ever_fit(group, self._cache.ledger, self._cache.gangs):
                 return group
             else:
                 self._drop_first()  # checked again when it was tried again
@@ -241,12 +257,12 @@ class StarvingGroups:
     def may_reserve(self, group: Group) -> bool:
         """The group still starves, and no reservation is held for itself or an earlier group."""
         held = self.reservation
-        starves = group in self._starving and group in self._queue and bool(group.gangs)
+        starves = group in self._starving and group in self._queue and bool(group.gangs) and _may_starve(group)
         return starves and group not in self._cache.nominations and (held is None or group.key < held.group.key)
 
     def _sort(self, now: float) -> bool:
         """Put groups that have starved by now in queue order. False: there are more."""
-        for group in [group for group, until in self._paused.items() if until <= now]:
+        for group in [group for group, until in self._paused.items() if until <= now] if self._paused else ():
             del self._paused[group]
             self._put_in_order(group)
         for _ in range(MAX_SORTED):
@@ -273,6 +289,11 @@ class StarvingGroups:
 
     def _drop_first(self) -> None:
         del self._starving[heappop(self._order)[2]]
+
+
+def _may_starve(group: Group) -> bool:
+    """Gangs that lack their minimum may; the surplus of others is for capacity that nobody needs."""
+    return not group.surplus
 
 
 def equal(group: Group, other: Group) -> bool:

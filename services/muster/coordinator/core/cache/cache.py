@@ -1,18 +1,20 @@
 """The cache: gangs, their pods and groups, and the ledger, updated from cluster-state's batches."""
 
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import Final
 
 from msgspec.structs import replace
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind, Rules
+from muster.coordinator.core.gang.composite_trees import Children, composites_of, root_to_start, started_children
 from muster.coordinator.core.gang.gang import Gang, Group, plain_facts
 from muster.coordinator.core.preemption.nomination import Nomination
-from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_yet
+from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_alone, why_not_yet
+from muster.coordinator.core.report.waits import Lack, Wait
 from muster.coordinator.core.slices import Slices, parts
 from muster.gangs.facts import Batch, GangFacts, GangMode, PodFacts, Problem, Severity
 
@@ -24,7 +26,9 @@ class Cache:
     """Gangs by id, groups by id, and what is to be reconciled.
 
     `touched` maps gangs to be reconciled to whether they changed in a way that could let them start. `gone` are deleted
-    gangs, in order. `disbanded` are groups without gangs.
+    gangs, in order. `disbanded` are groups without gangs. All three are empty at the end of a step.
+
+    Gangs, pods (`gang_of`) and budgets end with the last object that makes them, groups with their last gang.
     """
 
     def __init__(
@@ -51,7 +55,8 @@ class Cache:
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []
         self.disbanded: list[Group] = []
-        self._partners: defaultdict[str, set[str]] = defaultdict(set)  # gang id -> gangs that declare it in their group
+        self._partners: defaultdict[str, set[str]] = defaultdict(set)
+        """Gangs that declare a gang in their group, by its id: as long as they declare it."""
         self._outdated: dict[str, None] = {}
         """Gangs whose message may name an old state of a gang that does not declare them; each ends when it is touched,
         MAX_OUTDATED at a time.
@@ -59,7 +64,8 @@ class Cache:
         self._doubtful: dict[Gang, None] = {}
         """Gangs of which a bound pod was shown without a node, until the end of the step."""
         self._tree_changes = 0
-        self._displaced: dict[Gang, None] = {}  # they wait until something that is under way for a group is done
+        self._displaced: dict[Gang, None] = {}
+        """Gangs that wait until something that is under way for a group is done; each ends then, or with the gang."""
 
     def touch(self, gang: Gang, *, edited: bool = False) -> None:
         """Have the gang reconciled; `edited`: it changed in a way that could let it start."""
@@ -114,29 +120,14 @@ class Cache:
         that was declared anew has a pod left of its former incarnation.
         """
         ledger = self.ledger
-        ledger.selection.apply(Batch(namespaces=batch.namespaces))
-        for selectors in parts(batch.selectors):
-            ledger.selection.apply(Batch(selectors=selectors))
-            yield
-        for label_sets in parts(batch.label_sets):
-            ledger.selection.apply(Batch(label_sets=label_sets))
-            yield
-        for pod_classes in parts(batch.pod_classes):
-            for pod_class in pod_classes:
-                ledger.put_class(pod_class)
-            yield
-        for nodes in parts(batch.nodes):
-            for node in nodes:
-                for event in ledger.put_node(node):
-                    self._wake(event)
-            yield
-        for names in parts(batch.removed_nodes):
-            for name in names:
-                ledger.drop_node(name)
-                self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
-            yield
-        yield from self._apply_volumes(batch)
-        yield from self._put_trees(batch)
+        if batch.namespaces or batch.selectors or batch.label_sets:
+            yield from self._apply_labels(batch)
+        if batch.nodes or batch.pod_classes or batch.removed_nodes:
+            yield from self._apply_nodes(batch)
+        if batch.static_volumes or batch.static_claims or batch.removed_static_volumes or batch.removed_static_claims:
+            yield from self._apply_volumes(batch)
+        if batch.trees or batch.removed_trees:
+            yield from self._put_trees(batch)
         for uids in parts(batch.removed_pods):
             for uid in uids:
                 self._drop_pod(uid)
@@ -168,13 +159,8 @@ class Cache:
                 if (gang := self.gangs.get(id_)) is not None:
                     self.drop_gang(gang)
             yield
-        for budget in batch.budgets:
-            if budget.allowed > self.budgets.get(budget.id, 0):
-                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
-            self.budgets[budget.id] = budget.allowed
-        for id_ in batch.removed_budgets:
-            if self.budgets.pop(id_, None) is not None:
-                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
+        if batch.budgets or batch.removed_budgets:
+            self._apply_budgets(batch)
         if batch.removed_pod_classes or ledger.has_retired_classes:
             nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
             ledger.retire_classes(batch.removed_pod_classes, nominated)
@@ -182,6 +168,43 @@ class Cache:
         self._through = batch.through or self._through
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _apply_labels(self, batch: Batch) -> Slices[None]:
+        selection = self.ledger.selection
+        if batch.namespaces:
+            selection.put_namespaces(batch.namespaces)
+        for selectors in parts(batch.selectors):
+            selection.apply(Batch(selectors=selectors))
+            yield
+        for label_sets in parts(batch.label_sets):
+            selection.apply(Batch(label_sets=label_sets))
+            yield
+
+    def _apply_nodes(self, batch: Batch) -> Slices[None]:
+        """Nodes, and then classes: a resource that a class requests and no node has is counted on its own."""
+        for nodes in parts(batch.nodes):
+            for node in nodes:
+                for event in self.ledger.put_node(node):
+                    self._wake(event)
+            yield
+        for pod_classes in parts(batch.pod_classes):
+            for pod_class in pod_classes:
+                self.ledger.put_class(pod_class)
+            yield
+        for names in parts(batch.removed_nodes):
+            for name in names:
+                self.ledger.drop_node(name)
+                self._wake(ClusterEvent(EventKind.NODE_REMOVED, (name,)))
+            yield
+
+    def _apply_budgets(self, batch: Batch) -> None:
+        for budget in batch.budgets:
+            if budget.allowed > self.budgets.get(budget.id, 0):
+                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
+            self.budgets[budget.id] = budget.allowed
+        for id_ in batch.removed_budgets:
+            if self.budgets.pop(id_, None) is not None:
+                self._wake(ClusterEvent(EventKind.BUDGET_INCREASED))
 
     def _apply_volumes(self, batch: Batch) -> Slices[None]:
         volumes = self.ledger.volumes
@@ -195,6 +218,8 @@ class Cache:
 
     def _note_arrivals(self, batch: Batch) -> None:
         """Remember pods that others put on nodes on which evictions free capacity."""
+        if not self.nominations:
+            return
         waiting = [each for each in self.nominations.values() if each.evictions_begun]
         if not waiting:
             return
@@ -211,15 +236,19 @@ class Cache:
             self._tree_changes += 1
             for gangs in parts(tuple(self.gangs.values())):
                 for gang in gangs:
-                    if gang.facts is not None and (gang.facts.constraints or gang.facts.tree):
-                        gang.constraints = self.trees.constraints_of(gang.facts)
+                    facts = gang.facts
+                    if facts is not None and facts.named_trees:
+                        gang.constraints = self.trees.constraints_of(facts)
                         self.touch(gang, edited=True)
                 yield
 
     def topology_of(self, group: Group) -> tuple[object, ...]:
         """Identifies the trees and topology constraints that the group's placement depends on; empty if on none."""
-        declared = tuple((gang.id, facts.tree, facts.constraints) for gang in group.gangs if (facts := gang.facts))
-        return (self._tree_changes, *declared) if any(constraints for _, _, constraints in declared) else ()
+        facts = [gang.facts for gang in group.gangs if gang.facts is not None]
+        if not any(each.constraints or each.subgroups or each.composites for each in facts):
+            return ()
+        declared = ((each.id, each.tree, each.constraints, each.subgroups, each.composites) for each in facts)
+        return (self._tree_changes, *declared)
 
     # -- pods
 
@@ -314,6 +343,11 @@ class Cache:
         if not gang.permit.granted:
             gang.forget_lost()
 
+    @property
+    def doubtful(self) -> bool:
+        """`take_doubtful` returns gangs."""
+        return bool(self._doubtful)
+
     def take_doubtful(self) -> list[Gang]:
         """Gangs of which a bound pod was shown without a node since the last call."""
         doubtful = list(self._doubtful)
@@ -405,6 +439,8 @@ class Cache:
 
     def touch_outdated(self) -> None:
         """Have some of the gangs reconciled that declare a changed gang which does not declare them."""
+        if not self._outdated:
+            return
         for id_ in list(islice(self._outdated, MAX_OUTDATED)):
             del self._outdated[id_]
             if (gang := self.gangs.get(id_)) is not None:
@@ -444,15 +480,21 @@ class Cache:
         self._leave_group(gang)
         group = self.groups.setdefault(group_id, Group(group_id))
         group.gangs.append(gang)
+        group.inherit_pause(gang)
         gang.group = group
         for member in group.gangs:
             self.touch(member, edited=True)
 
-    def in_place(self, group: Group) -> bool:
-        """All gangs of the group belong to it, and no gang that belongs to it is in another group."""
-        for gang in group.gangs:
-            if self._group_id(gang) != group.id:
+    def in_place(self, group: Group, gangs: Sequence[Gang] | None = None) -> bool:
+        """All gangs of the group, or these, belong to it, and no gang that belongs to it is in another group. One below
+        the same composite may be: it is not needed, or missed (`why_not_yet`).
+        """
+        started: dict[str, Children] = {}
+        for gang in group.gangs if gangs is None else gangs:
+            if self._group_id(gang, started) != group.id:
                 return False
+            if composites_of(gang):
+                continue
             for id_ in gang.facts.group if gang.facts is not None else ():
                 partner = self.gangs.get(id_)
                 if partner is not None and not partner.permit.granted and partner.group is not group:
@@ -461,20 +503,37 @@ class Cache:
 
     def check_readiness(self, group: Group) -> None:
         """Run the pre-enqueue check of the group."""
-        group.not_ready = self.why_not_ready(group)
+        lack = self.why_not_ready(group)
+        group.not_ready = lack.message if lack is not None else None
+        group.not_ready_wait = lack.wait if lack is not None else None
 
-    def why_not_ready(self, group: Group) -> str | None:
-        """Why the group fails the pre-enqueue check; None: it passes."""
-        if not self.in_place(group):
-            return "its gang group is changing"
+    def why_not_ready(self, group: Group, gangs: Sequence[Gang] | None = None) -> Lack | None:
+        """Why the group, or only these gangs of it, fail the pre-enqueue check; None: they pass."""
+        gangs = group.gangs if gangs is None else gangs
+        if not self.in_place(group, gangs):
+            return Lack(Wait.GROUP_INCOMPLETE, "its gang group is changing")
         if group.preemption.yields_to is not None:
             others = " and ".join(f"gang {gang.label}" for gang in group.preemption.yields_to.gangs)
-            return f"it gave its places to {others}, and is tried again when that has started or timed out"
-        return why_not_yet(group.gangs, self.gangs, self.trees, self.ledger)
+            message = f"it gave its places to {others}, and is tried again when that has started or timed out"
+            return Lack(Wait.TURN, message)
+        return why_not_yet(gangs, self.gangs, self.trees, self.ledger)
 
-    def _group_id(self, gang: Gang) -> str:
+    def _group_id(self, gang: Gang, started: dict[str, Children] | None = None) -> str:
+        """The group to which the gang belongs. `started`: children of trees that were started, by root, as far as they
+        are known; entries are added.
+        """
         facts = gang.facts
-        if gang.permit.granted or facts is None or len(facts.group) < 2 or not groups_agree(gang, self.gangs):
+        if gang.permit.granted or facts is None:
+            return gang.id
+        if facts.composites:
+            if why_not_alone(gang, self.gangs, self.trees, self.ledger) is not None:
+                return gang.id  # the others may start without it
+            tree, known = facts.composites[0].name, started if started is not None else {}
+            if tree not in known:
+                known[tree] = started_children(gang, self.gangs)
+            root = root_to_start(gang, known[tree])
+            return f"group/{root.name}" if root is not None else gang.id
+        if len(facts.group) < 2 or not groups_agree(gang, self.gangs):
             return gang.id
         return f"group/{facts.group[0]}"
 

@@ -8,7 +8,8 @@ from msgspec import Struct
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
-from muster.coordinator.core.gang.state import Attempts, BindTrouble, PermitState, RunTime, Timing
+from muster.coordinator.core.gang.state import Attempts, BindTrouble, Growth, PermitState, RunTime, Timing
+from muster.coordinator.core.report.waits import Wait
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.solve import Explanation, PodsOnNode
 
@@ -33,6 +34,7 @@ class Gang(Members):
     bind: BindTrouble = field(default_factory=BindTrouble)
     timing: Timing = field(default_factory=Timing)
     run_time: RunTime = field(default_factory=RunTime)
+    growth: Growth = field(default_factory=Growth)
     trusts_declarations: bool = False
     """The declared priority counts as a right to preempt, too (a setting for trusted clusters)."""
 
@@ -51,6 +53,7 @@ class Gang(Members):
         else:
             self.attempts.restart()
         self.permit.revoke()
+        self.growth = Growth()
         self.forget_lost()
         self.timing.restart()
 
@@ -74,9 +77,9 @@ class Gang(Members):
     def bound_by_others(self) -> bool:
         """As many members as must start together run without a permit: another scheduler bound them."""
         facts = self.facts
-        if self.permit.granted or self.group.busy or self.eviction.whole or facts is None or facts.blocked:
+        if not self.bound or self.permit.granted or self.group.busy or self.eviction.whole:
             return False
-        return len(self.bound) >= max(1, self.required)
+        return facts is not None and not facts.blocked and len(self.bound) >= self.required
 
     @property
     def places(self) -> int:
@@ -96,6 +99,39 @@ class Gang(Members):
         if not self.permit.granted or self.facts is None or not (places := self.places):
             return False
         return places + self._succeeded_to_stay < self.facts.minimum
+
+    @property
+    def met_minimum(self) -> int:
+        """The last minimum that the run had: an edit that raises it does not make the gang one to be repaired."""
+        if self.facts is None or not self.permit.granted:
+            return 0
+        return self.growth.met_minimum if self.below_minimum else self.facts.minimum
+
+    @property
+    def broken(self) -> bool:
+        """The gang runs with fewer members than its minimum, and has lost some of those it had."""
+        if not self.below_minimum or self.facts is None:
+            return False
+        return not self.growth.met_minimum or self.places + self._succeeded_to_stay < self.growth.met_minimum
+
+    @property
+    def raised_from(self) -> int:
+        """The minimum that the run had before it was raised above what runs; 0: it was not, or the gang is broken."""
+        met, facts = self.growth.met_minimum, self.facts
+        if facts is None or not 0 < met < facts.minimum:  # the rest is not computed for each gang that runs
+            return 0
+        return met if self.below_minimum and not self.broken else 0
+
+    @property
+    def has_minimum(self) -> bool:
+        """The gang has started and keeps its minimum without its pending members: they are surplus."""
+        facts = self.facts
+        if not self.permit.fulfilled or not self.permit.granted or facts is None or self.lost or facts.independent:
+            return False
+        if facts.match_policy is MatchPolicy.ONLY_WAITING:
+            return False
+        places = len(self.bound) + len(self.seats) + len(self.acknowledged)
+        return places > 0 and places + self._succeeded_to_stay >= facts.minimum
 
     @property
     def _succeeded_to_stay(self) -> int:
@@ -118,8 +154,10 @@ class Gang(Members):
     @property
     def counted(self) -> int:
         """Members that count toward the minimum."""
-        only_waiting = self.facts is not None and self.facts.match_policy is MatchPolicy.ONLY_WAITING
-        return len(self.pending) + len(self.seats) if only_waiting else self.member_count
+        facts, waiting = self.facts, len(self.pending) + len(self.seats)
+        if facts is not None and facts.match_policy is MatchPolicy.ONLY_WAITING:
+            return waiting
+        return waiting + len(self.acknowledged) + len(self.bound)
 
     @property
     def required(self) -> int:
@@ -139,6 +177,16 @@ class Gang(Members):
         if self.facts is None or self.placed_singly:
             return 1
         return max(1, self.missing)
+
+    @property
+    def batch(self) -> int:
+        """Pending members that a request asks for at least: all surplus until the time of its batch is over, or as many
+        as pods are being evicted for.
+        """
+        pending = len(self.pending)
+        if not (self.permit.fulfilled and not self.growth.in_part and self.has_minimum):
+            return min(self.minimum, pending)
+        return min(sum(each.count for each in self.nominated) or pending, pending)
 
     @property
     def missing(self) -> int:
@@ -213,6 +261,9 @@ SYSTEM_CRITICAL_PRIORITY = 2_000_000_000
 
 QueueKey = tuple[int, int, int, str, str]
 
+SURPLUS = 2
+"""First part of the position of groups whose pending members are surplus: behind all groups that lack their minimum."""
+
 EquivalenceKey = Hashable
 """Solve request of a group without its names: groups with equal keys fit where the others do."""
 
@@ -225,12 +276,16 @@ class SolveState(Struct, gc=False):
     """Placement refused a request with several groups: this group is sent alone until it has an answer."""
     slow: bool = False
     """Placement ran out of time for the group: it is sent alone and in its turn until placement has a result."""
+    borrows: bool = False
+    """The group had no place without reserved capacity, and is tried with what may be lent to it."""
     yields: int = 0
     """Places in a row that were left to earlier groups of other namespaces."""
     explanation: Explanation | None = None
     """Why the group has no place, with the pods named."""
     solver_explanation: Explanation | None = None
     """The same as placement wrote it."""
+    proved: bool = False
+    """Placement proved that the group has no place; else it may only not have found one."""
 
     def begin(self, solve_id: int) -> None:
         self.solve_id = solve_id
@@ -244,12 +299,18 @@ class SolveState(Struct, gc=False):
     def answered(self, *, out_of_time: bool) -> None:
         self.alone, self.slow, self.yields = False, out_of_time, 0
 
+    def borrow(self, *, now: bool) -> None:
+        self.borrows = now
+
     def leave_place(self) -> None:
         """An earlier group of another namespace that was not in the request may have the place."""
         self.yields += 1
 
     def explain(self, solver_explanation: Explanation, explanation: Explanation) -> None:
         self.solver_explanation, self.explanation = solver_explanation, explanation
+
+    def prove(self, *, proved: bool) -> None:
+        self.proved = proved
 
     def placed(self) -> None:
         self.explanation = self.solver_explanation = None
@@ -264,6 +325,8 @@ class QueueState(Struct, gc=False):
     """Attempts in a row whose outcome could not be used."""
     failure: str = ""
     """Why the last attempt failed, other than for lack of capacity; empty: it did not."""
+    surplus: bool = False
+    """The group had its last place in the queue as surplus."""
 
     def classify(self, key: EquivalenceKey | None) -> None:
         self.equivalence_key = key
@@ -276,6 +339,9 @@ class QueueState(Struct, gc=False):
 
     def fail(self, message: str) -> None:
         self.failure = message
+
+    def rank(self, *, surplus: bool) -> None:
+        self.surplus = surplus
 
 
 @dataclass(slots=True)
@@ -290,6 +356,8 @@ class PreemptionState:
     """Plans in a row whose evictions had begun and whose capacity the group did not get."""
     reservations_in_vain: int = 0
     """Backfill reservations in a row that ended before the group could start."""
+    no_reservation_before: float = 0.0
+    """Monotonic time before which no capacity is reserved for the group, since a reservation for it expired."""
     yields_to: "Group | None" = None
     """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
 
@@ -305,8 +373,19 @@ class PreemptionState:
     def fail_reservation(self) -> None:
         self.reservations_in_vain += 1
 
+    def postpone_reservation(self, until: float) -> None:
+        self.no_reservation_before = max(self.no_reservation_before, until)
+
+    def inherit(self, earlier: "PreemptionState") -> None:
+        """A gang of the group comes from another one: an edit of its group does not end a pause."""
+        self.postpone(earlier.not_before)
+        self.postpone_reservation(earlier.no_reservation_before)
+        self.plans_in_vain = max(self.plans_in_vain, earlier.plans_in_vain)
+        self.reservations_in_vain = max(self.reservations_in_vain, earlier.reservations_in_vain)
+
     def succeed(self) -> None:
         self.verdict, self.plans_in_vain, self.reservations_in_vain = "", 0, 0
+        self.no_reservation_before = 0.0
 
     def yield_to(self, group: "Group | None") -> None:
         self.yields_to = group
@@ -320,6 +399,8 @@ class Group:
     gangs: list[Gang] = field(default_factory=list)
     not_ready: str | None = None
     """Why the group fails the pre-enqueue check; None: it passes."""
+    not_ready_wait: Wait | None = None
+    """The wait that `not_ready` stands for."""
     persist_id: int | None = None
     """The write of its permit, while that is not durable."""
     edited: bool = False
@@ -328,12 +409,20 @@ class Group:
     queueing: QueueState = field(default_factory=QueueState)
     preemption: PreemptionState = field(default_factory=PreemptionState)
 
+    def inherit_pause(self, gang: Gang) -> None:
+        """Note the pause of the group that the gang is in, which it leaves for this one."""
+        self.preemption.inherit(gang.group.preemption)
+
     @property
     def key(self) -> QueueKey:
-        """Position in the queue: started gangs under repair first (I6), then priority, age, name."""
-        first = min(self.gangs, key=_age)
+        """Position in the queue: started gangs under repair first (I6), surplus last, then priority, age, name."""
         repairing = any(gang.lost for gang in self.gangs)
-        return (0 if repairing else 1, -self.priority, *_age(first))
+        return (0 if repairing else SURPLUS if self.surplus else 1, -self.priority, *min(map(_age, self.gangs)))
+
+    @property
+    def surplus(self) -> bool:
+        """Its pending members are above the minimum of their gang, which runs."""
+        return len(self.gangs) == 1 and self.gangs[0].has_minimum
 
     @property
     def repair_key(self) -> QueueKey:
@@ -346,12 +435,12 @@ class Group:
     @property
     def priority(self) -> int:
         """The highest priority of its gangs."""
-        return max(gang.priority for gang in self.gangs)
+        return max([gang.priority for gang in self.gangs])
 
     @property
     def right(self) -> int:
         """The priority below which pods are evicted for the group: the lowest right of its gangs to place."""
-        return min((gang.right for gang in self.gangs_to_place), default=0)
+        return min([gang.right for gang in self.gangs_to_place], default=0)
 
     @property
     def busy(self) -> bool:
@@ -360,15 +449,13 @@ class Group:
 
     @property
     def accumulates(self) -> bool:
-        """Its gangs hold reservations until all have their minimum (NonStrict). The strictest gang decides."""
-        return all(
-            not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole for gang in self.gangs
-        )
+        """The group's gangs hold reservations until all have their minimum (NonStrict). The strictest gang decides."""
+        return all(map(_may_accumulate, self.gangs))
 
     @property
     def holds(self) -> bool:
         """Gangs of it have reservations without a permit."""
-        return any(gang.seats and not gang.permit.granted for gang in self.gangs)
+        return any(map(_holds, self.gangs))
 
     @property
     def holds_minimum(self) -> bool:
@@ -378,8 +465,8 @@ class Group:
     @property
     def gangs_to_place(self) -> list[Gang]:
         """Gangs with pending members. Members of accumulating gangs beyond the minimum are placed after the start."""
-        accumulates = self.accumulates
-        return [gang for gang in self.gangs if gang.pending and not (accumulates and gang.missing <= 0)]
+        waiting = [gang for gang in self.gangs if gang.pending]
+        return [gang for gang in waiting if gang.missing > 0] if waiting and self.accumulates else waiting
 
     @property
     def wants_seats(self) -> bool:
@@ -397,6 +484,14 @@ class Group:
             return Phase.SOLVING
         queued = self.not_ready is None or self.preemption.yields_to is not None
         return Phase.QUEUED if queued else Phase.GATHERING
+
+
+def _may_accumulate(gang: Gang) -> bool:
+    return not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole
+
+
+def _holds(gang: Gang) -> bool:
+    return bool(gang.seats) and not gang.permit.granted
 
 
 def _age(gang: Gang) -> tuple[int, str, str]:

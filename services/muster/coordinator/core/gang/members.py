@@ -41,13 +41,15 @@ class Members:
     def put_pod(self, pod: PodFacts) -> Seat | None:
         """Take in a pod's newest state. Returns the seat that it held and no longer needs, if any."""
         before = self.pods.get(pod.uid)
-        if before is not None:
-            self._count_priority(before, -1)
+        if before is None or before.priority != pod.priority or _lives(before) != _lives(pod):
+            if before is not None:
+                self._count_priority(before, -1)
+            self._count_priority(pod, 1)
         self.pods[pod.uid] = pod
-        self._count_priority(pod, 1)
         may_run = not (pod.phase.ended or pod.deleting or pod.gated)
         bind_sent = self.bind_sent(pod.uid)
-        put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not bind_sent)
+        if pod.problem or self.invalid:
+            put(self.invalid, pod.uid, bool(pod.problem) and not pod.node and may_run and not bind_sent)
         put(self.succeeded, pod.uid, pod.phase is PodPhase.SUCCEEDED)
         self.hold.observe(pod, may_run=may_run)
         held_back = bool(pod.problem) or pod.timed_out or pod.uid in self.hold.marking
@@ -89,10 +91,7 @@ class Members:
         return self._leave_seat(uid)
 
     def _count_priority(self, pod: PodFacts, change: int) -> None:
-        counts = [self.priorities]
-        if not (pod.phase.ended or pod.deleting):
-            counts.append(self.live_priorities)
-        for priorities in counts:
+        for priorities in (self.priorities, self.live_priorities) if _lives(pod) else (self.priorities,):
             priorities[pod.priority] = priorities.get(pod.priority, 0) + change
             if not priorities[pod.priority]:
                 del priorities[pod.priority]
@@ -170,12 +169,12 @@ class Members:
 
     # -- eviction
 
-    def begin_eviction(self, uids: Iterable[str], preemptor: str, *, whole: bool) -> None:
+    def begin_eviction(self, uids: Iterable[str], preemptor: str, *, whole: bool, revoked: bool = False) -> None:
         """Bound members are to be evicted as soon as that is durable."""
         uids = list(uids)
         for uid in uids:
             self.bound.pop(uid, None)
-        self.eviction.begin((self.pod_name(uid) for uid in uids), preemptor, whole=whole)
+        self.eviction.begin((self.pod_name(uid) for uid in uids), preemptor, whole=whole, revoked=revoked)
 
     def cancel_eviction(self, uids: Iterable[str]) -> None:
         """Members are not evicted after all."""
@@ -231,3 +230,7 @@ class Members:
             *self.unbound_seats,
             *(Seat(pod.uid, pod.namespace, pod.name, pod.class_id, "", pod.label_set) for pod in lost),
         ]
+
+
+def _lives(pod: PodFacts) -> bool:
+    return not (pod.phase.ended or pod.deleting)

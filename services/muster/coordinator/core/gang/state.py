@@ -3,7 +3,7 @@
 Only the methods of a value assign its fields, and only the owner calls those methods. Which package owns which value
 stands in tests/unit/structure/test_state_owners.py, which checks both. The state of groups is in `gang/gang`.
 
-A gang has ten such values. None refers to a gang or a group, so they cannot be part of a reference cycle and are
+A gang has eleven such values. None refers to a gang or a group, so they cannot be part of a reference cycle and are
 exempt from cycle detection, which would hold the event loop to scan them.
 """
 
@@ -236,6 +236,8 @@ class Hold(Struct, gc=False):
 
     def observe(self, pod: PodFacts, *, may_run: bool) -> None:
         """Take in the pod's mark."""
+        if not (pod.timed_out or self.marked or self.marking or self.unmarking):
+            return
         put(self.marked, pod.uid, pod.timed_out and not (pod.node or pod.phase.ended or pod.deleting))
         if pod.timed_out or pod.node or not may_run:
             self.marking.pop(pod.uid, None)
@@ -258,13 +260,15 @@ class Eviction(Struct, gc=False):
     """All pods of the gang are to be evicted; then it starts anew."""
     preemptor: str = ""
     """Id of the gang for which `pods` are evicted; empty: evicted by the gang's own repair policy."""
+    revoked: bool = False
+    """The pods run on capacity that is reserved for the preemptor and was lent to them."""
     preempted_by: str = ""
     """Id of the gang for which the whole gang was evicted, until it could start again."""
 
-    def begin(self, pods: Iterable[PodName], preemptor: str, *, whole: bool) -> None:
+    def begin(self, pods: Iterable[PodName], preemptor: str, *, whole: bool, revoked: bool = False) -> None:
         for pod in pods:
             self.pods[pod.uid] = LeavingPod(pod)
-        self.preemptor, self.whole = preemptor, whole
+        self.preemptor, self.whole, self.revoked = preemptor, whole, revoked
 
     def note_preempted(self) -> None:
         self.preempted_by = self.preemptor
@@ -278,14 +282,60 @@ class Eviction(Struct, gc=False):
     def sent(self) -> None:
         self.begun = True
 
-    def drop_preemptor(self) -> None:
-        """The eviction goes on although the preemptor is gone."""
-        self.preemptor = ""
-
     def remove(self, uid: str) -> None:
         """The pod has left its node, or stays after all."""
         if self.pods.pop(uid, None) is not None and not self.pods:
-            self.whole, self.begun, self.preemptor = False, False, ""
+            self.whole, self.begun, self.preemptor, self.revoked = False, False, "", False
+
+
+class Growth(Struct, gc=False):
+    """How a gang that has its minimum grows: not for a while after it was shrunk, and in batches."""
+
+    shrinks: int = 0
+    """Times in a row that preemption took surplus pods."""
+    not_before: float = 0.0
+    """Monotonic time before which a gang that was shrunk does not grow."""
+    not_before_unix_millis: int = 0
+    hold_off_seconds: float = 0.0
+    held_off: bool = False
+    """Whether the gang was shrunk and that time has not come."""
+    in_part: bool = False
+    """Its pending members were not placed all together in time: those that fit are."""
+    met_minimum: int = 0
+    """The last minimum that the run had, in case it was raised since; 0: not known."""
+    kept_loan: bool = False
+    """Whether the gang kept reserved capacity that was lent to it: nothing is lent to it any more."""
+    before: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
+    """Of the last time that it was to be shrunk: how often it had been before, and until when it was held off."""
+
+    def shrink(self, shrinks: int, seconds: float, monotonic_seconds: float, unix_seconds: float) -> None:
+        """Surplus pods are to be evicted: the `shrinks`-th time in a row."""
+        self.before = (self.shrinks, self.not_before, self.not_before_unix_millis, self.hold_off_seconds)
+        self.hold_off(shrinks, monotonic_seconds + seconds, int((unix_seconds + seconds) * 1000), seconds)
+
+    def hold_off(self, shrinks: int, until: float, until_unix_millis: int, seconds: float) -> None:
+        self.shrinks, self.not_before, self.not_before_unix_millis = shrinks, until, until_unix_millis
+        self.hold_off_seconds, self.held_off = seconds, True
+
+    def undo_shrink(self) -> None:
+        """No pod was evicted."""
+        self.shrinks, self.not_before, self.not_before_unix_millis, self.hold_off_seconds = self.before
+
+    def meet(self, minimum: int) -> None:
+        """The gang has its minimum, or an earlier leader recorded that it had."""
+        self.met_minimum = minimum
+
+    def keep_loan(self) -> None:
+        self.kept_loan = True
+
+    def may_grow(self) -> None:
+        self.held_off = False
+
+    def place_in_part(self) -> None:
+        self.in_part = True
+
+    def place_together(self) -> None:
+        self.in_part = False
 
 
 class RunTime(Struct, gc=False):

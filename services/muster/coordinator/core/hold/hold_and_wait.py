@@ -16,6 +16,7 @@ A timeout is written to etcd before its pods are marked; if it can never be writ
    the recorded pods (`recall`).
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import numpy as np
@@ -25,30 +26,38 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import ClaimEnded, Effect, EventType, KubeEvent, MarkTimedOut, Report
 from muster.coordinator.core.events import Now, Record, RecordState
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.gangs.facts import GangFacts, split_kind
 from muster.gangs.solve import Assignment, SolveGroup
 
 
 class HoldAndWait:
-    """Groups that have reservations without a permit."""
+    """Groups that have reservations without a permit, until they have none, are permitted or gone."""
 
     def __init__(self, cache: Cache, permits: Permits) -> None:
         self._cache, self._permits = cache, permits
         self.groups: dict[Group, None] = {}
-        self._recalled: dict[Gang, None] = {}  # they held reservations under an earlier leader, and none yet
+        self._recalled: dict[Gang, None] = {}
+        """Gangs that held reservations under an earlier leader, and none yet; each until its wait or the gang ends."""
+        self._earliest: float | None = None
+        """No gang times out before this; None: none does."""
 
     # -- holding
 
-    def drop_untenable(self, disturbed: Collection[str]) -> None:
-        """Release reservations on nodes that are gone, full or cordoned: their pods are placed again."""
-        ledger = self._cache.ledger
+    def drop_untenable(self, disturbed: Collection[str]) -> Slices[None]:
+        """Release reservations on nodes that are gone, full or cordoned: their pods are placed again. In slices."""
+        ledger, looked_at = self._cache.ledger, 0
         for group in [group for group in self.groups if group.persist_id is None]:
             for gang in group.gangs:
                 for held in reversed([held for held in gang.seats.values() if held.seat.node in disturbed]):
                     if ledger.untenable(held.seat):
                         self._release(gang, [held.seat.uid])
+                    looked_at += 1
+                    if looked_at % OBJECTS == 0:
+                        yield
 
     def update(self, group: Group, now: Now) -> None:
         """Start or end the wait of a touched group."""
@@ -56,13 +65,17 @@ class HoldAndWait:
             return
         if group.holds and not self._may_hold(group):
             self.release(group)
-        if not group.holds:
+        if group.holds:
+            self.groups[group] = None
+            for gang in group.gangs:
+                if gang.seats and gang.hold.since is None:
+                    gang.hold.begin(now.monotonic_seconds, int(now.unix_seconds * 1000))
+        else:
             self.groups.pop(group, None)
-            return
-        self.groups[group] = None
-        for gang in group.gangs:
-            if gang.seats and gang.hold.since is None:
-                gang.hold.begin(now.monotonic_seconds, int(now.unix_seconds * 1000))
+        for gang in group.gangs if self._recalled else ():
+            if gang in self._recalled and not self._still_waits(gang):
+                del self._recalled[gang]
+        self._watch(group)
 
     def recall(self, gang: Gang, record: Record, now: Now) -> list[Effect]:
         """Restore the wait of a gang that an earlier leader recorded."""
@@ -71,6 +84,7 @@ class HoldAndWait:
             waited = max(0.0, now.unix_seconds - record.waiting_since_unix_millis / 1000)
             gang.hold.begin(now.monotonic_seconds - waited, record.waiting_since_unix_millis)
             self._recalled[gang] = None
+            self._watch(gang.group)
         gang.time_out(record.timed_out_declaration, uids=(name.uid for name in record.timing_out))
         return [_mark(gang, gang.hold.marking, True)] if gang.hold.marking else []
 
@@ -83,6 +97,10 @@ class HoldAndWait:
     def forget(self, group: Group) -> None:
         """Forget a group that is gone."""
         self.groups.pop(group, None)
+
+    def forget_gang(self, gang: Gang) -> None:
+        """Forget a gang that is gone."""
+        self._recalled.pop(gang, None)
 
     def release(self, group: Group) -> None:
         """Release all reservations of the group."""
@@ -99,24 +117,41 @@ class HoldAndWait:
     # -- timeouts
 
     def next_time(self) -> float | None:
-        """When the next gang times out."""
-        groups = [group for group in self.groups if group.persist_id is None]
-        gangs = [gang for group in groups for gang in group.gangs if gang.seats]
-        gangs += [gang for gang in self._recalled if self._still_waits(gang) and gang.group.persist_id is None]
-        return min((_deadline(gang) for gang in gangs if gang.hold.since is not None), default=None)
+        """When the next gang may time out."""
+        return self._earliest
 
-    def due(self, now: Now) -> list[Effect]:
+    def _watch(self, group: Group) -> None:
+        """Have `due` look at the gangs of this group in time; a group whose record is being written is touched when
+        that has ended.
+        """
+        if group.persist_id is not None:
+            return
+        for gang in group.gangs:
+            if gang.hold.since is not None and (gang.seats or gang in self._recalled):
+                deadline = _deadline(gang)
+                self._earliest = deadline if self._earliest is None else min(deadline, self._earliest)
+
+    def any_due(self, now: float) -> bool:
+        """A group may have waited too long."""
+        return self._earliest is not None and self._earliest <= now
+
+    def due(self, now: Now) -> Slices[list[Effect]]:
         """Time out groups of which a gang has waited too long: release their reservations, and record that their pods
-        are to be marked.
+        are to be marked. In slices.
         """
         effects: list[Effect] = []
-        self._recalled = {gang: None for gang in self._recalled if self._still_waits(gang)}
-        for group in dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)]):
+        self._earliest = None
+        groups = dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)])
+        for number, group in enumerate(groups, start=1):
             late = [
                 gang for gang in group.gangs if gang.hold.since is not None and _deadline(gang) <= now.monotonic_seconds
             ]
             if late and group.persist_id is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
                 effects += self._decide_timeout(group, late[0], now)
+            else:
+                self._watch(group)
+            if number % OBJECTS == 0:
+                yield
         return effects
 
     def _still_waits(self, gang: Gang) -> bool:
@@ -162,6 +197,16 @@ class HoldAndWait:
         marks = (late | gang.hold.marked).keys() - gang.hold.unmarking.keys()
         gang.hold.unmark(marks)
         return [_mark(gang, marks, False)] if marks else []
+
+
+def has_minimum_with(group: Group, assignments: Sequence[Assignment]) -> bool:
+    """With seats as assigned the group need not wait. The assignments are of a request that may be out of date."""
+    if not group.accumulates:
+        return True
+    assigned = Counter[str]()
+    for assignment in assignments:
+        assigned[gang_id_of(assignment.gang)] += assignment.count
+    return not group.edited and all(gang.missing <= min(assigned[gang.id], len(gang.pending)) for gang in group.gangs)
 
 
 def within_share(

@@ -1,15 +1,25 @@
-"""Binds of permitted seats: sent, acknowledged, retried, or given up so that the pod is placed again (I4, I6)."""
+"""Binds of permitted seats: sent, acknowledged, retried, or given up so that the pod is placed again (I4, I6); and
+acknowledged binds that the API server has lost by a restore from a backup.
+
+After a snapshot that is older than what was seen before, a pod of which binding reported that it is bound, or that was
+observed bound and is shown without a node again, keeps its place until CONFIRMATION_SECONDS have passed: a replica of
+cluster-state may only be behind. If it is still shown without a node then, its bind is lost, and it is placed again.
+Binding reports the node of a pod that is bound after all. Otherwise acknowledged binds are believed, however long they
+are not observed: what is shown may be late, and the capacity is used.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
+from itertools import takewhile
+from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, HeldSeat
-from muster.coordinator.core.permits.confirmations import Confirmations
+from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
@@ -18,14 +28,106 @@ INITIAL_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 10.0
 CALL_RETRY_SECONDS = 0.5
 """Pause when the binding service cannot be reached, which is not the node's fault."""
+CONFIRMATION_SECONDS: Final = 30.0
+"""Time from a snapshot that went back, or an acknowledgement soon after, until the pod must be observed bound."""
+
+
+class Confirmations:
+    """When acknowledged binds must be observed, by pod, the earliest first.
+
+    Bounded by the binds that were known at the last such snapshot: an entry ends when it is acknowledged or observed,
+    or after CONFIRMATION_SECONDS, once all before it have ended.
+    """
+
+    def __init__(self) -> None:
+        self._deadlines: dict[str, tuple[Gang, float]] = {}
+        self._under_way: dict[str, Gang] = {}
+        """Pods whose binds were under way at the last such snapshot: carried out before the restore or after it."""
+
+    def acknowledge(self, gang: Gang, uid: str, now: float) -> None:
+        """The bind is acknowledged; if it was under way during a restore, it must be observed in time."""
+        if self._under_way.pop(uid, None) is not None:
+            self._expect(gang, uid, now)
+
+    def begin_again(self, cache: Cache, now: float) -> Slices[None]:
+        """After a snapshot. If it went back, acknowledged binds must be observed in time, and those whose places are
+        taken or gone are lost at once. In slices.
+        """
+        if not cache.went_back:
+            return
+        self._under_way.clear()
+        for number, gang in enumerate(list(cache.gangs.values()), start=1):
+            sent = (uid for uid, held in gang.seats.items() if held.state is not ActionState.DECIDED)
+            self._under_way.update(dict.fromkeys(sent, gang))
+            if gang.acknowledged:
+                yield from self._doubt(cache, gang, now)
+            if number % OBJECTS == 0:
+                yield
+
+    def _expect(self, gang: Gang, uid: str, now: float) -> None:
+        self._deadlines.pop(uid, None)
+        self._deadlines[uid] = (gang, now + CONFIRMATION_SECONDS)
+
+    def _doubt(self, cache: Cache, gang: Gang, now: float) -> Slices[None]:
+        """If no member of the gang is bound for certain, it keeps all places or none: it starts again whole (I1)."""
+        taken = []
+        for number, (uid, seat) in enumerate(gang.acknowledged.items(), start=1):
+            if cache.ledger.overcommitted(seat.node, seat.class_id):
+                taken.append(uid)
+            if number % OBJECTS == 0:
+                yield
+        if taken and not (gang.bound or gang.seats):
+            taken = list(gang.acknowledged)
+        for uid in gang.acknowledged:
+            self._expect(gang, uid, now)
+        yield from _lose(cache, gang, taken)
+
+    def next_time(self) -> float | None:
+        """When the next bind must have been observed."""
+        self._forget_observed()
+        return next((time for _, time in self._deadlines.values()), None)
+
+    def any_due(self, cache: Cache) -> bool:
+        """`due` may have something to do."""
+        return bool(self._deadlines or self._under_way or cache.doubtful)
+
+    def due(self, cache: Cache, now: float) -> Slices[None]:
+        """Give up the binds whose time is over, in slices. Only while the cluster is observed."""
+        for number, gang in enumerate(cache.take_doubtful(), start=1):
+            yield from self._doubt(cache, gang, now)
+            if number % OBJECTS == 0:
+                yield
+        self._forget_observed()
+        over = [(uid, gang) for uid, (gang, time) in takewhile(lambda item: item[1][1] <= now, self._deadlines.items())]
+        for number, (uid, gang) in enumerate(over, start=1):
+            del self._deadlines[uid]
+            yield from _lose(cache, gang, [uid])
+            if number % OBJECTS == 0:
+                yield
+
+    def _forget_observed(self) -> None:
+        while self._under_way:
+            uid, gang = next(iter(self._under_way.items()))
+            if uid in gang.seats:
+                break
+            del self._under_way[uid]
+        while self._deadlines:
+            uid, (gang, _) = next(iter(self._deadlines.items()))
+            if uid in gang.acknowledged:
+                break
+            del self._deadlines[uid]
 
 
 class Binds:
-    """Binds to be retried, and pods whose binds fail."""
+    """Binds to be retried, and pods whose binds fail: at most one entry per seat, which ends at the time of its retry,
+    and one per pod that is neither bound nor gone.
+    """
 
     def __init__(self, confirmations: Confirmations) -> None:
         self._confirmations = confirmations
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
+        self._earliest = math.inf
+        """No bind is retried before this."""
         self._failing: dict[Gang, Counter[str]] = {}
         """Failed binds in a row by pod, on whichever nodes."""
 
@@ -79,10 +181,12 @@ class Binds:
             )
         ]
 
-    def results(self, cache: Cache, event: BindResults, now: float) -> list[Effect]:
-        """The binding service reports binds."""
+    def results(self, cache: Cache, event: BindResults, now: float) -> Slices[list[Effect]]:
+        """The binding service reports binds. In slices."""
         effects: list[Effect] = []
-        for result in event.results:
+        for number, result in enumerate(event.results, start=1):
+            if number % OBJECTS == 0:
+                yield
             gang = cache.gang_of.get(result.uid)
             held = gang.seats.get(result.uid) if gang is not None else None
             if gang is None or held is None or not _awaited(held, result):
@@ -152,11 +256,14 @@ class Binds:
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
         held.retry(at)
+        self._earliest = min(at, self._earliest)
         self._retries[held.seat.uid] = (gang, held)
 
     def next_time(self) -> float | None:
         """When a bind is to be retried."""
-        time = min(self._times().values(), default=math.inf)
+        if not self._retries:
+            return None
+        time = min(self._times().values())
         return time if time < math.inf else None
 
     def _times(self) -> dict[str, float]:
@@ -167,16 +274,29 @@ class Binds:
         together = {gang: _last_retry(gang) for gang in gangs if volumes_first(gang)}
         return {uid: together.get(gang, held.retry_at) for uid, (gang, held) in self._retries.items()}
 
-    def due(self, cache: Cache, now: float) -> list[Effect]:
-        """Retry binds that are due, but for seats that were given up meanwhile."""
+    def any_due(self, now: float) -> bool:
+        """`due` may have something to do."""
+        return bool(self._failing) or self._earliest <= now
+
+    def due(self, cache: Cache, now: float) -> Slices[list[Effect]]:
+        """Retry binds that are due, but for seats that were given up meanwhile. In slices."""
         self._clear_trouble()
+        if now < self._earliest:
+            return []
         ready = {uid: self._retries[uid] for uid, time in self._times().items() if time <= now}
         by_gang: dict[Gang, list[Seat]] = {}
-        for uid, (gang, held) in ready.items():
+        for uid in ready:
             del self._retries[uid]
+        self._earliest = min((held.retry_at for _, held in self._retries.values()), default=math.inf)
+        for uid, (gang, held) in ready.items():
             if gang.seats.get(uid) is held and held.state is ActionState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
-        return [effect for gang, seats in by_gang.items() for effect in self._send_or_lose(cache, gang, seats)]
+        effects: list[Effect] = []
+        for number, (gang, seats) in enumerate(by_gang.items(), start=1):
+            effects += self._send_or_lose(cache, gang, seats)
+            if number % GANGS == 0:
+                yield
+        return effects
 
 
 def avoid_node(gang: Gang, node: str) -> None:
@@ -216,3 +336,11 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     if volumes.claims:
         unbindable.update(seat.uid for seat in seats if volumes.lacks_choice(seat, gang.pods[seat.uid].claims))
     return unbindable
+
+
+def _lose(cache: Cache, gang: Gang, uids: list[str]) -> Slices[None]:
+    for number, uid in enumerate(uids, start=1):
+        if uid in gang.acknowledged:
+            cache.lose_bind(gang, uid)
+        if number % OBJECTS == 0:
+            yield

@@ -12,9 +12,11 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import Now, PodName, Record, RecordState, Seat
+from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
+from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.gangs.solve import PodsOnNode
 from muster.topology.ranks import Path, natural_order, ranks
 
@@ -41,7 +43,7 @@ Decision = Permit | TimeOut | Plan | PlanPart
 
 
 class Permits:
-    """Writes under way and the decisions that wait for them."""
+    """Writes under way and the decisions that wait for them: an entry ends when its write has ended."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -62,7 +64,8 @@ class Permits:
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
         """Permit the gangs of the group that have new seats; they start when that is durable."""
         before = [gang.permit.record for gang in gangs]
-        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, anew=True) for gang in gangs)
+        together = tuple(sorted(gang.id for gang in gangs))
+        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, together) for gang in gangs)
         persist = self.decide(Permit(group, gangs, before), records)
         group.persist_id = persist.persist_id
         return persist
@@ -122,9 +125,9 @@ class Permits:
                 state = RecordState.SATISFIED if gang.permit.fulfilled else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
-    def record(self, gang: Gang, state: RecordState, unix_seconds: float, *, anew: bool = False) -> Record:
+    def record(self, gang: Gang, state: RecordState, unix_seconds: float, permitted: tuple[str, ...] = ()) -> Record:
         """The gang's new record. It holds all seats not known to be bound, also of earlier permits, since it replaces
-        the record before. `anew`: it permits some of them.
+        the record before. `permitted`: ids of the gangs that are permitted together with some of them.
         """
         facts = gang.facts
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, nominated, preempted_by = _contents(
@@ -136,7 +139,7 @@ class Permits:
             state=state,
             seats=tuple(gang.unfulfilled_seats) if state is RecordState.BINDING else (),
             schedule_cycle=gang.attempts.cycle.number,
-            group=_permitted_with(gang),
+            group=_permitted_with(gang, permitted),
             permitted_unix_millis=_permitted_unix_millis(gang, state, unix_seconds),
             waiting_since_unix_millis=waiting_since if state is RecordState.UNPERMITTED else 0,
             timed_out_declaration=timed_out_declaration,
@@ -145,8 +148,12 @@ class Permits:
             evicted_for=evicted_for,
             nominated=nominated,
             ranks=self._ranks(gang, state),
-            tries=gang.attempts.total if anew or not gang.permit.granted else gang.permit.attempts,
+            tries=gang.attempts.total if permitted or not gang.permit.granted else gang.permit.attempts,
             preempted_by=preempted_by,
+            shrinks=gang.growth.shrinks,
+            grows_after_unix_millis=gang.growth.not_before_unix_millis,
+            met_minimum=gang.met_minimum,
+            revoked=gang.eviction.revoked,
         )
         gang.permit.write(record)
         return record
@@ -205,10 +212,14 @@ def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) 
     return before or int(unix_seconds * 1000)
 
 
-def _permitted_with(gang: Gang) -> tuple[str, ...]:
-    """The group in which the gang started, even if it declares another one by now."""
+def _permitted_with(gang: Gang, permitted: tuple[str, ...]) -> tuple[str, ...]:
+    """The group in which the gang started, even if it declares another one by now; of composites, the gangs that were
+    permitted together.
+    """
     if gang.permit.granted:
         return gang.permit.record.group if gang.permit.record is not None else ()
+    if composites_of(gang):
+        return permitted if len(permitted) > 1 else ()
     return gang.facts.group if gang.facts is not None else ()
 
 
@@ -290,22 +301,26 @@ def _in_order(pairs: Iterable[tuple[str, int]]) -> Ranks:
     return tuple(sorted(pairs, key=lambda pair: pair[1]))
 
 
-def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], list[tuple[Gang, Record]]]:
+def recover(cache: Cache, records: Sequence[Record]) -> Slices[tuple[tuple[str, ...], list[tuple[Gang, Record]]]]:
     """Apply records to the gangs of the snapshot; returns the gangs whose records are void, and the others with their
     records.
 
     Permits are restored in the order in which they were granted. A gang without a record counts as started if as many
-    members as must start together are bound, as during a term.
+    members as must start together are bound, as during a term. In slices of GANGS records, and of OBJECTS gangs.
     """
     void, resumed = [], []
-    for record in sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang)):
+    in_order = sorted(records, key=lambda record: (record.permitted_unix_millis, record.gang))
+    yield
+    for number, record in enumerate(in_order, start=1):
         gang = cache.gangs.get(record.gang)
         if gang is None or not _same(gang, record):
             void.append(record.gang)
         else:
-            _resume(cache, gang, record)
+            yield from _resume(cache, gang, record)
             resumed.append((gang, record))
-    for gang in cache.gangs.values():
+        if number % GANGS == 0:
+            yield
+    for number, gang in enumerate(cache.gangs.values(), start=1):
         if gang.permit.record is None and (gang.bound_by_others or _ran(gang)):
             gang.permit.adopt()
         if gang.run_ended:
@@ -315,6 +330,8 @@ def recover(cache: Cache, records: Sequence[Record]) -> tuple[tuple[str, ...], l
             cache.touch(gang, edited=True)
         elif gang.all_present:  # the earliest time that is known now
             gang.timing.ready(float(max(pod.created_seconds for pod in gang.pods.values())))
+        if number % OBJECTS == 0:
+            yield
     return tuple(void), resumed
 
 
@@ -333,7 +350,7 @@ def _ran(gang: Gang) -> bool:
     return gang.plain and any(pod.node for pod in gang.pods.values())
 
 
-def _resume(cache: Cache, gang: Gang, record: Record) -> None:
+def _resume(cache: Cache, gang: Gang, record: Record) -> Slices[None]:
     gang.restore(record)
     if not gang.permit.granted:
         return
@@ -348,11 +365,13 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> None:
     if cache.ledger.refusal(_demand(seats)) is None and all(_has_volumes(cache, gang, seat) for seat in seats):
         _reserve(cache, gang, seats)
         return
-    for seat in seats:
+    for number, seat in enumerate(seats, start=1):
         if cache.ledger.refusal(_demand([seat])) is None and _has_volumes(cache, gang, seat):
             _reserve(cache, gang, [seat])
         else:
             gang.lose_recorded_seat(seat.uid)
+        if number % GANGS == 0:  # each is checked as a gang is
+            yield
 
 
 def _has_volumes(cache: Cache, gang: Gang, seat: Seat) -> bool:

@@ -1,16 +1,24 @@
-"""Evictions: sent when the decision is durable, retried when they fail, until the pods are observed to leave; and how
-many preemption may begin per hour.
+"""Evictions: sent when the decision is durable, retried when they fail, until the pods are observed to leave; how many
+preemption may begin per hour; and gangs under repair, which are evicted if they cannot be completed (I6).
+
+A gang is under repair while permitted members have no seat, or while fewer members than its minimum run and others
+wait. Gangs under repair may each hold what another one needs. By default the lower is therefore evicted whole after the
+repair timeout, by the priority that admission gave to its pods, and so is a gang that has never run whole; only policy
+Wait lets a gang stay as it is. A gang that is below its minimum because that was raised is not under repair.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent, Report
-from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults
+from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults, Now, Rules
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, LeavingPod
+from muster.coordinator.core.preemption.nomination import Plan, Victims
 from muster.coordinator.core.report.reports import PODS_WITH_EVENTS
+from muster.coordinator.core.slices import GANGS, Slices
+from muster.gangs.facts import RepairPolicy
 from muster.retry.backoff import backoff_seconds
 
 INITIAL_RETRY_SECONDS = 1.0
@@ -24,7 +32,7 @@ SECONDS_PER_HOUR = 3600.0
 
 
 class Evictions:
-    """Evictions to be retried."""
+    """Evictions to be retried: at most one entry per leaving pod, which ends at the time of its retry."""
 
     def __init__(self) -> None:
         self._retries: dict[str, tuple[Gang, LeavingPod]] = {}
@@ -77,15 +85,25 @@ class Evictions:
         """When a pod is to be evicted again."""
         return min((leaving.retry_at for _, leaving in self._retries.values()), default=None)
 
-    def due(self, now: float) -> list[Effect]:
-        """Pods to be evicted again now."""
+    @property
+    def retries(self) -> bool:
+        """Pods are to be evicted again, now or later."""
+        return bool(self._retries)
+
+    def due(self, now: float) -> Slices[list[Effect]]:
+        """Pods to be evicted again now. In slices."""
         by_gang: dict[Gang, list[str]] = {}
         for uid, (gang, leaving) in list(self._retries.items()):
             if leaving.retry_at <= now:
                 del self._retries[uid]
                 if gang.eviction.pods.get(uid) is leaving:
                     by_gang.setdefault(gang, []).append(uid)
-        return [effect for gang, uids in by_gang.items() for effect in self.send(gang, uids)]
+        effects: list[Effect] = []
+        for number, (gang, uids) in enumerate(by_gang.items(), start=1):
+            effects += self.send(gang, uids)
+            if number % GANGS == 0:
+                yield
+        return effects
 
     def _retry(self, gang: Gang, leaving: LeavingPod, at: float) -> None:
         leaving.retry(at)
@@ -132,7 +150,10 @@ class EvictionLimit:
 
 def evicted(gang: Gang, uids: list[str]) -> Report:
     """Events on evicted pods and on their gang's definition."""
-    if gang.eviction.preemptor:
+    if gang.eviction.revoked:
+        owner = gang.eviction.preemptor.split("/", 1)[-1]
+        reason, cause = "Preempted", f"evicted, since it used capacity that is reserved for gang {owner}, which starts"
+    elif gang.eviction.preemptor:
         reason, cause = "Preempted", f"preempted by gang {gang.eviction.preemptor.split('/', 1)[-1]}"
     else:
         reason, cause = "GangEvicted", "evicted by the repair policy of its gang, which could not be repaired"
@@ -143,3 +164,98 @@ def evicted(gang: Gang, uids: list[str]) -> Report:
         note = f"gang {gang.label} is {cause}: {what} are evicted"
         events.append(KubeEvent(gang.facts.definition, EventType.WARNING, reason, note))
     return Report(gang.id, events=tuple(events))
+
+
+class Repairs:
+    """Gangs under repair, and since when. An entry ends when the gang is complete or gone."""
+
+    def __init__(self, begin: Callable[[Plan, Now], list[Effect]], rules: Rules) -> None:
+        """`begin` carries out a plan to evict gangs."""
+        self._begin, self._rules = begin, rules
+        self._since: dict[Gang, float] = {}
+        self._reported: dict[Gang, int] = {}
+
+    def update(self, gang: Gang, now: Now) -> None:
+        """Start or end the repair of a touched gang."""
+        repairs = gang.lost or (gang.seats and any(held.repairs for held in gang.seats.values()))
+        if repairs or (gang.broken and gang.pending and not gang.eviction.whole):
+            self._since.setdefault(gang, now.monotonic_seconds)
+        else:
+            self.forget(gang)
+
+    def forget(self, gang: Gang) -> None:
+        """The gang is complete, or gone."""
+        self._since.pop(gang, None)
+        self._reported.pop(gang, None)
+
+    def next_time(self) -> float | None:
+        """When the next repair times out."""
+        return min((self._deadline(gang) for gang in self._since if not _under_way(gang)), default=None)
+
+    @property
+    def under_way(self) -> bool:
+        """Gangs are under repair."""
+        return bool(self._since)
+
+    def due(self, now: Now) -> Slices[list[Effect]]:
+        """Handle repairs that timed out, the last in the queue first. In slices."""
+        effects: list[Effect] = []
+        late = [gang for gang in self._since if self._deadline(gang) <= now.monotonic_seconds and not _under_way(gang)]
+        if not late:
+            return effects
+        first = _first_broken(self._since)
+        last_first = sorted(late, key=lambda gang: gang.group.repair_key, reverse=True)
+        for number, gang in enumerate(last_first, start=1):
+            self._since[gang] = now.monotonic_seconds  # it times out again: the gang may fall below its minimum later
+            effects += self._give_up(gang, now, keeps=self._keeps(gang, first))
+            if number % GANGS == 0:
+                yield
+        return effects
+
+    def _keeps(self, gang: Gang, first: Gang | None) -> bool:
+        """The gang's pods keep running.
+
+        By default those of a gang that has run whole do, unless another gang under repair is ahead of it; a gang that
+        has never run whole keeps its pods as long as it is ahead of others, which are evicted instead.
+        """
+        if gang.facts is None or gang.facts.repair_policy is RepairPolicy.WAIT:
+            return True
+        if not gang.broken or not gang.bound:
+            return True
+        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:
+            return False
+        return gang.started or any(other is not gang and other.broken for other in self._since)
+
+    def _give_up(self, gang: Gang, now: Now, *, keeps: bool) -> list[Effect]:
+        about = gang.reference
+        if about is None:
+            return []
+        what = (
+            "it keeps running, and these pods are still tried"
+            if keeps
+            else "its pods are evicted, and it starts again as a whole"
+        )
+        missing = len(gang.lost) or len(gang.pending)
+        lost = f"{missing} of its pods found no node for {self._rules.repair_timeout_seconds:g} s"
+        note = f"gang {gang.label} could not be repaired: {lost}; {what}"
+        effects: list[Effect] = []
+        if not keeps or self._reported.get(gang) != missing:
+            self._reported[gang] = missing
+            effects.append(Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "RepairTimedOut", note),)))
+        if not keeps:
+            victims = Victims(bound={gang: sorted(gang.bound)}, whole=frozenset({gang}))
+            effects += self._begin(Plan(victims), now)
+        return effects
+
+    def _deadline(self, gang: Gang) -> float:
+        return self._since[gang] + self._rules.repair_timeout_seconds
+
+
+def _first_broken(gangs: Iterable[Gang]) -> Gang | None:
+    """The gang that keeps its pods if several block each other: the first by admitted priority, then in the queue."""
+    return min((gang for gang in gangs if gang.broken), key=lambda gang: gang.group.repair_key, default=None)
+
+
+def _under_way(gang: Gang) -> bool:
+    """Binds, a solve or a write are under way, whose outcome may complete the gang."""
+    return bool(gang.seats or gang.acknowledged) or gang.group.busy

@@ -4,8 +4,8 @@ As nodes with `nominatedNodeName` in kube-scheduler, the nodes are chosen before
 waits until its victims have left (`preemption/plan`), a starving group until running pods have ended
 (`backfill/reservation`, with `Nomination.backfill`). Unlike there, a nomination is for all members of a group, by node
 and class, and it is binding: solve requests of other groups carry it as capacity that they may not use, except those
-that may go first or end in time (`open_to`). The group itself is solved again when the capacity is free; it may then
-start anywhere. A preemptor's nomination is recorded in etcd with its plan.
+that may go first, end in time, or give it back (`open_to`, `elastic/loans`). The group itself is solved again when the
+capacity is free; it may then start anywhere. A preemptor's nomination is recorded in etcd with its plan.
 
 `Plan` and `Victims` name the pods that a preemption evicts. The events that report all this are at the end.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import Now, Seat
-from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode
@@ -45,6 +45,14 @@ class Nomination:
     """Evictions have begun."""
     backfill: bool = False
     """A backfill reservation: pods end by themselves, and groups that end in time may use the capacity until then."""
+    lends: bool = False
+    """Surplus of others may use the capacity until the group needs it (`elastic/loans`)."""
+    lent: set[str] = field(default_factory=set)
+    """Uids of surplus pods that were placed on the capacity, some of `leaving`. The list ends with the nomination."""
+    recalled: frozenset[str] = frozenset()
+    """Pods of `lent` that ran when only they were left, and the group was activated to have them evicted."""
+    revoked_from: set[Gang] = field(default_factory=set)
+    """Gangs of `victims` that lose pods because the capacity was lent to them, whatever their priority."""
     starts_at: float = math.inf
     """Monotonic time at which the last of `leaving` is expected to have ended; infinite: not known."""
     held_before: frozenset[str] = frozenset()
@@ -67,11 +75,17 @@ class Nomination:
 
     def open_to(self, group: Group, now: float) -> bool:
         """The group may use the capacity: the nomination is its own; or is a backfill reservation, and the group is
-        earlier in the queue or ends in time.
+        earlier in the queue, ends in time or can be evicted at once.
         """
         if group is self.group or not self.group.gangs:
             return True
-        return self.backfill and (group.key < self.group.key or self.outlasts(group, now))
+        if not self.backfill:
+            return False
+        return group.key < self.group.key or self.outlasts(group, now) or self.lends_to(group)
+
+    def lends_to(self, group: Group) -> bool:
+        """The group's members may be placed on the capacity until it is needed: they have no other place."""
+        return self.lends and group.solve.borrows and may_borrow(group)
 
     def outlasts(self, group: Group, now: float) -> bool:
         """The group, started now, ends before the capacity is needed. An accumulating group may not start now."""
@@ -88,12 +102,26 @@ class Nomination:
         return {node: np.maximum(vector, 0) for node, vector in vectors.items()}
 
     def feasible(self, ledger: Ledger) -> bool:
-        """Its nodes exist, pass the filters, and will have the capacity when the leaving pods are gone."""
+        """The nodes exist, pass the filters, and will have the capacity when the leaving pods are gone."""
         for node, class_id in self.capacity:
             if node not in ledger.nodes or ledger.why_unfit(node, class_id) is not None:
                 return False
         leaving = {node: -amounts for node, amounts in _held(self._leaving_or_arrived(), ledger)}
         return ledger.refusal(self.capacity, leaving) is None
+
+    def lend(self, seats: Sequence[Seat], ledger: Ledger) -> None:
+        """Note which of the seats of a group use capacity of the nomination."""
+        again = self.lent.intersection(seat.uid for seat in seats)
+        self.lent -= again
+        self.leaving -= again
+        leaving = {node: -amounts for node, amounts in _held(self._leaving_or_arrived(), ledger)}
+        on_node: dict[str, Counter[tuple[str, str]]] = {}
+        for (node, class_id), count in self.capacity.items():
+            on_node.setdefault(node, Counter())[node, class_id] = count
+        short = {node for node, part in on_node.items() if ledger.refusal(part, leaving) is not None}
+        lent = [seat.uid for seat in seats if seat.node in short]
+        self.lent.update(lent)
+        self.leaving.update(lent)
 
     @property
     def arrived(self) -> list[Seat]:
@@ -161,6 +189,21 @@ def may_preempt(group: Group) -> bool:
     return not any(pod.never_preempts for gang in gangs for pod in gang.pending.values())
 
 
+def may_borrow(group: Group) -> bool:
+    """The group's members may be placed on reserved capacity, since they can be evicted at once: they are surplus of a
+    gang that may be shrunk pod by pod and has always given back what it borrowed. Somebody recreates them, and neither
+    a disruption budget nor their priority protects them.
+    """
+    if not group.surplus:
+        return False
+    (gang,) = group.gangs
+    if gang.facts is None or gang.facts.evicted_whole or gang.facts.subgroups or gang.growth.kept_loan:
+        return False
+    return not any(
+        pod.uncontrolled or pod.budgets or pod.priority >= SYSTEM_CRITICAL_PRIORITY for pod in gang.pending.values()
+    )
+
+
 def longest_run(group: Group) -> float:
     """Longest expected run of the group's members in seconds; infinite where that is not known."""
     if any(gang.run_time.overran for gang in group.gangs):
@@ -208,12 +251,13 @@ def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[NominatedCapa
 @dataclass(slots=True, frozen=True)
 class Victims:
     """Victims by gang: pods in `reserved` lose their reservations, in `bound` are evicted; gangs in `whole` are evicted
-    whole.
+    whole. Those of `borrowers` lose pods because capacity was lent to them, whatever their priority.
     """
 
     reserved: dict[Gang, list[str]] = field(default_factory=dict)
     bound: dict[Gang, list[str]] = field(default_factory=dict)
     whole: frozenset[Gang] = frozenset()
+    borrowers: frozenset[Gang] = frozenset()
 
 
 @dataclass(slots=True, frozen=True, eq=False)

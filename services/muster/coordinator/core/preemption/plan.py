@@ -5,7 +5,10 @@ from collections.abc import Collection, Iterable, Sequence
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import ClaimEnded, Effect
+from muster.coordinator.core.elastic.growth import Growths
+from muster.coordinator.core.elastic.loans import note_defaults, recall_loans
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
+from muster.coordinator.core.gang.composite_trees import least_members
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
@@ -20,7 +23,9 @@ from muster.coordinator.core.preemption.nomination import (
     reservation_released,
     victims_remain,
 )
+from muster.coordinator.core.preemption.surplus import keeps_minimums
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.slices import GANGS, Slices
 from muster.coordinator.core.solve.request import demand
 from muster.retry.backoff import backoff_seconds
 
@@ -38,14 +43,23 @@ class Plans:
     """Plans and nominations, from the decision until the nominated capacity is used."""
 
     def __init__(
-        self, cache: Cache, queue: Queue, permits: Permits, evictions: Evictions, holds: HoldAndWait, rules: Rules
+        self,
+        cache: Cache,
+        queue: Queue,
+        permits: Permits,
+        evictions: Evictions,
+        holds: HoldAndWait,
+        growths: Growths,
+        rules: Rules,
     ) -> None:
         self._cache, self._queue, self._permits = cache, queue, permits
-        self._evictions, self._holds = evictions, holds
+        self._evictions, self._holds, self._growths = evictions, holds, growths
         self._timeout = rules.eviction_timeout_seconds
         self._ended: list[Nomination] = []
         """Nominations with evictions that ended since the last update."""
         self._yielding: dict[Group, None] = {}
+        """Groups that hold nothing for the sake of a preemptor; an entry ends when that may not start, or the group
+        does not wait any more."""
 
     # -- beginning
 
@@ -73,12 +87,15 @@ class Plans:
         gangs = list(victims.bound)
         for gang, uids in victims.bound.items():
             whole = gang in victims.whole
-            gang.begin_eviction(uids, nomination.owner if nomination is not None else "", whole=whole)
+            owner_id, revoked = nomination.owner if nomination is not None else "", gang in victims.borrowers
+            gang.begin_eviction(uids, owner_id, whole=whole, revoked=revoked)
             if whole:
                 gang.eviction.note_preempted()
+            elif nomination is not None:
+                self._growths.shrunk(gang, now)
             self._cache.touch(gang)
         if nomination is not None:
-            nomination.victims = list(victims.bound)
+            nomination.victims, nomination.revoked_from = list(victims.bound), set(victims.borrowers)
             owner = self._cache.gangs[nomination.owner]
             owner.nominated = nomination.recorded
             gangs.append(owner)
@@ -111,23 +128,28 @@ class Plans:
         return effects
 
     def _cancel_evictions(self, gang: Gang) -> None:
-        """Cancel evictions of the gang that the binding service has not begun."""
+        """Cancel evictions of the gang that the binding service has not begun. Half a gang is of no use: if one of its
+        pods leaves, all do.
+        """
         if self._cache.gangs.get(gang.id) is not gang or not gang.eviction.pods:
             return
         uids = self._evictions.stoppable(gang)
         self._cache.touch(gang, edited=True)
         if uids:
             self._queue.wake(ClusterEvent(EventKind.EVICTION_CANCELLED))
-        nobody_left = gang.permit.record is not None and len(uids) == len(gang.eviction.pods) == len(
-            gang.permit.record.evicting
+        record = gang.permit.record
+        nobody_left = (
+            record is not None
+            and len(uids) == len(gang.eviction.pods) == len(record.evicting)
+            and not any(gang.pods[uid].deleting for uid in uids)
         )
         if not gang.eviction.whole:
+            if gang.growth.shrinks and len(uids) == len(gang.eviction.pods) and not gang.eviction.begun:
+                self._growths.spared(gang)
             gang.cancel_eviction(uids)
         elif nobody_left or not gang.eviction.begun:
             gang.cancel_eviction(list(gang.eviction.pods))
             self._runs_on(gang)
-        else:
-            gang.eviction.drop_preemptor()  # half a gang is of no use: the rest is evicted, too
 
     def _runs_on(self, gang: Gang) -> None:
         """No pod of the gang, which was to be evicted whole, is: it has started if it had, or if its minimum runs."""
@@ -150,13 +172,15 @@ class Plans:
         """The plan is still valid: victims have lower priority, and can spare the pods."""
         seated_on = self._cache.ledger.capacity.seated_on
         victims = plan.victims
-        if plan.nomination is not None and victims.bound:
+        preempted = victims.bound.keys() - victims.borrowers
+        if plan.nomination is not None and preempted:
             group = plan.nomination.group
-            if not may_preempt(group) or any(gang.protection >= group.right for gang in victims.bound):
+            if not may_preempt(group) or any(gang.protection >= group.right for gang in preempted):
                 return False
-        for gang in victims.bound.keys() - victims.whole:
-            if len(gang.bound) < gang.required:
-                return False  # the gang would fall below its minimum
+        selection = self._cache.ledger.selection
+        for gang, uids in victims.bound.items():
+            if gang not in victims.whole and not keeps_minimums(gang, set(uids), selection):
+                return False  # the gang would fall below a minimum, or may not be shrunk any more
         return not any(
             (gang.permit.granted or gang.group.persist_id is not None)
             and any(seated_on(uid) is not None for uid in uids)
@@ -194,52 +218,63 @@ class Plans:
 
     # -- a new term
 
-    def recall(self, resumed: Sequence[tuple[Gang, Record]], now: Now) -> list[Effect]:
+    def recall(self, resumed: Sequence[tuple[Gang, Record]], now: Now) -> Slices[list[Effect]]:
         """Resume the plans of an earlier leader; evictions for a preemptor that is gone, or has no right to them any
-        more, do not begin. Their time to leave begins again.
+        more, do not begin. Their time to leave begins again. In slices of GANGS plans.
         """
         cache = self._cache
         leaving: defaultdict[str, set[str]] = defaultdict(set)
         for _, record in resumed:
             leaving[record.evicted_for].update(name.uid for name in record.evicting)
-        for gang, record in resumed:
-            if record.nominated:
-                for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
-                    if (partner := cache.gangs.get(id_)) is not None:
-                        cache.regroup(partner)
-                capacity = Counter({(each.node, each.class_id): each.count for each in record.nominated})
-                known = all(class_id in cache.ledger.classes for _, class_id in capacity)
-                if known and gang.group.gangs_to_place:
-                    gang.nominated = record.nominated
-                    leaving_for_it = leaving[gang.id] | self._terminating_on(capacity)
-                    nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
-                    self.nominate(nomination, now)
+        terminating = self._terminating() if any(record.nominated for _, record in resumed) else {}
+        yield
+        nominating = [(gang, record) for gang, record in resumed if record.nominated]
+        for number, (gang, record) in enumerate(nominating, start=1):
+            if number % GANGS == 0:
+                yield
+            for id_ in (gang.id, *(gang.facts.group if gang.facts is not None else ())):
+                if (partner := cache.gangs.get(id_)) is not None:
+                    cache.regroup(partner)
+            capacity = Counter({(each.node, each.class_id): each.count for each in record.nominated})
+            known = all(class_id in cache.ledger.classes for _, class_id in capacity)
+            if known and gang.group.gangs_to_place:
+                gang.nominated = record.nominated
+                leaving_for_it = leaving[gang.id].union(*(terminating.get(node, ()) for node, _ in capacity))
+                nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
+                self.nominate(nomination, now)
         effects: list[Effect] = []
-        for gang, record in resumed:
-            if record.evicting:
-                effects += self._resume(gang, record)
+        evicting = [(gang, record) for gang, record in resumed if record.evicting]
+        for number, (gang, record) in enumerate(evicting, start=1):
+            if number % GANGS == 0:
+                yield
+            effects += self._resume(gang, record)
         return effects
 
-    def _terminating_on(self, capacity: Counter[tuple[str, str]]) -> set[str]:
-        """Pods that are being deleted on these nodes, evicted ones among them."""
-        nodes = {node for node, _ in capacity}
-        gangs = self._cache.gangs.values()
-        return {uid for gang in gangs for uid, pod in gang.pods.items() if pod.deleting and pod.node in nodes}
+    def _terminating(self) -> dict[str, set[str]]:
+        """Pods that are being deleted, evicted ones among them, by node."""
+        found: dict[str, set[str]] = {}
+        for gang in self._cache.gangs.values():
+            for uid, pod in gang.pods.items():
+                if pod.deleting and pod.node:
+                    found.setdefault(pod.node, set()).add(uid)
+        return found
 
     def _resume(self, gang: Gang, record: Record) -> list[Effect]:
         there = [name.uid for name in record.evicting if name.uid in gang.bound]
         whole = record.state is RecordState.UNPERMITTED and record.preempted_by == record.evicted_for
         preemptor = self._cache.gangs.get(record.evicted_for)
         needed = not record.evicted_for or (
-            preemptor is not None and bool(preemptor.nominated) and gang.protection < preemptor.group.right
+            preemptor is not None
+            and bool(preemptor.nominated)
+            and (record.revoked or (gang.protection < preemptor.group.right and may_preempt(preemptor.group)))
         )
         if not needed and not whole:
             return []
         if not needed and there and not any(gang.pods[uid].deleting for uid in _known(gang, record)):
             self._runs_on(gang)  # no eviction has begun
             return []
-        preemptor_id = record.evicted_for if there and needed else ""
-        gang.begin_eviction(there, preemptor_id, whole=whole and bool(there))
+        preemptor_id = record.evicted_for if there else ""
+        gang.begin_eviction(there, preemptor_id, whole=whole and bool(there), revoked=record.revoked)
         self._cache.touch(gang, edited=True)
         if (
             needed
@@ -247,6 +282,8 @@ class Plans:
             and (nomination := self._cache.nominations.get(preemptor.group)) is not None
         ):
             nomination.victims.append(gang)
+            if record.revoked:
+                nomination.revoked_from.add(gang)
         return self._evictions.send(gang, there)
 
     # -- until it is used
@@ -266,6 +303,8 @@ class Plans:
     def outcomes(self, now: Now) -> list[Effect]:
         """Report plans in vain; their groups pause before the next one."""
         effects: list[Effect] = []
+        if not self._ended:
+            return effects
         ended, self._ended = self._ended, []
         for nomination in ended:
             group, cache = nomination.group, self._cache
@@ -303,12 +342,18 @@ class Plans:
         gangs were touched.
         """
         changed = False
+        if not (self._cache.nominations or self._yielding):
+            return changed
         for nomination in list(self._cache.nominations.values()):
             expired = not nomination.backfill and nomination.expires_at <= now.monotonic_seconds
             if expired or not self._wanted(nomination):
                 nomination.expired = expired
+                if expired and nomination.revoked_from:
+                    note_defaults(nomination, self._cache)
                 self.drop(nomination)
                 changed = True
+            elif nomination.lent and nomination.backfill:
+                recall_loans(nomination, self._cache, self._queue)
             elif not (nomination.backfill or nomination.ready or nomination.group.busy) and nomination.all_left(
                 self._cache.ledger
             ):
@@ -351,23 +396,22 @@ class Plans:
     def _needed(self, nomination: Nomination) -> bool:
         """The group still has members for all of the capacity, and the capacity suffices for it to start."""
         group = nomination.group
+        preempted = [gang for gang in nomination.victims if gang not in nomination.revoked_from]
         if (
             nomination.overtaken
             or nomination.used
             or self._cache.groups.get(group.id) is not group
             or not group.gangs_to_place
-            or (nomination.victims and not nomination.ready and not may_preempt(group))
-            or any(
-                gang.eviction.preemptor == nomination.owner and gang.protection >= group.right
-                for gang in nomination.victims
-            )
+            or (preempted and not nomination.ready and not may_preempt(group))
+            or any(gang.eviction.preemptor == nomination.owner and gang.protection >= group.right for gang in preempted)
         ):
             return False
         if nomination.topology != self._cache.topology_of(group):
             return False
         members, arrived = demand(group), nomination.arrived
         members.update(seat.class_id for seat in arrived)
-        enough = sum(gang.minimum for gang in group.gangs_to_place) <= nomination.capacity.total() - len(arrived)
+        least = least_members(group.gangs_to_place, self._cache.gangs)
+        enough = least <= nomination.capacity.total() - len(arrived)
         return enough and all(members[class_id] >= count for class_id, count in nomination.members.items())
 
     def drop(self, nomination: Nomination) -> None:

@@ -2,10 +2,16 @@
 
 The candidates and their order are decided here; placement selects the victims (`muster.placement.preemption`). Each
 potential victim has a preemption level, not to be confused with levels of a topology tree: placement removes no pod of
-a level if lower levels suffice. First come NonStrict groups that hold reservations behind the preemptor, one level per
-group, the last in the queue first: they lose no work. Then come running gangs of lower priority, one level per
-priority, the lowest first, and within a level the youngest gang first. Pods that a disruption budget protects, that are
-being evicted already, or whose capacity is nominated for other groups are not potential victims.
+a level if lower levels suffice. First come surplus pods that borrow capacity which is reserved for the preemptor, if it
+may not preempt them anyway (`elastic/loans`). Then come NonStrict groups that hold reservations behind the preemptor,
+one level per group, the last in the queue first: they lose no work. Then come running gangs of lower priority, one
+level per priority, the lowest first, and within a level the youngest gang first. Pods that a disruption budget
+protects, that are being evicted already, or whose capacity is nominated for other groups are not potential victims.
+
+Of a gang with more bound pods than its minimum, those above it are removed one by one, in the order of
+`preemption/surplus`. Where a gang of a priority has subgroups that it can spare, the priority has two levels: pods of
+all its gangs that go one by one, and these subgroups, each whole; then whole gangs. Surplus of the preemptor's own gang
+only removes surplus of others: it never takes the minimum of a gang that would then be ahead of it in the queue.
 
 docs/scheduling.md#preemption has the rules.
 """
@@ -13,70 +19,51 @@ docs/scheduling.md#preemption has the rules.
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.elastic.loans import borrowers, gives_back
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
+from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.preemption.nomination import Victims, may_preempt
-from muster.gangs.facts import PodFacts
-from muster.gangs.solve import PodsOnNode, PotentialVictim, VictimGang
-
-
-class OfferedPods(Struct, frozen=True):
-    """Uids by node and kind, in the order in which they are removed, and their counts."""
-
-    places: dict[tuple[str, str], list[str]]
-    counted: tuple[PodsOnNode, ...]
-
-    def taken(self, removed: VictimGang) -> list[str] | None:
-        """The chosen pods; None if they are more than were offered."""
-        uids: list[str] = []
-        for each in removed.pods:
-            there = self.places.get((each.node, each.class_id), [])
-            if not 0 < each.count <= len(there):
-                return None
-            uids += there[: each.count]
-        return uids
-
-    @staticmethod
-    def of(places: dict[tuple[str, str], list[str]]) -> "OfferedPods":
-        """Pods with their counts."""
-        counted = tuple(PodsOnNode(node, kind, len(uids)) for (node, kind), uids in places.items())
-        return OfferedPods(places, counted)
-
-
-def offered(pods: Iterable[tuple[str, str, str]]) -> OfferedPods:
-    """Pods as (uid, node, kind), in the order in which they are removed."""
-    places: dict[tuple[str, str], list[str]] = {}
-    add_offered(places, pods)
-    return OfferedPods.of(places)
-
-
-def add_offered(places: dict[tuple[str, str], list[str]], pods: Iterable[tuple[str, str, str]]) -> None:
-    """Add pods, given as (uid, node, kind), to the places where they are."""
-    for uid, node, kind in pods:
-        places.setdefault((node, kind), []).append(uid)
+from muster.coordinator.core.preemption.offers import (
+    OfferedPods,
+    SplitOffer,
+    offered,
+    singly_id,
+    split_offer,
+    surplus_first,
+)
+from muster.coordinator.core.preemption.surplus import given_up_key, keeps_minimums, spare
+from muster.gangs.facts import PodFacts, SubgroupPolicy
+from muster.gangs.solve import PotentialVictim, VictimGang
 
 
 class RunningGangs:
     """Gangs with bound members by protecting priority. Their removable pods are cached until they are touched, or
-    selectors change, on which the kinds of pods depend.
+    selectors change, on which the kinds of pods depend. Bounded by gangs with bound members: all about a gang ends when
+    none of its members is bound, or it is gone.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._selectors_seen = 0
+        self.divided: dict[Gang, None] = {}
+        """Gangs with subgroups."""
         self._priority: dict[Gang, int] = {}
         self._gangs: dict[int, dict[Gang, None]] = {}
         self._sorted: dict[int, list[Gang]] = {}
         self._offers: dict[Gang, OfferedPods] = {}
+        self._splits: dict[Gang, SplitOffer] = {}
         self._covered: dict[Gang, Counter[str]] = {}
-        self._settled: set[Gang] = set()
+        self._settled: dict[Gang, tuple[int, tuple[SubgroupPolicy, ...]]] = {}
+        """Gangs of which no bind or eviction is under way, how many pods they can spare, and their subgroups."""
 
     def update(self, gang: Gang) -> bool:
-        """The gang was touched. True: it has become a potential victim."""
+        """The gang was touched. True: it has become a potential victim, or can spare more pods."""
         self._offers.pop(gang, None)
+        self._splits.pop(gang, None)
         self._covered.pop(gang, None)
         priority = gang.protection if gang.bound else None
         before = self._priority.get(gang)
@@ -87,17 +74,25 @@ class RunningGangs:
                 self._priority[gang] = priority
                 self._gangs.setdefault(priority, {})[gang] = None
                 self._sorted.pop(priority, None)
-        settled = bool(gang.bound) and not gang.in_transition
-        if settled is (gang in self._settled):
-            return settled and lowered
-        (self._settled.add if settled else self._settled.discard)(gang)
-        return settled
+        if gang.bound and gang.facts is not None and gang.facts.subgroups:
+            self.divided[gang] = None
+        else:
+            self.divided.pop(gang, None)
+        if not gang.bound or gang.in_transition:
+            self._settled.pop(gang, None)
+            return False
+        nothing: tuple[int, tuple[SubgroupPolicy, ...]] = -1, ()
+        spared, divided = self._settled.get(gang, nothing)
+        now = self._settled[gang] = spare(gang), gang.facts.subgroups if gang.facts is not None else ()
+        return lowered or now[0] > spared or now[1] != divided
 
     def forget(self, gang: Gang) -> None:
         """The gang is gone, or does not run any more."""
         self._offers.pop(gang, None)
+        self._splits.pop(gang, None)
         self._covered.pop(gang, None)
-        self._settled.discard(gang)
+        self._settled.pop(gang, None)
+        self.divided.pop(gang, None)
         priority = self._priority.pop(gang, None)
         if priority is not None:
             del self._gangs[priority][gang]
@@ -118,17 +113,26 @@ class RunningGangs:
             yield each, self._sorted[each]
 
     def offer(self, gang: Gang) -> OfferedPods:
-        """The bound pods of the gang, the youngest first."""
+        """The bound pods of the gang, in the order in which it gives them up."""
+        self._forget_old_kinds()
+        offer = self._offers.get(gang)
+        if offer is None:
+            offer = self._offers[gang] = surplus_first(gang, self._ledger)
+        return offer
+
+    def split(self, gang: Gang) -> SplitOffer:
+        """The same in the parts that are listed for different levels."""
+        self._forget_old_kinds()
+        split = self._splits.get(gang)
+        if split is None:
+            split = self._splits[gang] = split_offer(gang, self._ledger)
+        return split
+
+    def _forget_old_kinds(self) -> None:
         if self._selectors_seen != self._ledger.selection.selectors_version:
             self._selectors_seen = self._ledger.selection.selectors_version
             self._offers.clear()
-        offer = self._offers.get(gang)
-        if offer is None:
-            pods = sorted((gang.pods[uid] for uid in gang.bound), key=_youngest_pod_first)
-            offer = self._offers[gang] = offered(
-                (pod.uid, pod.node, self._ledger.kind(pod.class_id, pod.label_set)) for pod in pods
-            )
-        return offer
+            self._splits.clear()
 
     def covered(self, gang: Gang) -> Counter[str]:
         """Bound pods by disruption budget."""
@@ -142,10 +146,6 @@ def _youngest_first(gang: Gang) -> tuple[int, str]:
     return (-(gang.facts.created_seconds if gang.facts is not None else 0), gang.id)
 
 
-def _youngest_pod_first(pod: PodFacts) -> tuple[int, str]:
-    return (-pod.created_seconds, pod.name)
-
-
 class PotentialVictims:
     """Potential victims for one group."""
 
@@ -157,18 +157,40 @@ class PotentialVictims:
         self._claimed = claimed(cache, group, now)
         self._offers: dict[str, OfferedPods] = {}
         self._were_waiting: set[str] = set()
+        self._split: set[Gang] = set()
+        """Gangs that are listed in parts."""
+        self._borrowers: set[Gang] = set()
+        """Gangs of which pods are listed because they borrow capacity."""
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The chosen victims exceed a disruption budget."""
-        levels = self._offer_waiting(group, holding)
+        levels = self._offer_borrowers(group)
+        levels = self._offer_waiting(group, holding, levels)
         if may_preempt(group):
             self._offer_running(group, levels, cautious)
 
     # -- the offer
 
-    def _offer_waiting(self, group: Group, holding: Iterable[Group]) -> int:
+    def _offer_borrowers(self, group: Group) -> int:
         """Returns the number of preemption levels."""
-        key, level = group.key, 0
+        nomination = self._cache.nominations.get(group)
+        if nomination is None or not nomination.lent:
+            return 0
+        selection, kind = self._cache.ledger.selection, self._cache.ledger.kind
+        preempts = may_preempt(group)
+        for gang, uids in borrowers(nomination.lent, self._cache).items():
+            if gang.in_transition or (preempts and gang.protection < group.right):
+                continue
+            if gives_back(gang, uids, selection):
+                in_order = sorted((gang.pods[uid] for uid in uids), key=given_up_key(gang))
+                pods = offered((pod.uid, pod.node, kind(pod.class_id, pod.label_set)) for pod in in_order)
+                self._offer(gang.id, 0, replace(pods, spare=len(uids)))
+                self._borrowers.add(gang)
+        return int(bool(self._borrowers))
+
+    def _offer_waiting(self, group: Group, holding: Iterable[Group], level: int) -> int:
+        """Returns the number of preemption levels so far."""
+        key = group.key
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):
             if not group.holds and max(gang.protection for gang in other.gangs) >= group.right:
@@ -179,36 +201,76 @@ class PotentialVictims:
                     self._were_waiting.add(gang.id)
                     kind = self._cache.ledger.kind
                     pods = offered((seat.uid, seat.node, kind(seat.class_id, seat.label_set)) for seat in seats)
-                    self._offer(gang, level, len(gang.seats), pods)
+                    self._offer(gang.id, level, replace(pods, spare=len(gang.seats)))
             level += 1
         return level
 
-    def _offer_running(self, group: Group, first_level: int, cautious: bool) -> None:
+    def _offer_running(self, group: Group, level: int, cautious: bool) -> None:
         allowed = self._allowed()
-        for level, (_, gangs) in enumerate(self._running.below(group.right), start=first_level):
+        for _, gangs in self._running.below(group.right):
+            whole = level + self._spare_subgroups(group, gangs)
             for gang in gangs:
                 if gang.in_transition or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
                     continue
                 covered = self._running.covered(gang)
                 if covered and any(count > allowed[budget] for budget, count in covered.items()):
-                    self._offer_unprotected(gang, level)
+                    taken = self._offer_spare(gang, level, allowed)
+                    if cautious:
+                        allowed.subtract(taken)
                     continue
                 if cautious:
                     allowed.subtract(covered)
-                self._offer(gang, level, _spare(gang), self._running.offer(gang))
+                if group.surplus:
+                    self._offer_spare(gang, level, allowed)
+                elif whole > level:
+                    self._offer_parts(gang, level, whole)
+                else:
+                    self._offer(gang.id, level, self._running.offer(gang))
+            level = whole + 1
 
-    def _offer_unprotected(self, gang: Gang, level: int) -> None:
-        """Of a gang that a budget protects, members that it can spare and that no budget covers."""
-        uids = [uid for there in self._running.offer(gang).places.values() for uid in there]
-        pods = [gang.pods[uid] for uid in uids if not gang.pods[uid].budgets][: _spare(gang)]
+    def _spare_subgroups(self, group: Group, gangs: Iterable[Gang]) -> bool:
+        """One of the gangs can lose a whole subgroup for the group."""
+        if group.surplus or not self._running.divided:
+            return False
+        divided = (gang for gang in gangs if gang in self._running.divided and not gang.in_transition)
+        return any(self._running.split(gang).subgroups for gang in divided)
+
+    def _offer_parts(self, gang: Gang, level: int, whole: int) -> None:
+        """List what the gang can lose at one level, and the rest at the level of whole gangs."""
+        parts = self._running.split(gang)
+        self._split.add(gang)
+        if parts.singly.counted:
+            self._offer(singly_id(gang), level, parts.singly)
+        for id_, pods, _ in parts.subgroups:
+            self._offer(id_, level, pods)
+        self._offer(gang.id, whole, parts.rest)
+
+    def _offer_spare(self, gang: Gang, level: int, allowed: Counter[str]) -> Counter[str]:
+        """Of a gang that must not be evicted whole, members that it can spare, as far as budgets allow. Returns how
+        many of them each budget covers.
+        """
+        offer = self._running.offer(gang)
+        covered: Counter[str] = Counter()
+        pods: list[PodFacts] = []
+        if not offer.spare:
+            return covered
+        singly = (gang.pods[uid] for there in offer.places.values() for uid in there if uid not in offer.kept)
+        for pod in sorted(singly, key=given_up_key(gang)):
+            if all(covered[budget] < allowed[budget] for budget in pod.budgets):
+                covered.update(pod.budgets)
+                pods.append(pod)
+            if len(pods) == offer.spare:
+                break
         if pods:
             kind = self._cache.ledger.kind
-            places = offered((pod.uid, pod.node, kind(pod.class_id, pod.label_set)) for pod in pods)
-            self._offer(gang, level, len(pods), places)
+            spared = offered((pod.uid, pod.node, kind(pod.class_id, pod.label_set)) for pod in pods)
+            self._offer(gang.id, level, replace(spared, spare=len(pods)))
+        return covered
 
-    def _offer(self, gang: Gang, level: int, spare: int, pods: OfferedPods) -> None:
-        self._offers[gang.id] = pods
-        self.potential_victims.append(PotentialVictim(gang.id, level, spare, pods.counted))
+    def _offer(self, id_: str, level: int, pods: OfferedPods) -> None:
+        self._offers[id_] = pods
+        victim = PotentialVictim(id_, level, pods.spare, pods.counted, pods.spare_entries)
+        self.potential_victims.append(victim)
 
     def _allowed(self) -> Counter[str]:
         """Evictions that budgets allow beyond those that are decided and not observed yet."""
@@ -228,22 +290,46 @@ class PotentialVictims:
         bound: dict[Gang, list[str]] = {}
         whole = set()
         for each in removed:
-            gang, pods = self._cache.gangs.get(each.id), self._offers.get(each.id)
+            gang, pods = self._cache.gangs.get(gang_id_of(each.id)), self._offers.get(each.id)
             uids = pods.taken(each) if pods is not None else None
-            if gang is None or uids is None:
+            if gang is None or pods is None or uids is None:
                 return None
             if each.id in self._were_waiting:
                 if gang.permit.granted or gang.group.persist_id is not None:
                     return None
                 reserved[gang] = uids
-                continue
-            bound[gang] = uids
-            if len(uids) > _spare(gang):
+            elif gang in self._borrowers:
+                bound[gang] = uids
+            elif gang not in self._split:
+                bound[gang] = uids
+                if len(uids) > spare(gang):
+                    whole.add(gang)
+                elif not pods.kept.isdisjoint(uids):
+                    return None
+            elif each.id == gang.id:
                 whole.add(gang)
+            else:
+                bound[gang] = [*dict.fromkeys((*bound.get(gang, ()), *self._with_parts(gang, each.id, uids)))]
+        bound.update((gang, list(gang.bound)) for gang in whole if gang in self._split)
+        for gang, uids in bound.items():
             if not gang.bound.keys() >= set(uids) or (gang in whole and len(uids) < len(gang.bound)):
                 return None
+            if gang not in whole and not self._may_lose(gang, set(uids)):
+                return None
         self.beyond_budget = self._beyond_budget(bound)
-        return None if self.beyond_budget else Victims(reserved, bound, frozenset(whole))
+        if self.beyond_budget:
+            return None
+        return Victims(reserved, bound, frozenset(whole), frozenset(self._borrowers.intersection(bound)))
+
+    def _may_lose(self, gang: Gang, uids: set[str]) -> bool:
+        """The gang keeps its minimums without these pods; and somebody recreates them, or they borrowed capacity."""
+        bare = any(gang.pods[uid].uncontrolled for uid in uids)  # since the request: such pods are not offered
+        return keeps_minimums(gang, uids, self._cache.ledger.selection) and (not bare or gang in self._borrowers)
+
+    def _with_parts(self, gang: Gang, id_: str, uids: list[str]) -> list[str]:
+        """The chosen pods of a gang that is listed in parts, with those that go with their subgroup."""
+        singly = (singly for other, _, singly in self._running.split(gang).subgroups if other == id_)
+        return [*uids, *next(singly, ())]
 
     def _beyond_budget(self, bound: Mapping[Gang, Sequence[str]]) -> bool:
         taken = Counter(budget for gang, uids in bound.items() for uid in uids for budget in gang.pods[uid].budgets)
@@ -256,9 +342,3 @@ def claimed(cache: Cache, group: Group, now: float) -> set[str]:
     return set().union(
         *(nomination.leaving for nomination in cache.nominations.values() if not nomination.open_to(group, now))
     )
-
-
-def _spare(gang: Gang) -> int:
-    if gang.facts is not None and gang.facts.evicted_whole:
-        return 0
-    return max(0, len(gang.bound) - gang.required)

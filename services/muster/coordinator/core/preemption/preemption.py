@@ -7,7 +7,7 @@ becomes a plan (`plan`); the capacity is nominated for the group (`nomination`) 
 more.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nsmallest
@@ -19,6 +19,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.preemption.eviction import EvictionLimit
 from muster.coordinator.core.preemption.nomination import (
@@ -26,6 +27,7 @@ from muster.coordinator.core.preemption.nomination import (
     Plan,
     after_departure,
     as_amounts,
+    may_borrow,
     may_preempt,
     nominated_for_others,
 )
@@ -33,9 +35,9 @@ from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.slices import OBJECTS, Slices, parts
+from muster.coordinator.core.solve.composites import violated_composite
 from muster.coordinator.core.solve.concurrent import charge
-from muster.coordinator.core.solve.request import demand, to_place
-from muster.coordinator.core.solve.validation import Rejections, violated_constraint
+from muster.coordinator.core.solve.request import Rejections, demand, to_place, violated_constraint
 from muster.gangs.facts import split_kind
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
@@ -62,7 +64,11 @@ class _Attempt:
 
 
 class Preemption:
-    """Groups that have no place, and the request that is under way for one of them."""
+    """Groups that have no place, and the request that is under way for one of them.
+
+    Bounded by the groups without a place: an entry ends when potential victims for the group were considered, or when
+    the group has a place or is gone.
+    """
 
     def __init__(
         self,
@@ -112,10 +118,33 @@ class Preemption:
         nominations = self._cache.nominations.values()
         return [each for each in nominations if each.backfill and each.outlasts(group, now.monotonic_seconds)]
 
-    def seated(self, group: Group, gangs: Iterable[Gang], outlasting: Iterable[Nomination], *, whole: bool) -> None:
-        """Gangs of the group got seats; `whole`: all that were requested. They end before `outlasting` begin."""
+    def could_lend(self, group: Group) -> bool:
+        """There is a backfill reservation of which the group may use capacity if it has no other place."""
+        nominations = self._cache.nominations.values()
+        return any(each.lends and each.group is not group for each in nominations) and may_borrow(group)
+
+    def reservations_lending(self, group: Group, now: Now) -> list[Nomination]:
+        """Other backfill reservations that the group may use for this reason alone that it gives the capacity back."""
+        nominations = self._cache.nominations.values()
+        lending = [each for each in nominations if each.group is not group and each.lends_to(group)]
+        return [each for each in lending if not each.outlasts(group, now.monotonic_seconds)]
+
+    def seated(
+        self,
+        group: Group,
+        gangs: Iterable[Gang],
+        outlasting: Iterable[Nomination],
+        lending: Iterable[Nomination],
+        *,
+        whole: bool,
+    ) -> None:
+        """Gangs of the group got seats; `whole`: all that were requested. They end before `outlasting` begin, or borrow
+        from `lending`.
+        """
         for nomination in outlasting:
             nomination.leaving.update(uid for gang in gangs for uid in gang.seats)
+        for nomination in lending:
+            nomination.lend([seat for gang in gangs for seat in gang.unbound_seats], self._cache.ledger)
         for nomination in self._cache.nominations.values():
             if nomination.backfill and nomination.group is not group:
                 nomination.overtaken |= not nomination.feasible(self._cache.ledger)
@@ -163,7 +192,7 @@ class Preemption:
         yield from self.consider_new_victims(now)
         if now.monotonic_seconds < self._not_before:
             return None
-        for group in (yield from self._due(now.monotonic_seconds)):
+        for group in (yield from self._due(now.monotonic_seconds)) if self._due_at else ():
             del self._due_at[group]
             victims = self._potential_victims(group, now)
             if victims.potential_victims:
@@ -203,7 +232,8 @@ class Preemption:
             gaining = [group for group in groups if group in self._queue and self._may_gain(group)]
             for group in set(groups).difference(gaining):
                 del self._due_at[group]
-            first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=lambda group: group.key)
+            if gaining:
+                first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=lambda group: group.key)
             yield
         return first
 
@@ -212,7 +242,7 @@ class Preemption:
         nomination = self._cache.nominations.get(group)
         if not group.gangs or (nomination is not None and not nomination.backfill):
             return False
-        if any(other is not group for other in self._holds.groups):
+        if any(other is not group for other in self._holds.groups) or (nomination is not None and nomination.lent):
             return True
         lowest = self.running.lowest
         return lowest is not None and group.right > lowest and may_preempt(group)
@@ -222,7 +252,7 @@ class Preemption:
         if isinstance(offer, PotentialVictims):
             for other in [other for other in self._due_at if equal(group, other)]:
                 del self._due_at[other]  # it would get the same answer
-        request = to_place(group, cache.ledger)
+        request = to_place(group, cache.ledger, cache.trees, cache.gangs)
         topology = cache.topology_of(group)
         self._attempt = _Attempt(next(self._solve_ids), group, request, demand(group), topology, offer, time)
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, time)
@@ -284,7 +314,7 @@ class Preemption:
     def _plan(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """Nominate the capacity and begin the plan; None: the answer cannot be used."""
         nomination = _nomination(attempt, result)
-        if self._violates_constraint(attempt.group, result.assignments):
+        if self._violates_constraint(attempt, result.assignments):
             return None
         nomination.held_before = frozenset(uid for gang in attempt.group.gangs for uid in gang.seats)
         if isinstance(attempt.offer, ExpectedCompletions):
@@ -319,13 +349,19 @@ class Preemption:
         self._limit.use(pods, time)
         return True
 
-    def _violates_constraint(self, group: Group, assignments: Sequence[Assignment]) -> bool:
+    def _violates_constraint(self, attempt: _Attempt, assignments: Sequence[Assignment]) -> bool:
         """The assignments violate a hard constraint: no pod is evicted for them."""
+        group = attempt.group
         cache, whole = self._cache, not group.accumulates
+        placed: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for assignment in assignments if attempt.request.composites else ():
+            placed[assignment.gang][assignment.node] += assignment.count
+        if placed and violated_composite(attempt.request, placed, cache.trees, cache.ledger.nodes) is not None:
+            return True
         for gang in group.gangs:
             nodes: Counter[str] = Counter()
             for assignment in assignments:
-                if assignment.gang == gang.id:
+                if gang_id_of(assignment.gang) == gang.id:
                     nodes[assignment.node] += assignment.count
             if violated_constraint(cache.ledger, cache.trees, gang, nodes, whole=whole) is not None:
                 return True
@@ -341,7 +377,9 @@ class Preemption:
 
 def _nomination(attempt: _Attempt, result: SolveResult) -> Nomination:
     """The capacity that the answer assigns to the group."""
-    return Nomination(attempt.group, attempt.request.gangs[0].id, _capacity(attempt.request, result.assignments))
+    return Nomination(
+        attempt.group, gang_id_of(attempt.request.gangs[0].id), _capacity(attempt.request, result.assignments)
+    )
 
 
 def _capacity(request: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
@@ -356,7 +394,8 @@ def _capacity(request: SolveGroup, assignments: Sequence[Assignment]) -> Counter
         placed[assignment.gang, assignment.role] += assignment.count
         capacity[assignment.node, split_kind(role.class_id)[0]] += assignment.count
     fits = all(placed[key] <= role.wanted for key, role in roles.items())
+    of_gang = {gang.id: sum(placed[gang.id, index] for index in range(len(gang.roles))) for gang in request.gangs}
     enough = all(
-        sum(placed[gang.id, index] for index in range(len(gang.roles))) >= gang.minimum for gang in request.gangs
+        of_gang[gang.id] >= gang.minimum or (gang.composite >= 0 and not of_gang[gang.id]) for gang in request.gangs
     )
     return capacity if fits and enough else Counter()

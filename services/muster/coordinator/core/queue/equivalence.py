@@ -26,7 +26,9 @@ COPY_PAUSE_SECONDS: Final = 0.1
 
 
 class EquivalenceClasses:
-    """Classes by key; their members in queue order."""
+    """Classes by key; their members in queue order. A class ends with its last member, and the number of its
+    representatives when none of them is active either (`Queue.flush`).
+    """
 
     def __init__(self) -> None:
         self._members: dict[EquivalenceKey, list[tuple[QueueKey, str]]] = {}
@@ -86,7 +88,7 @@ class ExplanationCopies:
 
     Explaining hundreds of gangs takes longer than starting the one that fits, so starting comes first. A class is
     walked from beginning to end even if there are newer explanations meanwhile, so that every member gets one, and the
-    newest.
+    newest. At most one walk per class, which ends at the end of the class as it was when the walk began.
     """
 
     def __init__(self, members: Callable[[EquivalenceKey], Iterable[Group]]) -> None:

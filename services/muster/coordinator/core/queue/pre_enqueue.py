@@ -4,14 +4,18 @@
 each gang of the group:
 
 - none of its pods is being evicted because the whole gang is;
+- if it has its minimum, it was not shrunk a short while ago (`elastic/growth`);
 - its definition exists, and nothing in the declaration is invalid;
-- all gangs of its gang group exist, are valid, and declare the same group;
+- all gangs of its gang group exist, are valid, and declare the same group; or, in composites, so many that each
+  composite starts with as many children as it needs;
 - its constraints can be satisfied on the levels of its topology tree;
 - as many members exist as must start together, and have not timed out;
+- its subgroups have the members that they need;
 - its members are equal, if it declares that they are;
 - its `minResources` are free in the whole cluster, at most for `starvation-after`.
 
-A check returns the reason in words, which users see as the reason of phase Gathering, or None if the gang passes.
+A check returns the reason in words, which users see as the reason of phase Gathering, or None if the gang passes. The
+reason is reported with the wait (`report/waits`) that it stands for.
 Members that are placed singly (repair, match policy once-satisfied) only need constraints that can be satisfied.
 """
 
@@ -22,30 +26,45 @@ from typing import Final
 import numpy as np
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
+from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.subgroups import attempt_of
 from muster.coordinator.core.report.reasons import in_units
+from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.dialects.registry import timeout_annotations
-from muster.gangs.facts import Amounts, GangFacts, PodClass, Severity
-from muster.topology.constraints import contradictions
+from muster.gangs.facts import Amounts, GangFacts, LevelConstraint, LevelPolicy, PodClass, Severity
+from muster.gangs.quoting import quoted
+from muster.topology.constraints import as_text, contradictions, on_levels
 from muster.topology.ranks import natural_order
 from muster.topology.trees import missing_tree, never_parsed
 
 
-def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
-    """Why `gangs`, placed together, may not be tried; None: they may. `known` are all gangs by id."""
+def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
+    """Why `gangs`, placed together, may not be tried; None: they may. `known` are all gangs by id. Minimum resources
+    come last: nodes would not help before the rest is there.
+    """
+    last: Lack | None = None
     for gang in gangs:
-        reason = _lacks(gang, known, trees, ledger)
-        if reason is not None:
-            return reason if len(gangs) == 1 else f"gang {gang.label}: {reason}"
-    return None
+        lack = _lacks(gang, known, trees, ledger)
+        if lack is not None:
+            named = lack if len(gangs) == 1 else Lack(lack.wait, f"gang {gang.label}: {lack.message}")
+            if lack.wait is not Wait.MINIMUM_RESOURCES:
+                return named
+            last = last or named
+    return _as(Wait.GROUP_INCOMPLETE, lacks_children(gangs, known)) or last
+
+
+def why_not_alone(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
+    """Why a gang may not be tried whatever the others of its tree of composites do; None: it may."""
+    return _lacks(gang, known, trees, ledger)
 
 
 def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
     """Why `gangs` may not even hold the reservations that they have; None: they may. Too few members are no reason:
     more may be created while they wait.
     """
-    return next((reason for gang in gangs if (reason := _wrongly_declared(gang, known, trees)) is not None), None)
+    return next((lack.message for gang in gangs if (lack := _wrongly_declared(gang, known, trees)) is not None), None)
 
 
 def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
@@ -57,51 +76,101 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
     )
 
 
-def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> str | None:
+def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
     if gang.eviction.whole:
-        return f"its pods are being evicted {_evicted_by(gang)}; it starts again when they are gone"
+        message = f"its pods are being evicted {_evicted_by(gang)}; it starts again when they are gone"
+        return Lack(Wait.EVICTED, message)
+    if gang.growth.held_off and gang.has_minimum:
+        return Lack(Wait.SHRUNK, f"it was shrunk, and may grow again {gang.growth.hold_off_seconds:g} s after that")
     if gang.placed_singly:
-        return _contradictory(gang, trees) if gang.pending else None
-    reason = _wrongly_declared(gang, known, trees)
-    if reason is not None or gang.facts is None:
-        return reason
+        if not gang.pending:
+            return None
+        contradiction = _as(Wait.DECLARATION, _contradictory(gang, trees))
+        return contradiction or _as(Wait.INCOMPLETE, _lacks_subgroups(gang, ledger))
+    lack = _wrongly_declared(gang, known, trees)
+    if lack is not None or gang.facts is None:
+        return lack
     if gang.counted < gang.required:
-        return _timed_out(gang) if gang.timed_out else _too_few(gang, gang.facts.minimum)
+        if gang.timed_out:
+            return Lack(Wait.TIMED_OUT, _timed_out(gang))
+        return Lack(Wait.INCOMPLETE, _too_few(gang, gang.facts.minimum))
+    if (reason := _lacks_subgroups(gang, ledger)) is not None:
+        return Lack(Wait.INCOMPLETE, reason)
     if gang.permit.granted:
         return None
     if (reason := heterogeneity(gang, ledger.classes)) is not None:
-        return reason
-    return None if gang.timing.waived else lacks_free_resources(gang, ledger)
+        return Lack(Wait.DECLARATION, reason)
+    return _as(Wait.MINIMUM_RESOURCES, None if gang.timing.waived else lacks_free_resources(gang, ledger))
 
 
-def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
+def _as(wait: Wait, reason: str | None) -> Lack | None:
+    return None if reason is None else Lack(wait, reason)
+
+
+def _wrongly_declared(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees) -> Lack | None:
     facts = gang.facts
     if facts is None:
-        return "its definition does not exist yet"
+        return Lack(Wait.UNDECLARED, "its definition does not exist yet")
     for problem in facts.problems:
         if problem.severity is Severity.BLOCKING:
-            return problem.message
-    for id_ in facts.group if not gang.permit.granted else ():
+            return Lack(of_problem(problem.reason), problem.message)
+    for id_ in facts.group if not (gang.permit.granted or facts.composites) else ():
         partner = known.get(id_)
         if partner is not gang and (reason := _partner_lacks(gang, id_, partner)) is not None:
-            return reason
-    return _contradictory(gang, trees)
+            return Lack(Wait.GROUP_INCOMPLETE, reason)
+    return _as(Wait.DECLARATION, _contradictory(gang, trees))
 
 
 def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
     """The contradiction to its tree and constraints, for which placement would refuse the whole request."""
     facts = gang.facts
-    if facts is None or not (facts.constraints or facts.tree):
+    if facts is None or not facts.named_trees:
         return None
-    tree = trees.get(facts.tree)
+    for each in facts.composites:
+        shared = (LevelConstraint(each.level, LevelPolicy.PACK, hard=True),) if each.level else ()
+        if shared and (reason := _unsatisfiable(each.tree, shared, (1, 1), trees)) is not None:
+            return f"composite {quoted(each.name)}: {reason}"
+    for policy in facts.subgroups:
+        tree = trees.get(policy.tree)
+        constraints = on_levels(policy.constraints, [level.name for level in tree.levels]) if tree is not None else ()
+        reason = _unsatisfiable(policy.tree, constraints, (policy.size, policy.size), trees)
+        if reason is not None:
+            return f"subgroups {quoted(policy.name)}: {reason}"
+    if facts.subgroups and (wrong := next((each for each in gang.constraints if each.hard and not _packs(each)), None)):
+        return f'constraint "{as_text(wrong)}" is not supported for a gang with subgroups: only "hard pack" is'
+    if not (facts.constraints or facts.tree):
+        return None
+    return _unsatisfiable(facts.tree, gang.constraints, _sizes(gang, facts), trees)
+
+
+def _packs(constraint: LevelConstraint) -> bool:
+    return constraint.policy is LevelPolicy.PACK
+
+
+def _unsatisfiable(
+    name: str, constraints: Sequence[LevelConstraint], sizes: tuple[int, int], trees: TopologyTrees
+) -> str | None:
+    tree = trees.get(name)
     if tree is None:
-        return missing_tree(facts.tree, trees.named())
-    if not gang.constraints:
+        return missing_tree(name, trees.named())
+    if not constraints:
         return None
-    if never_parsed(tree) and any(each.hard for each in gang.constraints):
+    if never_parsed(tree) and any(each.hard for each in constraints):
         return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
     levels = [level.name for level in tree.levels]
-    return next(iter(contradictions(gang.constraints, levels, *_sizes(gang, facts), tree=tree.name)), None)
+    return next(iter(contradictions(constraints, levels, *sizes, tree=tree.name)), None)
+
+
+def _lacks_subgroups(gang: Gang, ledger: Ledger) -> str | None:
+    """Why no subgroups of the gang may be placed now; None: some may, or the gang has none, or all seats that it needs
+    to start.
+    """
+    if gang.facts is None or not gang.facts.subgroups or not gang.pending:
+        return None
+    if not gang.permit.granted and gang.missing <= 0:
+        return None
+    attempt = attempt_of(gang, ledger.selection)
+    return attempt if isinstance(attempt, str) else None
 
 
 def _sizes(gang: Gang, facts: GangFacts) -> tuple[int, int]:
@@ -217,7 +286,7 @@ def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
     start.
     """
     facts = gang.facts
-    if facts is None or not facts.resources or gang.missing <= 0:
+    if facts is None or not facts.resources or gang.missing <= 0 or _free(facts.resources, ledger):
         return None
     seated = _requested((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
     waiting = _requested((pod.class_id for pod in gang.pending.values()), ledger)
@@ -234,7 +303,11 @@ def may_be_free(gang: Gang, ledger: Ledger) -> bool:
     """Whether a gang for which `lacks_free_resources` named a resource may have it now; a quick check of the sums."""
     if gang.facts is None or gang.places or len(gang.group.gangs) > 1:  # what they hold counts as free for them
         return True
-    return all(amount <= ledger.free_in_all(name) for name, amount in gang.facts.resources)
+    return _free(gang.facts.resources, ledger)
+
+
+def _free(amounts: Amounts, ledger: Ledger) -> bool:
+    return all(amount <= ledger.free_in_all(name) for name, amount in amounts)
 
 
 def could_be_free(amounts: Amounts, ledger: Ledger) -> bool:

@@ -19,8 +19,8 @@ from typing import Final, Literal
 
 from muster.coordinator.core.events import ClusterEvent
 from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
-from muster.coordinator.core.queue.active import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
+from muster.coordinator.core.queue.turns import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
 from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.retry.backoff import backoff_seconds
@@ -53,20 +53,25 @@ NO_SOLVES: Final = Concurrency()
 
 
 class Queue:
-    """Groups that want seats."""
+    """Groups that want seats: each until a solve takes it or it wants none any more, then with all that is kept by its
+    id. What is kept by equivalence class ends with the class, at the next flush.
+    """
 
     def __init__(self, unschedulable: WakeIndex) -> None:
         self._groups: dict[str, Group] = {}
         self._active = ActiveGroups()
         self._backoff: list[tuple[float, str]] = []
+        """A heap. Each entry ends at its time; void are those with another time than that of the group."""
         self._backoff_until: dict[str, float] = {}
         self._unschedulable: dict[str, Group] = {}
         """Unschedulable groups that are in no equivalence class."""
         self._classes = EquivalenceClasses()
         self._waiting = unschedulable
-        self._represents: dict[str, EquivalenceKey] = {}  # classes of groups in active and backoff, by group id
+        self._represents: dict[str, EquivalenceKey] = {}
+        """Classes of groups in active and backoff, by group id."""
         self._active_representatives: Counter[EquivalenceKey] = Counter()
-        self._class_due: dict[EquivalenceKey, float] = {}  # when the next representatives become active
+        self._class_due: dict[EquivalenceKey, float] = {}
+        """When the next representatives become active; an entry ends then."""
         self._emptied: set[EquivalenceKey] = set()
         """Classes whose last represented member or last active representative left; at the next flush, those without
         either are forgotten."""
@@ -126,6 +131,15 @@ class Queue:
             self._unschedulable[group.id] = group
             self._waiting.add(group.id, group)
 
+    def is_active(self, group: Group) -> bool:
+        """The group is tried at the next opportunity."""
+        return group.id in self._active
+
+    @property
+    def has_active(self) -> bool:
+        """Groups are tried at the next opportunity."""
+        return bool(self._active)
+
     def is_parked(self, group_id: str) -> bool:
         """The group waits until it is activated, or until its backoff ends."""
         return group_id in self._backoff_until
@@ -136,8 +150,9 @@ class Queue:
 
     def remove(self, group: Group) -> None:
         """The group wants no seats any more."""
-        self._move(group)
-        self._groups.pop(group.id, None)
+        if group.id in self._groups:
+            self._move(group)
+            del self._groups[group.id]
 
     @staticmethod
     def reset_backoff(group: Group) -> None:
@@ -193,6 +208,7 @@ class Queue:
         """The group leaves its place; in the next one it represents this class."""
         represented = self._leave(group.id)
         self._groups[group.id] = group
+        group.queueing.rank(surplus=group.surplus)
         if represents is not None:
             self._represents[group.id] = represents
         if represented is not None and represented != represents:
@@ -249,16 +265,18 @@ class Queue:
         round of retries is due if other groups are tried anyway, unless `only_due`. In slices, since one event may help
         all groups (I12); queue order decides among all of them, since groups are taken after the last slice.
         """
-        yield from self._activate_all(self._expired(now))
+        if self._backoff and self._backoff[0][0] <= now:
+            yield from self._activate_all(self._expired(now))
         if self._log and ((self._active and not only_due) or now >= self._next_retry):
             log, self._log = self._log, EventLog()
             helped = yield from self._waiting.helped_by(log)
             yield from self._activate_all(self._helped(helped, now))
-        emptied, self._emptied = self._emptied, set()
-        for key in emptied:
+        for key in self._emptied:
             if self._classes.first(key) is None and not self._active_representatives[key]:
                 self._classes.settle(key, fits=False)
-        yield from self._activate_all(self._due_representatives(now))
+        self._emptied.clear()
+        if self._class_due:
+            yield from self._activate_all(self._due_representatives(now))
 
     def _activate_all(self, groups: Iterable[Group]) -> Slices[None]:
         for number, group in enumerate(groups, start=1):
@@ -287,19 +305,25 @@ class Queue:
 
     # -- taking groups
 
+    def forget_turns(self) -> None:
+        """No group is active: turns of namespaces begin anew."""
+        self._active.forget_namespaces()
+
     def pop(
         self,
         max_groups: int,
         max_pods: int,
         kind: Callable[[Group], Hashable] = lambda _group: None,
         concurrency: Concurrency = NO_SOLVES,
-    ) -> list[Group]:
-        """Remove and return groups for one solve, in queue order: the head of the queue, as far as it is of one kind,
-        and groups of namespaces whose turn it is. Groups that must not be solved beside the solves under way are passed
-        over, and stay. `flush` activates those that are to be tried, before.
+        first: Iterable[Group] = (),
+    ) -> Slices[list[Group]]:
+        """Remove and return groups for one solve, in queue order: active groups that go `first`, the head of the queue,
+        as far as it is of one kind, and groups of namespaces whose turn it is. Groups that must not be solved beside
+        the solves under way are passed over, and stay. `flush` activates those that are to be tried, before. In slices,
+        since many groups may have become active of which their classes need no try any more.
         """
         popped: list[tuple[Entry, Group]] = []
-        represented = Counter(concurrency.represented)
+        represented = dict(concurrency.represented)
         pods = 0
 
         def offer(entry: Entry, max_pods: int) -> Answer:
@@ -312,18 +336,22 @@ class Queue:
             if not concurrency.admits(group):
                 return Answer.PASSED_OVER
             if (key := group.queueing.equivalence_key) is not None:
-                if represented[key] >= self._classes.representatives(key):
+                if represented.get(key, 0) >= self._classes.representatives(key):
                     self._leave(group_id)
                     self._add_to_class(group, key)
                     return Answer.LEFT
-                represented[key] += 1
+                represented[key] = represented.get(key, 0) + 1
             self._leave(group_id)
             del self._groups[group_id]
             popped.append((entry, group))
             pods += size
             return Answer.TAKEN
 
-        self._active.take(max_groups, max_pods, offer)
+        for group in first:
+            if group.id in self._active and len(popped) < max_groups:
+                offer((group.key, group.id), max_pods)
+        if len(popped) < max_groups:
+            yield from self._active.take(max_groups - len(popped), max_pods, offer)
         return [group for _, group in sorted(popped, key=itemgetter(0))]
 
     def next_time(self) -> float | None:

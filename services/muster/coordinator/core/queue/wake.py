@@ -20,7 +20,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.cache.ledger import Ledger
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind
 from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.preemption.nomination import may_preempt
@@ -54,7 +54,7 @@ class WaitsFor(NamedTuple):
 
 
 class EventLog:
-    """Events since some moment, merged by kind."""
+    """Events since some moment, merged by kind: at most MAX_NODES nodes for each."""
 
     def __init__(self) -> None:
         self.nodes: dict[EventKind, set[str] | None] = {}
@@ -170,7 +170,9 @@ HINTS: Final[Mapping[EventKind, Hint]] = {
 
 
 class WakeIndex:
-    """Index of unschedulable groups and equivalence classes by the conditions that could help them."""
+    """Index of unschedulable groups and equivalence classes by the conditions that could help them: each as long as it
+    is unschedulable.
+    """
 
     def __init__(self, ledger: Ledger, trees: TopologyTrees) -> None:
         self._ledger, self._trees = ledger, trees
@@ -216,16 +218,16 @@ def waits_for(group: Group, ledger: Ledger, trees: TopologyTrees) -> WaitsFor:
     selected = any(map(ledger.selection.representative, label_sets))
     facts = [gang.facts for gang in group.gangs if gang.facts is not None]
     label_keys = {key for pod_class in classes for key in _label_keys(pod_class)}
-    constrained = [each for each in facts if each.constraints or each.tree]
-    for each in constrained:
-        if (tree := trees.get(each.tree)) is not None:
+    named = [tree for each in facts for tree in each.named_trees]
+    for name in named:
+        if (tree := trees.get(name)) is not None:
             label_keys.update(level.label_key for level in tree.levels if level.label_key)
     return WaitsFor(
         class_ids,
         frozenset(label_keys),
         inter_pod=selected or any(_has_inter_pod_rules(pod_class) for pod_class in classes),
         selected=selected,
-        tree=bool(constrained),
+        tree=bool(named),
         preempts=may_preempt(group),
     )
 

@@ -28,6 +28,8 @@ class Kind(Enum):
     LATER_GATHERING = auto()
     LATER_CANNOT_START = auto()
     LATER_UNTRIED = auto()
+    RAISED = auto()
+    """The minimum was raised above what runs, and no further member exists."""
     LOST = auto()
     NOT_BOUND = auto()
     MARKED = auto()
@@ -53,7 +55,9 @@ def kind(gang: Gang) -> Kind:
         if not gang.pending:
             if gang.seats and gang.bind.failure:
                 return Kind.NOT_BOUND
-            return Kind.MARKED if gang.hold.marked else Kind.NONE
+            if gang.hold.marked:
+                return Kind.MARKED
+            return Kind.RAISED if gang.raised_from and not gang.seats else Kind.NONE
         if gang.lost:
             return Kind.LOST
         if group.not_ready is not None:
@@ -73,10 +77,14 @@ def kind(gang: Gang) -> Kind:
 
 
 def theme(gang: Gang) -> Theme:
-    """Returns the identity of the gang's reason. For a gated gang it includes the gate, without numbers."""
+    """Returns the identity of the gang's reason. For a gated gang it includes the gate, without numbers; of a running
+    one, whether its minimum was raised.
+    """
     found = kind(gang)
     gathering = gang.group.not_ready if found in (Kind.GATHERING, Kind.LATER_GATHERING) else None
-    return Theme(found, _NUMBER.sub("#", gathering)) if gathering else Theme(found)
+    about = _NUMBER.sub("#", gathering) if gathering else ""
+    raised = gang.permit.granted and gang.raised_from
+    return Theme(found, f"{about} (minimum raised)" if raised else about)
 
 
 def is_news(before: Theme, after: Theme) -> bool:
@@ -104,6 +112,8 @@ def reason(gang: Gang) -> str:
         case Kind.LATER_CANNOT_START | Kind.LATER_UNTRIED:
             more = f"{len(gang.pending)} more of its pods cannot start"
             return f"gang {gang.label} {_goes_on(gang)}; {more}{_because(gang)}"
+        case Kind.RAISED:
+            return f"gang {gang.label} {_goes_on(gang)}; {_absent(gang)}"
         case Kind.LOST:
             return _lost(gang)
         case Kind.NOT_BOUND:
@@ -117,8 +127,25 @@ def reason(gang: Gang) -> str:
 
 
 def _goes_on(gang: Gang) -> str:
-    """Describes a gang that has started: whether any of its pods run."""
-    return "runs" if gang.member_count > len(gang.pending) else "started earlier and has no running pods"
+    """Describes a gang that has started: whether any of its pods run, and whether they were enough once."""
+    running = gang.member_count - len(gang.pending)
+    if not running:
+        return "started earlier and has no running pods"
+    if not (met := gang.raised_from):
+        return "runs"
+    assert gang.facts is not None
+    minimum = gang.facts.minimum
+    return f"runs with {running} of {minimum} members, since its minimum was raised from {met} to {minimum}"
+
+
+def _absent(gang: Gang) -> str:
+    """Describes the members that a gang lacks whose minimum was raised."""
+    assert gang.facts is not None
+    missing = gang.facts.minimum - gang.member_count - len(gang.succeeded)
+    gated = sum(pod.gated and not pod.deleting for pod in gang.pods.values())
+    more = "1 more pod" if missing == 1 else f"{missing} more pods"
+    existing = f" ({gated} gated)" if gated else ""
+    return f"it needs {more}{existing}: create {'it' if missing == 1 else 'them'}, or lower the minimum"
 
 
 def warnings(gang: Gang) -> list[str]:
@@ -126,8 +153,10 @@ def warnings(gang: Gang) -> list[str]:
     facts = gang.facts
     if facts is None:
         return []
-    notes = [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
-    if gang.permit.granted:
+    notes: list[str] = []
+    if facts.problems:
+        notes += [problem.message for problem in facts.problems if problem.severity is Severity.WARNING]
+    if gang.permit.granted and facts.problems:
         blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
         notes += [f"{message}; pods that have started keep running" for message in blocking]
     if facts.mode is GangMode.NON_STRICT and not gang.permit.granted and not gang.group.accumulates:
@@ -143,7 +172,9 @@ def _why_whole(gang: Gang) -> str:
     assert facts is not None, f"{gang.id} is placed whole without a declaration"
     if facts.mode is not GangMode.NON_STRICT:
         return f"gang {gang.label} of its gang group is Strict"
-    hard = next(each for each in facts.constraints if each.hard)
+    hard = next((each for each in facts.constraints if each.hard), None)
+    if hard is None:
+        return f"gang {gang.label} has subgroups, or is in a composite"
     return f'gang {gang.label} has the hard constraint "{as_text(hard)}"'
 
 

@@ -4,16 +4,27 @@ A reason of another identity (`reasons.Theme`) is reported at once, as condition
 numbers differ is not: whenever capacity is freed or taken, the numbers of every pending gang change, and reporting them
 all would cost more than starting the next gang. Such changes are reported as conditions only, gang by gang, at a fixed
 rate over all gangs, of which namespaces take turns.
+
+Another wait (`report/waits`) is reported at once, too, as conditions of all members it concerns in one report, since
+autoscalers act on the condition's reason: nodes are not asked for any longer than they are needed. So is another
+nominated node, on which a member holds capacity: that of its seat, or of a nomination for its group.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import takewhile
+from typing import Final, NamedTuple
 
-from muster.coordinator.core.cache.topology import TopologyTrees
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.nodes import TopologyTrees
+from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.effects import EventType, KubeEvent, PodCondition, Report
-from muster.coordinator.core.gang.gang import Gang, pod_reference
+from muster.coordinator.core.gang.gang import Gang, Group, pod_reference
+from muster.coordinator.core.report.diagnosis import wait_of
+from muster.coordinator.core.report.nominated_nodes import nominated_nodes
 from muster.coordinator.core.report.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
+from muster.coordinator.core.report.waits import Wait
+from muster.coordinator.core.slices import GANGS, Slices
 from muster.dialects.registry import event_reason
 from muster.gangs.facts import ObjectReference, Problem, Severity
 from muster.queues.fair_queue import FairQueue
@@ -48,8 +59,10 @@ class Budget:
 
 SETTLE_SECONDS = 0.5
 """How long a reason must hold before it is reported: gangs that start at once get no conditions."""
+STARTING_SECONDS = 1.0
+"""After this time without a bind, members for which nodes were asked are reported as starting."""
 PODS_PER_SECOND = 200
-"""Maximum rate of conditions of one gang."""
+"""Maximum rate of conditions of one gang; one report of all its members is saved up."""
 CHANGES_PER_SECOND = 50
 """Maximum rate of conditions of which only numbers differ, over all gangs: costs a tenth of a core in
 binding and the API server.
@@ -60,18 +73,27 @@ HEAD_EVERY = 4
 """Every fourth change reported is of the first gang in queue order, which is the one people look at."""
 PODS_WITH_EVENTS = 64
 """Maximum number of pods of a gang, first by name, that get events; all get the condition."""
+_OF_NOMINATIONS: Final = (Wait.PREEMPTING, Wait.RESERVED)
 
 
 class _Message(NamedTuple):
     theme: Theme
     text: str
+    wait: Wait
+    node: str = ""
+    """The nominated node."""
 
 
 @dataclass(slots=True)
 class _Reported:
     theme: Theme = NOTHING
+    wait: Wait = Wait.FAILED
     pods: dict[str, _Message] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    acted_on: bool = False
+    """Some members were last reported to wait for nodes, or to have a nominated one: autoscalers act on it."""
+    paid_at: float = 0.0
+    """Monotonic time up to which the rate of the gang's conditions is used up."""
     not_before: float = 0.0
 
 
@@ -81,11 +103,14 @@ def _namespace(gang: Gang) -> str:
 
 
 class Reports:
-    """Turns reasons into conditions and events."""
+    """Turns reasons into conditions and events. What is kept about a gang ends with it."""
 
-    def __init__(self) -> None:
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
         self._reported: dict[Gang, _Reported] = {}
-        self._due: dict[Gang, float] = {}
+        self._nominated: dict[Group, dict[str, str]] = {}
+        """Nominated nodes by uid of the members of groups with a nomination; ends with the step."""
+        self._due: Deadlines[Gang] = Deadlines()
         """When to compare the reasons of touched gangs with the reported ones."""
         self._changed: FairQueue[Gang, None] = FairQueue()
         """Gangs whose numbers differ from the reported ones, the longest waiting of each namespace first; no more than
@@ -95,45 +120,60 @@ class Reports:
 
     def look(self, gang: Gang, now: float) -> Report | None:
         """Schedules the report of a touched gang; returns warnings to report now."""
-        reported = self._reported.setdefault(gang, _Reported())
+        reported = self._reported.get(gang)
+        if reported is None:
+            reported = self._reported[gang] = _reported_earlier(gang)
         if kind(gang) is Kind.NONE and not gang.invalid:
+            outdated = reported.acted_on and next(_outdated(gang, reported), None) is not None
+            if not outdated or reported.theme != NOTHING:
+                self._due.discard(gang)
+            if outdated and gang not in self._due:
+                self._due.put(gang, max(now + STARTING_SECONDS, reported.not_before))
             reported.theme = NOTHING
-            self._due.pop(gang, None)
             self._changed.discard(_namespace(gang), gang)
         elif gang not in self._due:
-            self._due[gang] = max(now + SETTLE_SECONDS, reported.not_before)
+            self._due.put(gang, max(now + SETTLE_SECONDS, reported.not_before))
         return self._warn(gang, reported)
 
     def forget(self, gang: Gang) -> None:
         """Drops the state of a removed gang."""
         self._reported.pop(gang, None)
-        self._due.pop(gang, None)
+        self._due.discard(gang)
         self._changed.discard(_namespace(gang), gang)
 
     def repeat(self) -> None:
         """Report all reasons again: what was written may be lost."""
-        for reported in self._reported.values():
-            reported.theme, reported.pods, reported.warnings = NOTHING, {}, ()
+        for gang, reported in self._reported.items():
+            again = _reported_earlier(gang)
+            reported.theme, reported.pods, reported.warnings = NOTHING, again.pods, ()
+            reported.acted_on = again.acted_on
 
     def next_time(self) -> float | None:
         """Returns when the next report is due."""
-        first = min(self._due.values(), default=None)
+        first = self._due.next_time()
         if not self._changed:
             return first
         return self._budget.ready_at if first is None else min(first, self._budget.ready_at)
 
-    def due(self, now: float) -> list[Report]:
-        """Returns the reports that are due."""
-        reports = []
-        for gang in [gang for gang, when in self._due.items() if when <= now]:
-            del self._due[gang]
+    def any_due(self, now: float) -> bool:
+        """A report may be due."""
+        return bool(self._changed) or self._due.any_due(now)
+
+    def due(self, now: float) -> Slices[list[Report]]:
+        """Returns the reports that are due, in slices of GANGS."""
+        reports: list[Report | None] = []
+        for number, gang in enumerate(self._due.take_due(now), start=1):
             reports.append(self._news(gang, now))
+            if number % GANGS == 0:
+                yield
         while self._changed and self._budget.ready_at <= now:
             gang = self._turn()
             if (not_before := self._reported[gang].not_before) > now:
-                self._due.setdefault(gang, not_before)
+                if gang not in self._due:
+                    self._due.put(gang, not_before)
             else:
                 reports.append(self._changes(gang, now))
+        self._nominated.clear()
         return [report for report in reports if report is not None]
 
     def _turn(self) -> Gang:
@@ -146,21 +186,27 @@ class Reports:
         return entry.key
 
     def _news(self, gang: Gang, now: float) -> Report | None:
-        reported, why = self._reported[gang], _Message(theme(gang), reason(gang))
+        reported = self._reported[gang]
         reported.pods = {uid: message for uid, message in reported.pods.items() if uid in gang.pods}
-        news, changed = {}, False
-        for uid, message in _by_pod(gang, why):
+        news, other_waits, changed = {}, {}, False
+        why = self._why(gang, reported)
+        for uid, message in self._by_pod(gang, why, reported):
             before = reported.pods.get(uid)
             if before is None or is_news(before.theme, message.theme):
                 news[uid] = message
-            elif before.text != message.text:
+                continue
+            after = _after(before, message)
+            if (before.wait, before.node) != (after.wait, after.node):
+                other_waits[uid] = after
+            elif before.text != after.text:
                 changed = True
         if changed:
             self._changed.put(_namespace(gang), gang, None)
         else:
             self._changed.discard(_namespace(gang), gang)
-        reported.pods.update(news)
         events = self._events(gang, reported, why, news)
+        news.update(other_waits)
+        reported.pods.update(news)
         if not news and not events:
             return None
         self._budget.use_up(len(news), now)
@@ -169,24 +215,76 @@ class Reports:
     def _changes(self, gang: Gang, now: float) -> Report | None:
         reported = self._reported[gang]
         changes = {}
-        for uid, message in _by_pod(gang, _Message(theme(gang), reason(gang))):
+        for uid, message in self._by_pod(gang, self._why(gang, reported), reported):
             before = reported.pods.get(uid)
             if before is not None and before.text != message.text and not is_news(before.theme, message.theme):
-                changes[uid] = _Message(before.theme, message.text)
+                changes[uid] = _after(before, message)
         if not changes:
             return None
         reported.pods.update(changes)
         self._budget.spend(len(changes), now)
         return self._report(gang, reported, changes, (), now)
 
+    def _by_pod(self, gang: Gang, why: _Message, reported: _Reported) -> Iterator[tuple[str, _Message]]:
+        """Yields the message for each pod that is not about to be bound; a problem of the pod itself comes first."""
+        failing = why.theme.kind is Kind.NOT_BOUND
+        if why.text:
+            nodes = self._nominated_nodes(gang.group) if why.wait in _OF_NOMINATIONS else {}
+            for uid in gang.pending:
+                if uid not in gang.invalid:
+                    yield uid, why._replace(node=nodes[uid]) if uid in nodes else why
+            for uid in gang.hold.marked:
+                if uid not in gang.invalid:
+                    yield uid, why._replace(wait=Wait.TIMED_OUT)
+            with_seat = why.wait if failing else Wait.HOLDING
+            for uid, held in gang.seats.items() if failing or not gang.permit.granted else ():
+                if uid not in gang.invalid:
+                    yield uid, why._replace(wait=with_seat, node=held.seat.node)
+        if not failing:
+            yield from _outdated(gang, reported)
+        for uid in gang.invalid:
+            problem = gang.pods[uid].problem
+            yield uid, _Message(Theme(Kind.BAD_POD, problem), problem, Wait.BLOCKED_POD)
+
+    def _nominated_nodes(self, group: Group) -> dict[str, str]:
+        nodes = self._nominated.get(group)
+        if nodes is None:
+            nomination = self._cache.nominations.get(group)
+            found = nominated_nodes(nomination, self._node_of) if nomination is not None else {}
+            nodes = self._nominated[group] = found
+        return nodes
+
+    def _node_of(self, uid: str) -> str:
+        """The nominated node that was last reported for a pod."""
+        reported = self._reported.get(self._cache.gang_of[uid])
+        before = reported.pods.get(uid) if reported is not None else None
+        return before.node if before is not None else ""
+
+    def _why(self, gang: Gang, reported: _Reported) -> _Message:
+        """Why the gang waits. An attempt that failed does not change that, unless the gang waited for capacity that is
+        not nominated for it any more.
+        """
+        about, wait = theme(gang), wait_of(gang, self._cache)
+        if wait is Wait.FAILED and not is_news(reported.theme, about) and reported.wait not in _OF_NOMINATIONS:
+            wait = reported.wait
+        reported.wait = wait
+        return _Message(about, reason(gang), wait)
+
     @staticmethod
     def _report(
         gang: Gang, reported: _Reported, pods: dict[str, _Message], events: tuple[KubeEvent, ...], now: float
     ) -> Report:
-        reported.not_before = now + 1 + len(pods) / PODS_PER_SECOND
-        conditions = ((gang.pods[uid], message.text) for uid, message in pods.items())
+        reported.acted_on = any(message.wait.nodes_help or message.node for message in reported.pods.values())
+        reported.paid_at = max(reported.paid_at, now) + 1 + len(pods) / PODS_PER_SECOND
+        reported.not_before = max(now, reported.paid_at - 1 - len(gang.pods) / PODS_PER_SECOND)
+        conditions = ((gang.pods[uid], message) for uid, message in pods.items())
         return Report(
-            gang.id, tuple(PodCondition(pod.uid, pod.namespace, pod.name, text) for pod, text in conditions), events
+            gang.id,
+            tuple(
+                PodCondition(pod.uid, pod.namespace, pod.name, message.wait.reason, message.text, message.node)
+                for pod, message in conditions
+            ),
+            events,
         )
 
     @staticmethod
@@ -195,14 +293,18 @@ class Reports:
         events = [_failed(gang, pod_reference(gang.pods[uid]), news[uid].text) for uid in first]
         if is_news(reported.theme, why.theme):
             reported.theme = why.theme
-            definition = gang.facts.definition if gang.facts is not None else None
-            if definition is not None and why.text:
-                events.append(_failed(gang, definition, why.text))
+            regarding = gang.facts.definition if gang.facts is not None else None
+            if why.theme.kind is Kind.RAISED:  # it concerns no pod that exists
+                regarding = gang.reference
+            if regarding is not None and why.text:
+                events.append(_failed(gang, regarding, why.text))
         return tuple(events)
 
     @staticmethod
     def _warn(gang: Gang, reported: _Reported) -> Report | None:
         notes = warnings(gang)
+        if not notes and not reported.warnings:
+            return None
         # a corrected problem is reported again when it returns
         reported.warnings = tuple(note for note in reported.warnings if note in notes)
         new = [note for note in notes if note not in reported.warnings]
@@ -216,16 +318,39 @@ class Reports:
         )
 
 
-def _by_pod(gang: Gang, why: _Message) -> Iterator[tuple[str, _Message]]:
-    """Yields the message for each pod that has no seat or a failing bind; a problem of the pod itself comes first."""
-    if why.text:
-        seated = gang.seats if not gang.permit.granted or why.theme.kind is Kind.NOT_BOUND else ()
-        for uid in (*gang.pending, *gang.hold.marked, *seated):
-            if uid not in gang.invalid:
-                yield uid, why
-    for uid in gang.invalid:
-        problem = gang.pods[uid].problem
-        yield uid, _Message(Theme(Kind.BAD_POD, problem), problem)
+def _reported_earlier(gang: Gang) -> _Reported:
+    """Before the first report: nominated nodes that an earlier leader wrote are to be confirmed or removed."""
+    pods = {
+        uid: _Message(NOTHING, "", Wait.TURN, pod.nominated_node)
+        for uid, pod in gang.pods.items()
+        if pod.nominated_node
+    }
+    return _Reported(pods=pods, acted_on=bool(pods))
+
+
+def _after(before: _Message, message: _Message) -> _Message:
+    """The message as it is reported if it is no news."""
+    return message if message.theme == before.theme else message._replace(theme=before.theme)
+
+
+def _outdated(gang: Gang, reported: _Reported) -> Iterator[tuple[str, _Message]]:
+    """Yields messages for members that have no reason to wait, as far as autoscalers act on what was reported last:
+    members whose seat is, or is about to be, permitted; and if the gang has no reason, members that hold nothing now.
+    """
+    if not reported.acted_on:
+        return
+    if gang.permit.granted or gang.group.persist_id is not None:
+        text = f"gang {gang.label} is starting: the pod has a node and is being bound"
+        for uid, held in gang.seats.items():
+            before, node = reported.pods.get(uid), held.seat.node
+            if before is not None and (before.wait.nodes_help or before.node not in ("", node)):
+                yield uid, before._replace(text=text, wait=Wait.STARTING, node=node)
+    if kind(gang) is Kind.NONE:
+        text = f"{'pod' if gang.plain else 'gang'} {gang.label} is tried again"
+        for uid in gang.pending:
+            before = reported.pods.get(uid)
+            if before is not None and before.node:
+                yield uid, before._replace(text=text, wait=Wait.TURN, node="")
 
 
 def _failed(gang: Gang, regarding: ObjectReference, note: str) -> KubeEvent:
@@ -239,13 +364,17 @@ TREE_REPEAT_SECONDS = 30.0
 
 
 class TreeReports:
-    """Problems of topology trees, reported as events on the objects that define them (I10)."""
+    """Problems of topology trees, reported as events on the objects that define them (I10). What is kept about a tree
+    ends with it.
+    """
 
     def __init__(self, trees: TopologyTrees) -> None:
         self._trees = trees
         self._seen = 0
         self._reported: dict[str, frozenset[str]] = {}
         self._not_before: dict[str, float] = {}
+        """When to report a tree again at the earliest, in this order; an entry ends then, whether the tree is there or
+        not."""
         self._due: dict[str, float] = {}
 
     def next_time(self) -> float | None:
@@ -254,16 +383,22 @@ class TreeReports:
 
     def due(self, now: float) -> list[Report]:
         """Returns the reports that are due."""
+        if self._not_before:
+            for name in [name for name, _ in takewhile(lambda item: item[1] <= now, self._not_before.items())]:
+                del self._not_before[name]
         if self._seen != self._trees.version:
             self._seen = self._trees.version
             self._look(now)
+        if not self._due:
+            return []
         ready = [name for name, at in self._due.items() if at <= now]
         return [report for name in ready if (report := self._tell(name, now)) is not None]
 
     def _look(self, now: float) -> None:
         there = {tree.name: _problems(tree.problems) for tree in self._trees.all()}
-        for name in self._reported.keys() - there.keys():
-            del self._reported[name]
+        for kept in (self._reported, self._due):
+            for name in kept.keys() - there.keys():
+                del kept[name]
         for name, problems in there.items():
             reported = self._reported.get(name, frozenset())
             if problems == reported:
@@ -284,6 +419,7 @@ class TreeReports:
             return None
         problems, reported = _problems(tree.problems), self._reported.get(name, frozenset())
         self._reported[name] = problems
+        self._not_before.pop(name, None)
         self._not_before[name] = now + TREE_REPEAT_SECONDS
         about = tree.definition
         news = sorted(problems - reported) if about is not None else ()

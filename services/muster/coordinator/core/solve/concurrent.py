@@ -10,8 +10,9 @@ all but the first. The earliest in the queue is to be the first, so that no grou
 """
 
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 import numpy as np
 
@@ -58,6 +59,8 @@ class Wishes:
 
     def related(self, other: "Wishes") -> bool:
         """A required affinity, anti-affinity or spreading of the one selects pods of the other."""
+        if not len(self.selectors):
+            return False
         return bool((self.selectors & other.selected_by).any() or (other.selectors & self.selected_by).any())
 
 
@@ -85,22 +88,23 @@ class NodeSets:
             class_ids[class_id] = None
             if label_set:
                 label_sets.add(label_set)
-        wishes = Wishes(
-            np.zeros(eligible.rows, np.bool_), np.zeros(selection.selector_rows, np.bool_), self._selecting(label_sets)
-        )
+        selectors: Bool = np.zeros(selection.selector_rows, np.bool_)
+        nodes: Bool | None = None
+        any_node = host_ports = False
         for class_id in class_ids:
             pod_class = self._ledger.classes.get(class_id)
             if pod_class is None:
                 continue
-            wishes.selectors[[row for each in _selectors(pod_class) if (row := selection.selector_row(each)) >= 0]] = (
-                True
-            )
-            wishes.host_ports = wishes.host_ports or bool(pod_class.host_ports)
-            if wishes.nodes is not None and (eligible.knows(class_id) or self._may_evaluate()):
-                wishes.nodes = wishes.nodes | eligible.of(class_id)
+            if rows := [row for each in _selectors(pod_class) if (row := selection.selector_row(each)) >= 0]:
+                selectors[rows] = True
+            host_ports = host_ports or bool(pod_class.host_ports)
+            if not any_node and (eligible.knows(class_id) or self._may_evaluate()):
+                nodes = eligible.of(class_id) if nodes is None else nodes | eligible.of(class_id)
             else:
-                wishes.nodes = None
-        return wishes
+                any_node = True
+        if nodes is None:
+            nodes = np.zeros(eligible.rows, np.bool_)
+        return Wishes(None if any_node else nodes, selectors, self._selecting(label_sets), host_ports)
 
     def _selecting(self, label_sets: Collection[str]) -> Bool:
         """Selectors that select one of the label sets, bool[selectors]."""
@@ -129,6 +133,8 @@ def conflicts_visible(one: Wishes, other: Wishes) -> bool:
 
 
 def _selectors(pod_class: PodClass) -> set[str]:
+    if not (pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity or pod_class.spread):
+        return set()
     terms = (*pod_class.required_pod_affinity, *pod_class.required_pod_anti_affinity)
     return {term.selector for term in terms} | {spread.selector for spread in pod_class.spread if spread.hard}
 
@@ -141,11 +147,18 @@ class Admission:
     def __init__(self, node_sets: NodeSets, under_way: Collection[str], *, at_risk: bool) -> None:
         self._node_sets, self._at_risk = node_sets, at_risk
         self._under_way = node_sets.wishes(under_way) if under_way else None
+        self._first: Group | None = None
+        """The first group, if it was admitted without a comparison; its wishes are not known then."""
         self._admitted: Wishes | None = None
 
     def admits(self, group: Group) -> bool:
         """The group belongs in the solve, and is counted as a part of it from now on."""
-        wishes = self._node_sets.wishes(self._node_sets.kinds(group))
+        if self._under_way is None and self._admitted is None:
+            if self._first is None:
+                self._first = group
+                return True
+            self._admitted = self._wishes(self._first)
+        wishes = self._wishes(group)
         if self._under_way is not None:
             independent = conflicts_visible if self._at_risk else disjoint
             if not independent(wishes, self._under_way):
@@ -154,6 +167,9 @@ class Admission:
             return False
         self._admitted = wishes if self._admitted is None else _together(wishes, self._admitted)
         return True
+
+    def _wishes(self, group: Group) -> Wishes:
+        return self._node_sets.wishes(self._node_sets.kinds(group))
 
 
 def _together(one: Wishes, other: Wishes) -> Wishes:
@@ -201,7 +217,7 @@ class Attempt:
     events: EventLog
     """Events since it began."""
     at_risk: bool = False
-    """It may want the same nodes as others that were under way when it began."""
+    """The solve may want the same nodes as others that were under way when it began."""
     answer: Solved | SolveFailed | None = None
     results: dict[str, SolveResult] = field(default_factory=dict)
     taken: set[str] = field(default_factory=set)
@@ -213,23 +229,25 @@ class Attempt:
 
 
 class ConcurrentSolves:
-    """Solves without an answer, and answers that wait for their turn."""
+    """Solves without an answer, and answers that wait for their turn: at most one per replica of placement."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.begun = 0
         """Solves so far."""
         self._attempts: dict[int, Attempt] = {}
+        self._unanswered = 0
         self._overtaken: dict[Group, frozenset[str]] = {}
-        """Groups to be tried again first, since their capacity was taken, with their pod classes."""
+        """Groups to be tried again first, since their capacity was taken, with their pod classes; each until it was, or
+        is not to be tried now."""
 
     def __len__(self) -> int:
-        return sum(attempt.answer is None for attempt in self._attempts.values())
+        return self._unanswered
 
     @property
     def answer_waits(self) -> bool:
         """An answer waits for those of other solves."""
-        return len(self._attempts) > len(self)
+        return len(self._attempts) > self._unanswered
 
     @property
     def classes(self) -> set[str]:
@@ -242,6 +260,7 @@ class ConcurrentSolves:
 
     def begin(self, attempt: Attempt) -> None:
         self.begun += 1
+        self._unanswered += 1
         self._attempts[attempt.solve_id] = attempt
 
     def answered(self, answer: Solved | SolveFailed, now: float) -> list[Attempt]:
@@ -250,6 +269,7 @@ class ConcurrentSolves:
         if attempt is None or attempt.answer is not None:
             return []
         attempt.answer = answer
+        self._unanswered -= 1
         if isinstance(answer, Solved):
             attempt.results = {result.id: result for result in answer.results}
         for group in attempt.groups:
@@ -302,9 +322,19 @@ class ConcurrentSolves:
         """The group was tried again."""
         self._overtaken.pop(group, None)
 
-    def forget_all_but(self, queued: Container[Group]) -> None:
-        """Forget overtaken groups that are neither queued nor being solved."""
-        for group in [group for group in self._overtaken if group not in queued and group.solve.solve_id is None]:
+    @property
+    def overtaken(self) -> list[Group]:
+        """Groups whose capacity was taken, and which go first, in queue order; surplus never does."""
+        first = (group for group in self._overtaken if group.gangs and not group.surplus)
+        return sorted(first, key=attrgetter("key"))
+
+    def forget_all_but(self, is_active: Callable[[Group], bool]) -> None:
+        """Forget overtaken groups that are neither to be tried now nor being solved: others would yield to them in vain
+        until they are.
+        """
+        if not self._overtaken:
+            return
+        for group in [each for each in self._overtaken if each.solve.solve_id is None and not is_active(each)]:
             del self._overtaken[group]
 
     def wanted_by_earlier(self, attempt: Attempt, group: Group) -> bool:

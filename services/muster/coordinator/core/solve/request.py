@@ -1,27 +1,92 @@
-"""Solve requests: pending members by kind, with the constraints that placement needs."""
+"""Solve requests, and the validation of their answers.
 
-from collections import Counter
+A request has the pending members of a group by kind, with the constraints that placement needs. Its answer is validated
+against members, ledger and topology constraints; then its seats are reserved, or it is rejected.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.cache.nodes import TopologyTrees
+from muster.coordinator.core.cache.volume_choices import NoVolume
+from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
+from muster.coordinator.core.events import Seat
+from muster.coordinator.core.gang.composite_trees import composites_of, lacks_children
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
-from muster.coordinator.core.preemption.nomination import longest_run, may_preempt
-from muster.gangs.solve import PodsOnNode, Role, SolveGang, SolveGroup
+from muster.coordinator.core.gang.subgroups import attempt_of, divide, gang_id_of, subgroup_name_of
+from muster.coordinator.core.permits.binding import avoid_node
+from muster.coordinator.core.preemption.nomination import longest_run, may_borrow, may_preempt
+from muster.coordinator.core.solve.composites import in_composites, subgroups_to_place, violated_composite
+from muster.gangs.capacity import Int64
+from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts, split_kind
+from muster.gangs.solve import Assignment, Composite, PodsOnNode, Role, SolveGang, SolveGroup
+from muster.topology.constraints import as_text
+from muster.topology.ranks import Path
 
 
-def to_place(group: Group, ledger: Ledger) -> SolveGroup:
-    """The solve request of a group: pending members by kind, of gangs that need seats."""
-    gangs = tuple(_gang_to_place(gang, ledger) for gang in group.gangs_to_place)
-    return SolveGroup(group.id, gangs, partial=group.accumulates)
+def to_place(group: Group, ledger: Ledger, trees: TopologyTrees, known: Mapping[str, Gang]) -> SolveGroup:
+    """The solve request of a group: pending members by kind, of gangs and subgroups that need seats. `known` are all
+    gangs by id.
+    """
+    gangs = group.gangs_to_place
+    if any(gang.facts is not None and gang.facts.subgroups for gang in gangs):
+        return _with_subgroups(group, gangs, ledger, trees)
+    if any(gang.facts is not None and gang.facts.composites for gang in gangs):
+        requested = [_gang_to_place(gang, ledger) for gang in gangs]
+        return in_composites(group.id, gangs, requested, known)
+    return SolveGroup(group.id, tuple(_gang_to_place(gang, ledger) for gang in gangs), partial=group.accumulates)
+
+
+def _with_subgroups(group: Group, gangs: Sequence[Gang], ledger: Ledger, trees: TopologyTrees) -> SolveGroup:
+    requested: list[SolveGang] = []
+    composites: list[Composite] = []
+    for gang in gangs:
+        attempt = attempt_of(gang, ledger.selection) if gang.facts is not None and gang.facts.subgroups else ""
+        if isinstance(attempt, str):  # the gang has none, or fails the pre-enqueue check by now
+            requested.append(_gang_to_place(gang, ledger))
+            continue
+        leaves, own = subgroups_to_place(gang, attempt, trees, lambda pods: _roles(pods, ledger))
+        first = len(composites)
+        requested += [replace(leaf, composite=leaf.composite + first if leaf.composite >= 0 else -1) for leaf in leaves]
+        composites += [replace(each, parent=each.parent + first if each.parent >= 0 else -1) for each in own]
+    return SolveGroup(group.id, tuple(requested), composites=tuple(composites))
+
+
+def as_declared_now(
+    request: SolveGroup, group: Group, ledger: Ledger, trees: TopologyTrees, known: Mapping[str, Gang]
+) -> SolveGroup | None:
+    """The request with the composites that its answer must satisfy now; None: the group would have other subgroups,
+    minimums or domains, so that the answer is out of date.
+    """
+    facts = [gang.facts for gang in group.gangs_to_place if gang.facts is not None]
+    if not _is_divided(request) and not any(each.subgroups or each.composites for each in facts):
+        return request
+    now = to_place(group, ledger, trees, known)
+    return replace(request, composites=now.composites) if _structure(now) == _structure(request) else None
+
+
+def _structure(request: SolveGroup) -> tuple[object, ...]:
+    gangs = [(gang.id, gang.minimum, gang.composite, gang.tree, gang.constraints) for gang in request.gangs]
+    return (*gangs, *(replace(each, placed=()) for each in request.composites))
 
 
 def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     """The request without names, whether pods may be evicted for the group, and how long it runs, on which depends
-    which nominated capacity it may use (backfill). A right to preempt that is not the priority is part of it: in a
-    class, who is ahead in the queue may evict at least as much.
+    which nominated capacity it may use (backfill), as on whether it gives it back. A right to preempt that is not the
+    priority is part of it: in a class, who is ahead in the queue may evict at least as much.
     """
-    gangs = ((gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed) for gang in request.gangs)
-    right = group.right if group.right != group.priority else None
-    return (may_preempt(group), right, longest_run(group), request.partial, *gangs)
+    gangs = (
+        (gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed, gang.composite) for gang in request.gangs
+    )
+    right: int | None = group.right
+    if right == group.priority:
+        right = None
+    borrows = group.surplus and may_borrow(group)
+    waits = longest_run(group), request.partial, group.surplus, borrows
+    return (may_preempt(group), right, *waits, request.composites, *gangs)
 
 
 def demand(group: Group) -> Counter[str]:
@@ -36,16 +101,21 @@ def kinds_to_place(group: Group, ledger: Ledger) -> set[str]:
 
 
 def _gang_to_place(gang: Gang, ledger: Ledger) -> SolveGang:
-    pending = Counter((pod.class_id, pod.label_set) for pod in gang.pending.values())
-    counts: Counter[str] = Counter()
-    for (class_id, label_set), count in pending.items():
-        counts[ledger.kind(class_id, label_set)] += count
-    roles = tuple(Role(kind, count) for kind, count in sorted(counts.items()))
-    minimum, facts = min(gang.minimum, len(gang.pending)), gang.facts
+    roles = _roles(gang.pending.values(), ledger)
+    minimum, facts = gang.batch, gang.facts
     avoided = tuple(sorted(gang.bind.avoided_nodes))
     if facts is None or not gang.constraints:
         return SolveGang(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
     return SolveGang(gang.id, minimum, roles, facts.tree, gang.constraints, placed(gang), avoided)
+
+
+def _roles(pods: Iterable[PodFacts], ledger: Ledger) -> tuple[Role, ...]:
+    pending = Counter((pod.class_id, pod.label_set) for pod in pods)
+    counts: dict[str, int] = {}
+    for (class_id, label_set), count in pending.items():
+        kind = ledger.kind(class_id, label_set)
+        counts[kind] = counts.get(kind, 0) + count
+    return tuple(Role(kind, count) for kind, count in sorted(counts.items()))
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:
@@ -54,3 +124,284 @@ def placed(gang: Gang) -> tuple[PodsOnNode, ...]:
     decided = ((seat.node, seat.class_id) for seat in (*gang.unbound_seats, *gang.acknowledged.values()))
     counts = Counter((*running, *decided))
     return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(counts.items()))
+
+
+class Rejections:
+    """Rejections of this term by reason, and those of this step, which are reported at its end."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[RejectionReason] = Counter()
+        self._reports: list[AnswerRejected] = []
+
+    def add(self, group: Group, rejection: Rejection) -> None:
+        self.counts[rejection.reason] += 1
+        for gang in group.gangs:
+            gang.attempts.reject(rejection.reason)
+        if group.gangs:
+            count = self.counts[rejection.reason]
+            self._reports.append(AnswerRejected(group.gangs[0].id, rejection.reason, rejection.message, count))
+
+    def take_reports(self) -> list[AnswerRejected]:
+        """Rejections since the last call."""
+        reports, self._reports = self._reports, []
+        return reports
+
+
+def validate_and_reserve(
+    ledger: Ledger,
+    trees: TopologyTrees,
+    group: Group,
+    request: SolveGroup,
+    assignments: Sequence[Assignment],
+    nominated: Mapping[str, Int64],
+    known: Mapping[str, Gang],
+) -> Rejection | dict[Gang, int]:
+    """Give seats to members and reserve them, or reject the answer and change nothing. Returns how many members of
+    which gangs got a seat. `known` are all gangs by id.
+
+    Seats of members that are gone since the request stay empty; the minimum must be reached without them, unless the
+    group accumulates.
+    """
+    gangs = {gang.id: gang for gang in group.gangs}
+    requested = _requested_by_role(request)
+    malformed = _malformed(gangs, requested, assignments)
+    if malformed is not None:
+        return Rejection(RejectionReason.MALFORMED, malformed)
+    seats, placed_by_request = _seats(gangs, requested, _by_neighbourhood(gangs, trees, ledger, assignments), ledger)
+    incomplete = violated_composite(request, placed_by_request, trees, ledger.nodes) if _is_divided(request) else None
+    if incomplete is not None:
+        return Rejection(RejectionReason.CONSTRAINT, incomplete)
+    incomplete = _incomplete(group, seats, known) if not group.accumulates else None
+    if incomplete is not None:
+        return Rejection(RejectionReason.INCOMPLETE, incomplete)
+    demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
+    problem = ledger.refusal(demand, nominated)
+    if problem is not None:
+        return problem
+    for gang_id, taken in seats.items():
+        nodes = Counter(seat.node for seat in taken)
+        broken = violated_constraint(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
+        if broken is not None:
+            return Rejection(RejectionReason.CONSTRAINT, broken)
+    if ledger.volumes.claims:
+        no_volume = _choose_volumes(ledger, gangs, seats)
+        if no_volume is not None:
+            return no_volume
+    for gang_id, taken in seats.items():
+        ledger.reserve(taken)
+        for seat in taken:
+            gangs[gang_id].take_seat(seat)
+    return {gang: len(seats[gang.id]) for gang in group.gangs if seats[gang.id]}
+
+
+def _incomplete(group: Group, seats: Mapping[str, Sequence[Seat]], known: Mapping[str, Gang]) -> str | None:
+    """The gang that would start with fewer members than its minimum, or the composite that would start with fewer
+    children, in words (I1); None: none would.
+    """
+    gangs = [gang for gang in group.gangs_to_place if seats[gang.id] or not composites_of(gang)]
+    for gang in gangs:
+        if len(seats[gang.id]) < gang.minimum:
+            return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+    return lacks_children(gangs, known)
+
+
+def _is_divided(request: SolveGroup) -> bool:
+    """The request has composites, or subgroups of gangs."""
+    return bool(request.composites) or any(subgroup_name_of(gang.id) for gang in request.gangs)
+
+
+def _choose_volumes(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]]) -> Rejection | None:
+    """Add to the seats the volumes chosen for all claims of the group together; or why there are none."""
+    pods = {uid: pod for gang in gangs.values() for uid, pod in gang.pending.items() if pod.claims}
+    chosen = ledger.volumes.choose((seat for taken in seats.values() for seat in taken if seat.uid in pods), pods)
+    if isinstance(chosen, NoVolume):
+        for gang_id, taken in seats.items():
+            if any(seat.node == chosen.node and seat.uid in pods for seat in taken):
+                avoid_node(gangs[gang_id], chosen.node)
+        return Rejection(RejectionReason.INSUFFICIENT_CAPACITY, chosen.message, chosen.node)
+    for gang_id, taken in seats.items() if chosen else ():
+        seats[gang_id] = [replace(seat, volumes=chosen[seat.uid]) if seat.uid in chosen else seat for seat in taken]
+    return None
+
+
+def violated_constraint(
+    ledger: Ledger, trees: TopologyTrees, gang: Gang, taken: Counter[str], *, whole: bool
+) -> str | None:
+    """Which hard constraint of the gang forbids that many more members on these nodes; None: none does."""
+    if not taken or not any(each.hard for each in gang.constraints):
+        return None
+    before: Counter[str] = Counter()
+    for pods in placed(gang):
+        before[pods.node] += pods.count
+    return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
+
+
+def _requested_by_role(request: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
+    return {
+        (gang.id, index): (role.class_id, role.wanted)
+        for gang in request.gangs
+        for index, role in enumerate(gang.roles)
+    }
+
+
+def _malformed(
+    gangs: dict[str, Gang], requested: dict[tuple[str, int], tuple[str, int]], assignments: Sequence[Assignment]
+) -> str | None:
+    placed: Counter[tuple[str, int]] = Counter()
+    for assignment in assignments:
+        key = (assignment.gang, assignment.role)
+        if key not in requested:
+            return f'it seats role {assignment.role} of gang "{assignment.gang[:64]}", for which it was not asked'
+        if assignment.count < 1:
+            return f'it seats {assignment.count} pods on node "{assignment.node[:64]}"'
+        placed[key] += assignment.count
+    for (requested_id, role), count in placed.items():
+        gang_id = gang_id_of(requested_id)
+        if gang_id in gangs and count > requested[requested_id, role][1]:
+            return (
+                f"it seats {count} pods of gang {gangs[gang_id].label}, {requested[requested_id, role][1]} were asked"
+            )
+    return None
+
+
+def _seats(
+    gangs: dict[str, Gang],
+    requested: dict[tuple[str, int], tuple[str, int]],
+    assignments: Sequence[Assignment],
+    ledger: Ledger,
+) -> tuple[dict[str, list[Seat]], dict[str, Counter[str]]]:
+    """Seats by gang: members of a role by the ranks that they ask for, then by name, in the order of assignments; and
+    how many of each gang or subgroup of the request are on which node.
+    """
+    members: dict[str, dict[str, list[PodFacts]]] = {}
+    seats: dict[str, list[Seat]] = {gang_id: [] for gang_id in gangs}
+    nodes: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    of_gang = {requested_id: gang_id_of(requested_id) for requested_id, _ in requested}
+    pending: dict[str, Iterable[PodFacts]] = {}
+    for gang in gangs.values():
+        pending[gang.id] = gang.pending.values()
+        if gang.facts is not None and gang.facts.subgroups:
+            pending[gang.id] = []
+            pending |= {each.id: each.pending for each in divide(gang, ledger.selection)}
+    for assignment in assignments:
+        gang_id = of_gang[assignment.gang]
+        if gang_id not in gangs:
+            continue
+        if assignment.gang not in members:
+            kinds = {kind for (requested_id, _), (kind, _) in requested.items() if requested_id == assignment.gang}
+            members[assignment.gang] = _members_by_kind(pending.get(assignment.gang, ()), kinds, ledger)
+        pods = members[assignment.gang].get(requested[assignment.gang, assignment.role][0], [])
+        nodes[assignment.gang][assignment.node] += min(assignment.count, len(pods))
+        for _ in range(min(assignment.count, len(pods))):
+            pod = pods.pop()
+            seat = Seat(pod.uid, pod.namespace, pod.name, pod.class_id, assignment.node, pod.label_set)
+            seats[gang_id].append(seat)
+    return seats, nodes
+
+
+def _members_by_kind(pods: Iterable[PodFacts], kinds: Iterable[str], ledger: Ledger) -> dict[str, list[PodFacts]]:
+    """Pending members by the kinds of the request, the first at the end of each list.
+
+    If only one kind of a class was requested, all members of the class are of that kind, even if a selector that was
+    created since tells them apart.
+    """
+    of_class: defaultdict[str, list[str]] = defaultdict(list)
+    for kind in kinds:
+        of_class[split_kind(kind)[0]].append(kind)
+    members: defaultdict[str, list[PodFacts]] = defaultdict(list)
+    for pod in sorted(pods, key=_turn, reverse=True):
+        same_class = of_class[pod.class_id]
+        kind = same_class[0] if len(same_class) == 1 else ledger.kind(pod.class_id, pod.label_set)
+        members[kind].append(pod)
+    return members
+
+
+def _turn(pod: PodFacts) -> tuple[bool, int, int, str]:
+    return pod.wanted_rank < 0, pod.wanted_rank, len(pod.name), pod.name
+
+
+def _by_neighbourhood(
+    gangs: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger, assignments: Sequence[Assignment]
+) -> Sequence[Assignment]:
+    """The assignments in the order of the answer; those of gangs whose members ask for ranks by place in the tree, so
+    that members with consecutive ranks are near each other.
+    """
+    asking = {
+        gang.id: trees.get(gang.facts.tree)
+        for gang in gangs.values()
+        if gang.facts is not None and any(pod.wanted_rank >= 0 for pod in gang.pending.values())
+    }
+    if not asking:
+        return assignments
+
+    def place(assignment: Assignment) -> Path:
+        tree, node = asking.get(gang_id_of(assignment.gang)), ledger.nodes.get(assignment.node)
+        return trees.path(tree, node) if tree is not None and node is not None else ()
+
+    return sorted(assignments, key=place)
+
+
+Sizes = Mapping[Path, Counter[Path]]
+"""Members by domain, in each domain of the constrained level above."""
+
+
+def broken_constraint(
+    gang: Gang,
+    trees: TopologyTrees,
+    nodes: Mapping[str, NodeFacts],
+    before: Counter[str],
+    after: Counter[str],
+    *,
+    whole: bool,
+) -> str | None:
+    """The topology constraint check: the first hard constraint that does not hold, in words; None: all do. `before` and
+    `after` are members by node. How many domains are used, and how evenly, is only judged where all members are in one
+    domain above: what holds however a solver may read the rules.
+
+    A constraint that was violated before, because nodes moved or members ended, is not held against the answer. Unless
+    `whole`, more members will follow, and only violations that they cannot mend count.
+    """
+    tree = trees.get(gang.facts.tree) if gang.facts is not None else None
+    if tree is None:
+        return None
+    levels = [level.name for level in tree.levels]
+    constrained = sorted({levels.index(each.level) for each in gang.constraints if each.level in levels})
+    paths = {node: trees.path(tree, nodes[node]) for node in after if node in nodes}
+    for each in gang.constraints:
+        if not each.hard or each.level not in levels or not (whole or each.policy is LevelPolicy.PACK):
+            continue
+        level = levels.index(each.level)
+        above = max((index for index in constrained if index < level), default=-1)
+        if _holds(each, _sizes(after, paths, above, level)):
+            continue
+        if not before or _holds(each, _sizes(before, paths, above, level)):
+            return f'it divides the members in a way that "{as_text(each)}" forbids'
+    return None
+
+
+def _sizes(members: Counter[str], paths: Mapping[str, Path], above: int, level: int) -> Sizes:
+    sizes: defaultdict[Path, Counter[Path]] = defaultdict(Counter)
+    for node, count in members.items():
+        if (path := paths.get(node)) is not None:
+            sizes[path[: above + 1]][path[: level + 1]] += count
+    return sizes
+
+
+def _holds(constraint: LevelConstraint, sizes: Sizes) -> bool:
+    every = [size for domains in sizes.values() for size in domains.values()]
+    match constraint.policy:
+        case LevelPolicy.PACK:
+            return all(len(domains) == 1 for domains in sizes.values())
+        case LevelPolicy.SPREAD:
+            return len(sizes) > 1 or _even(every)
+        case LevelPolicy.PARTITION:
+            return len(sizes) > 1 or (len(every) == constraint.count and _even(every))
+        case LevelPolicy.RANGE:
+            return all(constraint.minimum <= size <= constraint.maximum for size in every)
+        case LevelPolicy.FACTOR:
+            return all(size % max(1, constraint.count) == 0 for size in every)
+
+
+def _even(sizes: Iterable[int]) -> bool:
+    sizes = list(sizes)
+    return not sizes or max(sizes) - min(sizes) <= 1

@@ -10,10 +10,10 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Rules, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
-from muster.coordinator.core.hold.hold_and_wait import within_share
+from muster.coordinator.core.gang.subgroups import gang_id_of, subgroup_name_of
+from muster.coordinator.core.hold.hold_and_wait import has_minimum_with, within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
-from muster.coordinator.core.queue.active import namespace_of
 from muster.coordinator.core.queue.equivalence import ExplanationCopies
 from muster.coordinator.core.queue.queue import (
     MAX_BACKOFF_SECONDS,
@@ -21,6 +21,7 @@ from muster.coordinator.core.queue.queue import (
     Concurrency,
     Queue,
 )
+from muster.coordinator.core.queue.turns import SlowGroups, namespace_of
 from muster.coordinator.core.report.reasons import name_unplaced_pod
 from muster.coordinator.core.slices import Slices
 from muster.coordinator.core.solve.concurrent import (
@@ -33,9 +34,14 @@ from muster.coordinator.core.solve.concurrent import (
     assigned_nodes,
     in_queue_order,
 )
-from muster.coordinator.core.solve.request import equivalence_key, to_place
-from muster.coordinator.core.solve.slow import SlowGroups
-from muster.coordinator.core.solve.validation import Rejections, validate_and_reserve
+from muster.coordinator.core.solve.request import (
+    Rejections,
+    as_declared_now,
+    equivalence_key,
+    to_place,
+    validate_and_reserve,
+)
+from muster.gangs.quoting import quoted
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
 
 MAX_PODS_PER_SOLVE: Final = 2000
@@ -85,13 +91,16 @@ class Solves:
     def begin(self, now: Now, replicas: int) -> Slices[Solve | None]:
         """The solve request for the head of the queue; None if there is no group to try now."""
         time = now.monotonic_seconds
-        self._concurrent.forget_all_but(self._queue)
+        self._concurrent.forget_all_but(self._queue.is_active)
         if (turn := self._slow.next_turn(time, self._queue.is_parked)) is not None:
             self._queue.activate_parked(turn)
         kind = partial(self._kind, now=time)
         yield from self._queue.flush(time, only_due=self.under_way > 0)
+        if not self._queue.has_active:
+            self._queue.forget_turns()
+            return None
         if replicas == 1:
-            groups = self._pop(time, self._max_groups, kind)
+            groups = yield from self._pop(time, self._max_groups, kind)
             return self._request(groups, time) if groups else None
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
         if state == self._none_at:
@@ -102,7 +111,7 @@ class Solves:
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
             concurrency = Concurrency(represented if self.under_way else {}, admission.admits)
             max_groups = min(MAX_GROUPS_AT_RISK, self._max_groups) if at_risk else self._max_groups
-            groups = self._pop(time, max_groups, kind, concurrency)
+            groups = yield from self._pop(time, max_groups, kind, concurrency)
             if groups:
                 return self._request(groups, time, at_risk=at_risk)
             yield
@@ -115,10 +124,11 @@ class Solves:
         max_groups: int,
         kind: Callable[[Group], Hashable],
         concurrency: Concurrency = NO_SOLVES,
-    ) -> list[Group]:
+    ) -> Slices[list[Group]]:
         """The head of the queue. Slow groups that an event activated before their turn are parked again."""
         while True:
-            groups = self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency)
+            first = self._concurrent.overtaken
+            groups = yield from self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency, first)
             early = next((group for group in groups if group.solve.slow and not self._slow.has_turn(group)), None)
             if early is None:
                 return groups
@@ -131,7 +141,7 @@ class Solves:
     def _request(self, groups: list[Group], now: float, *, at_risk: bool = False) -> Solve:
         cache = self._cache
         solve_id = next(self._solve_ids)
-        requests = {group.id: to_place(group, cache.ledger) for group in groups}
+        requests = {group.id: to_place(group, cache.ledger, cache.trees, cache.gangs) for group in groups}
         represents = {group.id: key for group in groups if (key := group.queueing.equivalence_key) is not None}
         events = self._queue.record_events()
         self._concurrent.begin(Attempt(solve_id, groups, requests, represents, now, events, at_risk))
@@ -203,7 +213,7 @@ class Solves:
 
     def _take(self, attempt: Attempt, group: Group, now: Now) -> dict[Gang, int]:
         """Take what the answer says about a group; returns how many members of which gangs got seats."""
-        result = attempt.results.get(group.id)
+        result = _naming_subgroup(attempt.results.get(group.id))
         key = attempt.represents.get(group.id)
         if group.gangs and result is not None and result.assignments and self._must_yield(attempt, group):
             self._queue.activate(group)
@@ -227,7 +237,7 @@ class Solves:
         if first is None or key < first:
             return False
         if namespace_of(first) != namespace_of(key):
-            if group.solve.yields >= MAX_YIELDS:
+            if group.solve.yields >= MAX_YIELDS and not group.surplus:
                 return False
             group.solve.leave_place()
         return True
@@ -261,21 +271,30 @@ class Solves:
         cache.check_readiness(group)
         if not group.wants_seats:
             return {}
+        declared = as_declared_now(request, group, cache.ledger, cache.trees, cache.gangs)
+        if declared is None:
+            self._queue.activate(group)  # the request was out of date
+            return {}
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, now.monotonic_seconds)
         outlasting = self._preemption.reservations_outlasting(group, now)
-        assignments = result.assignments if placed else self._within_share(group, request, result, now)
-        seated = validate_and_reserve(cache.ledger, cache.trees, group, request, assignments, nominated)
+        lending = self._preemption.reservations_lending(group, now)
+        whole = placed and has_minimum_with(group, result.assignments)
+        assignments = result.assignments if whole else self._within_share(group, request, result, now)
+        seated = validate_and_reserve(cache.ledger, cache.trees, group, declared, assignments, nominated, cache.gangs)
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
             return {}
         if placed:
             group.solve.placed()
             self._queue.classify(group, None)
-        self._preemption.seated(group, seated, outlasting, whole=placed)
+        self._preemption.seated(group, seated, outlasting, lending, whole=placed)
+        group.solve.borrow(now=False)
         return seated
 
     def _within_share(self, group: Group, request: SolveGroup, result: SolveResult, now: Now) -> tuple[Assignment, ...]:
-        """What may be held of a partial answer. A group that may not hold all of it is tried again after a pause."""
+        """The part of an answer that may be held without the minimum. A group that may not hold all is tried again
+        after a pause.
+        """
         share = self._max_held_share
         kept = within_share(self._cache, request, result.assignments, share)
         if kept != result.assignments:
@@ -296,8 +315,14 @@ class Solves:
             self._back_off(group, f"placement's answer could not be used: {rejection.message}", now)
 
     def _not_placed(self, group: Group, request: SolveGroup, result: SolveResult, now: Now) -> None:
+        borrows = not group.solve.borrows and self._preemption.could_lend(group)
+        group.solve.borrow(now=borrows)
+        if borrows:
+            self._queue.activate(group)
+            return
         proved = result.outcome is SolveOutcome.INFEASIBLE and group not in self._cache.nominations
         self._queue.classify(group, equivalence_key(group, request) if proved else None)
+        group.solve.prove(proved=result.outcome is not SolveOutcome.NOT_FOUND)
         if result.explanation is not None:
             self._explain(group, result.explanation)
         if not group.accumulates:  # schedule cycles are of gangs that are placed whole
@@ -330,7 +355,7 @@ class Solves:
     def _settle_class(
         self, key: EquivalenceKey, group: Group, result: SolveResult | None, fits: bool | None, now: Now
     ) -> QueueKey | None:
-        """What became of a representative counts for its class. Returns the queue position of the first of them that
+        """Settles the class by the outcome of its representative. Returns the queue position of the first of them that
         may fit, too.
         """
         first = self._queue.first_represented(key) if fits else None
@@ -346,6 +371,7 @@ class Solves:
         for group, explanation, gang_index in self._copies.due(now.monotonic_seconds):
             gangs = group.gangs_to_place
             if group in self._queue and gang_index < len(gangs):
+                group.solve.prove(proved=True)
                 self._explain(group, replace(explanation, gang=gangs[gang_index].id))
 
     def next_time(self) -> float | None:
@@ -362,6 +388,15 @@ class Solves:
             group.solve.explain(explanation, name_unplaced_pod(explanation, cache.gangs, cache.ledger.classes))
             self._preemption.forget_verdict(group)
             cache.touch_group(group)
+
+
+def _naming_subgroup(result: SolveResult | None) -> SolveResult | None:
+    """The result with an explanation about a gang; the summary names its subgroup, if it has one."""
+    explanation = result.explanation if result is not None else None
+    if result is None or explanation is None or not (name := subgroup_name_of(explanation.gang)):
+        return result
+    summary = f"subgroup {quoted(name)}: {explanation.summary}"
+    return replace(result, explanation=replace(explanation, gang=gang_id_of(explanation.gang), summary=summary))
 
 
 def _fits(group: Group, result: SolveResult | None, seated: Mapping[Gang, int]) -> bool | None:

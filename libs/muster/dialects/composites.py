@@ -1,0 +1,183 @@
+"""CompositePodGroup scheduling.k8s.io/v1alpha3: sets of PodGroups and further CompositePodGroups that start together.
+
+PodGroups and CompositePodGroups name their parent. A `basic` one only groups others, which start on their own; of the
+children of one with `gang` at least minGroupCount start together, and all below it share a domain of its topology key.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from msgspec import Struct
+
+from muster.dialects.definitions import Definition
+from muster.dialects.topology_keys import parse_topology_key
+from muster.dialects.values import BadValue, parse_count, quoted_value
+from muster.gangs.facts import CompositeFacts
+from muster.gangs.quoting import quoted
+from muster.topology.trees import label_key_tree_name
+
+PARENT: Final = "parentCompositePodGroupName"
+_REMEDY: Final = "give it schedulingPolicy.gang"
+MAX_DEPTH: Final = 4
+"""CompositePodGroups above a PodGroup."""
+MAX_GANGS: Final = 100
+"""PodGroups below one CompositePodGroup."""
+_POLICIES: Final = ("gang", "basic")
+
+
+class CompositeSpec(Struct, frozen=True):
+    """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic. `key`: node label
+    that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is read, but not
+    done.
+    """
+
+    namespace: str
+    name: str
+    parent: str = ""
+    minimum: int = 0
+    key: str = ""
+    workload: str = ""
+    problem: str = ""
+    warning: str = ""
+
+    @property
+    def label(self) -> str:
+        """How messages name it."""
+        return f"CompositePodGroup {quoted(f'{self.namespace}/{self.name}')}"
+
+
+class TreeProblem(NamedTuple):
+    """Problem that keeps the groups in a CompositePodGroup from starting, in words. `invalid`: until an object is
+    corrected; else until one is created.
+    """
+
+    message: str
+    invalid: bool = True
+
+
+class Ancestry(Struct, frozen=True):
+    """CompositePodGroups above a PodGroup, the innermost first, with the numbers of their children. `gangs`: ids of the
+    gangs that start with that of the PodGroup. `problem`: why there is no such set, in words.
+    """
+
+    composites: tuple[CompositeSpec, ...] = ()
+    children: tuple[int, ...] = ()
+    gangs: tuple[str, ...] = ()
+    problem: str = ""
+
+
+def read_composite(definition: Definition) -> CompositeSpec:
+    """Reads a CompositePodGroup; the first invalid value is its problem."""
+    spec = definition.spec
+    minimum, key, problem = 0, "", ""
+    where = f"of CompositePodGroup {quoted(f'{definition.namespace}/{definition.name}')}"
+    try:
+        minimum = _minimum(spec.get("schedulingPolicy"), where)
+        key = _topology_key(spec.get("schedulingConstraints"), where)
+        if (parent := spec.get(PARENT)) is not None and not isinstance(parent, str):
+            names = "which is no name of a CompositePodGroup: recreate it with another"
+            raise BadValue(f"spec.{PARENT} {where} is {quoted_value(parent)}, {names}")
+    except BadValue as error:
+        problem = str(error)
+    workload = spec.get("workloadRef")
+    return CompositeSpec(
+        definition.namespace,
+        definition.name,
+        parent_of(spec),
+        minimum,
+        key,
+        _text(workload.get("workloadName")) if isinstance(workload, Mapping) else "",
+        problem,
+        _warning(spec, where),
+    )
+
+
+def parent_of(spec: Mapping[str, Any]) -> str:
+    """Returns the name of the parent that a PodGroup or CompositePodGroup names; empty: none."""
+    return _text(spec.get(PARENT))
+
+
+def innermost_gang(composites: Sequence[CompositeSpec]) -> Sequence[CompositeSpec]:
+    """Returns those of the composites, innermost first, that start together: without the basic ones above them."""
+    count = max((at + 1 for at, each in enumerate(composites) if each.minimum), default=0)
+    return composites[:count]
+
+
+def problem_of(composites: Sequence[CompositeSpec], children: Sequence[int]) -> TreeProblem | None:
+    """Returns what keeps the gangs below the composites, innermost first, from starting; None: nothing."""
+    for each in composites:
+        if each.problem:
+            return TreeProblem(each.problem)
+    workloads = sorted({each.workload for each in composites if each.workload})
+    if len(workloads) > 1:
+        names = ", ".join(map(quoted, workloads[:3]))
+        return TreeProblem(f"{composites[-1].label} and those below it are of several Workloads: {names}; use one")
+    inside = innermost_gang(composites)
+    for each, count in zip(composites, children, strict=True):
+        if not each.minimum and each in inside:
+            return TreeProblem(f"{each.label} is basic, below {inside[-1].label}: that is not supported; {_REMEDY}")
+        if not each.minimum and each.key:
+            return TreeProblem(f"{each.label} is basic and has a topology key: that is not supported; {_REMEDY}")
+        if each.minimum > count:
+            lacks = f"{each.label} needs {each.minimum} groups, of which {count} exist"
+            return TreeProblem(f"{lacks}: create the others, or lower minGroupCount", invalid=False)
+    return None
+
+
+def warning_of(composites: Sequence[CompositeSpec]) -> str:
+    """Returns what is read, but not done; empty: nothing."""
+    return next((each.warning for each in composites if each.warning), "")
+
+
+def composite_facts(composites: Sequence[CompositeSpec]) -> tuple[CompositeFacts, ...]:
+    """Returns the sets that start together, the outermost first."""
+    return tuple(
+        CompositeFacts(
+            f"{each.namespace}/{each.name}", label_key_tree_name(each.key) if each.key else "", each.key, each.minimum
+        )
+        for each in reversed(innermost_gang(composites))
+    )
+
+
+def _minimum(policy: Any, where: str) -> int:
+    given = [each for each in _POLICIES if isinstance(policy, Mapping) and policy.get(each) is not None]
+    if len(given) != 1 or not isinstance(policy, Mapping):
+        remedy = "it must have one of gang and basic: recreate it with gang.minGroupCount"
+        raise BadValue(f"spec.schedulingPolicy {where} is {quoted_value(policy)}, but {remedy}")
+    if given == ["basic"]:
+        return 0
+    gang = policy["gang"]
+    count = gang.get("minGroupCount") if isinstance(gang, Mapping) else None
+    try:
+        return parse_count(count)
+    except BadValue as error:
+        remedy = "set it to the number of groups that must start together"
+        raise BadValue(f"spec.schedulingPolicy.gang.minGroupCount {where} is {error}: {remedy}") from None
+
+
+def _topology_key(constraints: Any, where: str) -> str:
+    listed = constraints.get("topology") if isinstance(constraints, Mapping) else constraints
+    try:
+        return parse_topology_key(listed) if listed else ""
+    except BadValue as error:
+        remedy = "recreate it with the key of one node label"
+        raise BadValue(f"spec.schedulingConstraints.topology {where} is {error}: {remedy}") from None
+
+
+def _warning(spec: Mapping[str, Any], where: str) -> str:
+    """Returns what is read in a spec, but not done, in words; empty: nothing."""
+    mode, policy = spec.get("disruptionMode"), spec.get("schedulingPolicy")
+    alone = "each PodGroup is evicted on its own"
+    if isinstance(mode, Mapping) and list(mode) == ["all"]:
+        return f"spec.disruptionMode {where} is all, which is not supported for several PodGroups: {alone}"
+    if mode is not None and not (isinstance(mode, Mapping) and list(mode) == ["single"]):
+        return f"spec.disruptionMode {where} is {quoted_value(mode)}, which is neither single nor all: {alone}"
+    unknown = [key for key in policy if key not in _POLICIES] if isinstance(policy, Mapping) else []
+    if unknown:
+        keys = ", ".join(map(quoted, unknown[:3]))
+        return f"spec.schedulingPolicy {where} has {keys}, which is not known: only gang and basic are used"
+    return ""
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

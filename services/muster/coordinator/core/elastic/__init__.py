@@ -1,0 +1,1 @@
+"""Growth of gangs that have their minimum."""

@@ -1,0 +1,196 @@
+"""Subgroups of a gang: which members are in which, and which of them an attempt may place.
+
+The first policy that selects a member, and whose labels the member has, decides its subgroup; other members are in
+none. Before the start of the gang, a subgroup is complete if it has as many members as it needs; the others are placed
+once they are complete. After the start, a subgroup that runs takes members one by one.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from muster.coordinator.core.gang.gang import Gang
+from muster.gangs.facts import PodFacts
+from muster.gangs.quoting import quoted
+from muster.gangs.selection import PodSelection
+from muster.topology.ranks import natural_order
+
+MAX_SUBGROUPS: Final = 100
+"""Subgroups of one gang with pending members."""
+
+NO_POLICY: Final = -1
+"""In place of the index of a policy: members without a subgroup."""
+
+_DELIMITER: Final = "#"  # never part of a gang's id
+_Key = tuple[int, tuple[str, ...]]
+"""Index of the policy, and the values of its labels."""
+_ALONE: Final[_Key] = (NO_POLICY, ())
+
+
+def gang_id_of(requested: str) -> str:
+    """The id of a gang, given the id under which it, or one of its subgroups, is in a solve request."""
+    return requested.partition(_DELIMITER)[0]
+
+
+def subgroup_id(gang: Gang, name: str) -> str:
+    """The id of a subgroup of the gang in solve requests."""
+    return f"{gang.id}{_DELIMITER}{name}"
+
+
+def subgroup_name_of(requested: str) -> str:
+    """The name of a subgroup, given its id in a solve request; empty for a gang."""
+    return requested.partition(_DELIMITER)[2]
+
+
+class Subgroup(NamedTuple):
+    """Members of one subgroup, or those in none: pending ones, and how many are on which node with which class."""
+
+    id: str
+    """Its id in solve requests."""
+    policy: int
+    pending: list[PodFacts]
+    held: Counter[tuple[str, str]]
+
+
+class RunningSubgroup(NamedTuple):
+    """Bound members of one subgroup, or those in none."""
+
+    id: str
+    policy: int
+    size: int
+    """Least number of members with which it starts; 0 for those in none."""
+    pods: list[PodFacts]
+
+    @property
+    def whole(self) -> bool:
+        """Whether the subgroup has the members that it needs."""
+        return self.policy != NO_POLICY and len(self.pods) >= self.size
+
+
+class Attempt(NamedTuple):
+    """The subgroups that an attempt may place, and the least number of members of each."""
+
+    subgroups: list[tuple[Subgroup, int]]
+    needed: dict[int, int]
+    """Subgroups that must be placed, by policy."""
+    members: int
+    """Least number of members in all; 0: as many as the subgroups need."""
+    later: bool
+    """The gang has started: any of its subgroups may be placed."""
+
+
+def divide(gang: Gang, selection: PodSelection) -> list[Subgroup]:
+    """The subgroups with pending members or members that have a place, in the order of policies and names."""
+    assert gang.facts is not None
+    known: dict[str, _Key] = {}
+    found: dict[_Key, Subgroup] = {}
+
+    def subgroup(label_set: str) -> Subgroup:
+        key = known.get(label_set)
+        if key is None:
+            key = known[label_set] = _key(gang, selection.labels(label_set))
+        group = found.get(key)
+        if group is None:
+            group = found[key] = Subgroup(_id(gang, key), key[0], [], Counter())
+        return group
+
+    for pod in gang.pending.values():
+        subgroup(pod.label_set).pending.append(pod)
+    for uid in gang.bound:
+        pod = gang.pods[uid]
+        subgroup(pod.label_set).held[pod.node, pod.class_id] += 1
+    for seat in (*gang.unbound_seats, *gang.acknowledged.values()):
+        subgroup(seat.label_set).held[seat.node, seat.class_id] += 1
+    return [found[key] for key in sorted(found, key=_order)]
+
+
+def running_subgroups(gang: Gang, selection: PodSelection, leaving: Collection[str] = ()) -> list[RunningSubgroup]:
+    """The subgroups with bound members, in the order of policies and names. `leaving` members count, too."""
+    assert gang.facts is not None
+    known: dict[str, _Key] = {}
+    found: dict[_Key, list[PodFacts]] = {}
+    for uid in gang.bound if not leaving else dict.fromkeys((*gang.bound, *leaving)):
+        if (pod := gang.pods.get(uid)) is None:
+            continue
+        key = known.get(pod.label_set)
+        if key is None:
+            key = known[pod.label_set] = _key(gang, selection.labels(pod.label_set))
+        found.setdefault(key, []).append(pod)
+    policies = gang.facts.subgroups
+    return [
+        RunningSubgroup(_id(gang, key), key[0], policies[key[0]].size if key[0] != NO_POLICY else 0, found[key])
+        for key in sorted(found, key=_order)
+    ]
+
+
+def attempt_of(gang: Gang, selection: PodSelection) -> Attempt | str:
+    """Subgroups and members that an attempt may place, or why there is nothing to place now."""
+    subgroups = divide(gang, selection)
+    waiting = sum(bool(each.pending) for each in subgroups if each.policy != NO_POLICY)
+    if waiting > MAX_SUBGROUPS:
+        return f"its pods are in {waiting} subgroups, but at most {MAX_SUBGROUPS} are supported: make them larger"
+    return _later(gang, subgroups) if gang.permit.granted else _first(gang, subgroups)
+
+
+def _first(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
+    assert gang.facts is not None
+    policies, needed = gang.facts.subgroups, gang.minimum
+    pending = [each for each in subgroups if each.pending]
+    complete = [each for each in pending if len(each.pending) + each.held.total() >= _size(gang, each)]
+    counts = Counter(each.policy for each in complete)
+    held = Counter(each.policy for each in subgroups if not each.pending and each.held.total() >= _size(gang, each))
+    for index, policy in enumerate(policies):
+        if (exist := counts[index] + held[index]) < policy.minimum:
+            missing = f"{exist} of {policy.minimum} subgroups {quoted(policy.name)}"
+            return f"{missing} have the {policy.size} members that each needs"
+    members = sum(len(each.pending) for each in complete)
+    if members < needed:
+        left = len(gang.pending) - members
+        return (
+            f"{members} of {needed} members are in complete subgroups; {left} others are in subgroups that have fewer "
+            "members than they need"
+        )
+    if members == needed:
+        return Attempt([(each, len(each.pending)) for each in complete], dict(counts), 0, later=False)
+    least = [(each, max(1, _size(gang, each) - each.held.total())) for each in complete]
+    places = sum(each.held.total() for each in subgroups)  # they count for their subgroup, and not as members to place
+    enough = sum(policy.minimum * policy.size for policy in policies) - places >= needed
+    minimums = {index: max(0, policies[index].minimum - held[index]) if index >= 0 else 0 for index in counts}
+    return Attempt(least, minimums, 0 if enough else needed, later=False)
+
+
+def _later(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
+    least = []
+    for each in subgroups:
+        held, size = each.held.total(), _size(gang, each)
+        minimum = 1 if held and gang.placed_singly else max(1, size - held)
+        if minimum <= len(each.pending):
+            least.append((each, minimum))
+    least.sort(key=lambda subgroup: subgroup[0].held.total() >= _size(gang, subgroup[0]))  # surplus comes last
+    if not least:
+        return f"{len(gang.pending)} later pods are in subgroups that have fewer members than they need"
+    return Attempt(least, {}, gang.minimum if gang.minimum > 1 else 0, later=True)
+
+
+def _size(gang: Gang, subgroup: Subgroup) -> int:
+    assert gang.facts is not None
+    return gang.facts.subgroups[subgroup.policy].size if subgroup.policy != NO_POLICY else 1
+
+
+def _key(gang: Gang, labels: Mapping[str, str]) -> _Key:
+    assert gang.facts is not None
+    for index, policy in enumerate(gang.facts.subgroups):
+        values = tuple([labels.get(key, "") for key in policy.keys])
+        if all(values) and policy.labels.matches(labels):
+            return index, values
+    return _ALONE
+
+
+def _id(gang: Gang, key: _Key) -> str:
+    assert gang.facts is not None
+    index, values = key
+    return subgroup_id(gang, "/".join((gang.facts.subgroups[index].name, *values))) if index >= 0 else gang.id
+
+
+def _order(key: _Key) -> tuple[bool, int, list[list[str | int]]]:
+    return key[0] < 0, key[0], [natural_order(value) for value in key[1]]

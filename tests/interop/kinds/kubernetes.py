@@ -1,0 +1,184 @@
+"""Workloads of kube-controller-manager."""
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from interop.gang import JSON, Gang
+from interop.workload_kind import (
+    OnFailure,
+    Patch,
+    Withheld,
+    WorkloadKind,
+    has_condition,
+    patch_of,
+    suspended_and_resumed,
+)
+
+CONTROLLER: Final = "kube-controller-manager"
+_LABELS: Final = "the gang's labels and `schedulerName` in the pod template"
+_BATCH: Final = "batch/v1"
+_APPS: Final = "apps/v1"
+_EVICTIONS_DO_NOT_COUNT: Final = {
+    "rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]
+}
+_BACKOFF: Final = (
+    "After a preemption of n pods the Job controller waits 10 s · 2^(n-1), at most 10 minutes, before it creates pods"
+    " again, also if the policy ignores the failures; use `backoffLimitPerIndex`."
+)
+
+
+def job(gang: Gang, **spec: Any) -> list[JSON]:
+    """A Job. `gang.options` are fields of its spec; None removes a field."""
+    spec = {
+        "parallelism": gang.size,
+        "completions": gang.size,
+        "completionMode": "Indexed",
+        "backoffLimit": 100,
+        "podFailurePolicy": _EVICTIONS_DO_NOT_COUNT,
+        **spec,
+        **gang.options,
+    }
+    spec = {field: value for field, value in spec.items() if value is not None}
+    spec["template"] = gang.template(restartPolicy="Never", marked="scheduling" not in spec)
+    return [{"apiVersion": _BATCH, "kind": "Job", "metadata": gang.metadata(), "spec": spec}]
+
+
+def _scaled_job(gang: Gang, size: int) -> list[Patch]:
+    return [patch_of(gang, _BATCH, "Job", {"spec": {"parallelism": size, "completions": size}})]
+
+
+def _replicated(kind: str, gang: Gang, **spec: Any) -> list[JSON]:
+    selector = {"matchLabels": gang.labels()}
+    body = {"replicas": gang.size, "selector": selector, "template": gang.template(), **spec}
+    return [{"apiVersion": _APPS, "kind": kind, "metadata": gang.metadata(), "spec": body}]
+
+
+def _scaled(kind: str, gang: Gang, size: int) -> Patch:
+    return patch_of(gang, _APPS, kind, {"spec": {"replicas": size}})
+
+
+def _new_template(kind: str, gang: Gang) -> Patch:
+    annotations = {"interop.muster.dev/restarted": "true"}
+    return patch_of(gang, _APPS, kind, {"spec": {"template": {"metadata": {"annotations": annotations}}}})
+
+
+CHILDREN: Final = 3
+CHILDREN_NEEDED: Final = 2
+
+
+def in_composite(objects: list[JSON]) -> None:
+    """Replaces a Job by its pods in CHILDREN PodGroups of as many, of which CHILDREN_NEEDED start together."""
+    [job] = objects
+    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
+    size, template = job["spec"]["completions"], job["spec"]["template"]
+    policy = {"gang": {"minGroupCount": CHILDREN_NEEDED}}
+    reference = {"workloadRef": {"workloadName": name, "templateName": name}}
+    child = {"name": "child", "schedulingPolicy": {"gang": {"minCount": size}}}
+
+    def of(kind: str, version: str, suffix: str = "", **body: Any) -> JSON:
+        metadata = {"name": f"{name}{suffix}", "namespace": namespace}
+        return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": metadata, **body}
+
+    templates = [{"name": name, "schedulingPolicy": policy, "podGroupTemplates": [child]}]
+    objects[:] = [
+        of("Workload", "v1alpha3", spec={"compositePodGroupTemplates": templates}),
+        of("CompositePodGroup", "v1alpha3", spec={"schedulingPolicy": policy, **reference}),
+    ]
+    reference = {"workloadRef": {"workloadName": name, "templateName": "child"}}
+    for number in range(CHILDREN):
+        group = f"-{number}"
+        spec = {**reference, "parentCompositePodGroupName": name, "schedulingPolicy": child["schedulingPolicy"]}
+        objects.append(of("PodGroup", "v1alpha3", group, spec=spec))
+        pod = {"schedulingGroup": {"podGroupName": f"{name}{group}"}, **template["spec"]}
+        for member in range(size):
+            metadata = {**template["metadata"], "name": f"{name}{group}-{member}", "namespace": namespace}
+            objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+
+
+_COMPLETE: Final = has_condition("Complete")
+
+_QUOTA: Final = {"apiVersion": "v1", "kind": "ResourceQuota", "spec": {"hard": {"pods": "1"}}}
+
+
+def _set(field: str, value: Any) -> Callable[[list[JSON]], None]:
+    """Changes a field of the workload's spec."""
+
+    def change(objects: list[JSON]) -> None:
+        objects[-1]["spec"][field] = value
+
+    return change
+
+
+def _limit_pods(objects: list[JSON]) -> None:
+    """Adds a quota of one pod."""
+    metadata = objects[-1]["metadata"]
+    objects.insert(0, _QUOTA | {"metadata": {"name": metadata["name"], "namespace": metadata["namespace"]}})
+
+
+_QUOTA_EXCEEDED: Final = Withheld(_limit_pods, "raise the ResourceQuota")
+_TOO_FEW: Final = Withheld(_set("parallelism", 1), "creates at most 1 pod at a time")
+"""Native PodGroups of Jobs have the parallelism as minimum."""
+
+_STATEFUL_SET: Final = WorkloadKind(
+    controller=CONTROLLER,
+    name="StatefulSet",
+    user_sets=f"{_LABELS}; `podManagementPolicy: Parallel`",
+    objects=lambda gang: _replicated("StatefulSet", gang, serviceName="none", podManagementPolicy="Parallel"),
+    on_failure=OnFailure.REPLACED,
+    scaled=lambda gang, size: [_scaled("StatefulSet", gang, size)],
+    restart=lambda gang: [_scaled("StatefulSet", gang, 0), _scaled("StatefulSet", gang, gang.size)],
+    withheld=(
+        Withheld(_set("podManagementPolicy", "OrderedReady"), "recreate it with podManagementPolicy: Parallel"),
+        Withheld(_set("replicas", 1), "raise replicas"),
+    ),
+)
+_DEPLOYMENT: Final = WorkloadKind(
+    controller=CONTROLLER,
+    name="Deployment",
+    user_sets=f"{_LABELS}; `strategy: {{type: Recreate}}`",
+    objects=lambda gang: _replicated("Deployment", gang, strategy={"type": "Recreate"}),
+    on_failure=OnFailure.REPLACED,
+    scaled=lambda gang, size: [_scaled("Deployment", gang, size)],
+    restart=lambda gang: [_new_template("Deployment", gang)],
+    withheld=(Withheld(_set("replicas", 1), "raise replicas"), _QUOTA_EXCEEDED),
+)
+
+
+def _job_kind(name: str, *, elastic: bool, notes: str = "", sets: str = _LABELS, **spec: Any) -> WorkloadKind:
+    return WorkloadKind(
+        controller=CONTROLLER,
+        name=name,
+        user_sets=f"{sets}; a `podFailurePolicy` that ignores `DisruptionTarget`, so that evictions do not count",
+        notes=notes,
+        objects=lambda gang: job(gang, **spec),
+        on_failure=OnFailure.REPLACED,
+        scaled=_scaled_job if elastic else None,
+        restart=lambda gang: suspended_and_resumed(gang, _BATCH, "Job"),
+        finished=_COMPLETE,
+        withheld=(_QUOTA_EXCEEDED,) if "scheduling" in spec else (_QUOTA_EXCEEDED, _TOO_FEW),
+    )
+
+
+KUBERNETES: Final = (
+    _job_kind("Job, Indexed", elastic=True, notes=_BACKOFF),
+    _job_kind("Job, NonIndexed", elastic=False, completionMode="NonIndexed"),
+    _job_kind("Job, podReplacementPolicy Failed", elastic=True, podReplacementPolicy="Failed"),
+    _job_kind(
+        "Job, backoffLimitPerIndex",
+        elastic=True,
+        notes="The Job controller creates the pods again 10 s after a preemption.",
+        backoffLimitPerIndex=100,
+        backoffLimit=None,
+    ),
+    _job_kind(
+        "Job, scheduling",
+        elastic=False,
+        sets="`spec.scheduling: {schedulingPolicy: {gang: {}}}` and `schedulerName`",
+        notes="The Job controller creates the Workload and the native PodGroup (feature gate `WorkloadWithJob`).",
+        scheduling={"schedulingPolicy": {"gang": {}}},
+        backoffLimitPerIndex=100,
+        backoffLimit=None,
+    ),
+    _STATEFUL_SET,
+    _DEPLOYMENT,
+)

@@ -1,0 +1,155 @@
+"""Scenarios of workloads whose pods form groups: of LeaderWorkerSet, of Volcano's partitions, of Kueue's topology, of
+CompositePodGroups.
+"""
+
+from functools import partial
+from typing import Final
+
+from builders.e2e.cluster import node_of
+from builders.wait import eventually
+from interop.gang import JSON, KUEUE_RACKS, RACK, Gang
+from interop.kinds.kubernetes import CHILDREN, CHILDREN_NEEDED, in_composite
+from interop.kinds.kueue import in_one_rack
+from interop.kinds.lws import replicas
+from interop.kinds.volcano import PARTITION, in_partitions, one_partition_enough
+from interop.sandbox import Sandbox
+from interop.scenarios.rivals import HIGH
+
+_GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
+
+
+async def leader_worker_groups(box: Sandbox) -> None:
+    """Each group of a LeaderWorkerSet is a gang of its own: of three, two fit and run whole, and the third holds
+    nothing until there is a node more. A leader that fails restarts its group only. Fewer replicas leave whole groups.
+    """
+    await box.nodes(3 * box.size - 1)
+    gang = await box.gang("groups", options={"replicas": 3})
+    await box.until(lambda: _sizes(box, gang) == [box.size] * 2, "two groups run whole")
+    await box.until(lambda: len(box.pods(gang)) == 3 * box.size, "the pods of all groups exist")
+    assert len(box.bound(gang)) == 2 * box.size, f"pods of the third group are bound\n{box.described()}"
+    await box.nodes(1)
+    await box.until(lambda: _sizes(box, gang) == [box.size] * 3, "three groups run whole")
+    before = box.uids(gang)
+    leader = box.pods(gang)[0]
+    others = {pod["metadata"]["uid"] for pod in box.pods(gang) if _label(pod, _GROUP) != _label(leader, _GROUP)}
+    await box.fail(leader)
+    await box.until(
+        lambda: _sizes(box, gang) == [box.size] * 3 and before & box.uids(gang) == others,
+        "the group of the failed leader runs again, with new pods",
+    )
+    await box.patch(replicas(gang, 1))
+    await box.started(gang, box.size)
+
+
+async def partitions(box: Sandbox) -> None:
+    """The partitions of a task are subgroups, each in one HyperNode: they start together when each fits, and start
+    again together after a pod has failed.
+    """
+    await box.nodes(box.size + 1, {RACK: f"{box.namespace}-a"})
+    await box.nodes(box.size - 1, {RACK: f"{box.namespace}-b"})
+    gang = await box.gang("partitions", change=in_partitions)
+    box.starts.expect(gang.namespace, gang.name, 2 * box.size)
+    await box.waits(gang)
+    await box.nodes(1, {RACK: f"{box.namespace}-b"})
+    for _ in range(2):
+        await box.started(gang, 2 * box.size)
+        racks = {_label(pod, PARTITION): set[str]() for pod in box.pods(gang)}
+        for pod in box.pods(gang):
+            racks[_label(pod, PARTITION)].add(_rack(box, pod))
+        assert len(racks) == 2, f"there are partitions {sorted(racks)}"
+        assert all(len(each) == 1 for each in racks.values()), f"racks by partition: {racks}"
+        before = box.uids(gang)
+        await box.fail(box.pods(gang)[0])
+        await box.until(partial(_are_new, box, gang, before), "all pods are new")
+
+
+async def preempted_partition(box: Sandbox) -> None:
+    """One of two partitions is enough: a gang of higher priority takes the other one whole, which comes back when that
+    is deleted. The first keeps running.
+    """
+    for rack in "ab":
+        await box.nodes(box.size, {RACK: f"{box.namespace}-{rack}"})
+    gang = await box.gang("partitions", change=one_partition_enough)
+    await box.started(gang, 2 * box.size)
+    before = {_label(pod, PARTITION): set[str]() for pod in box.pods(gang)}
+    for pod in box.pods(gang):
+        before[_label(pod, PARTITION)].add(pod["metadata"]["uid"])
+    high = await box.gang("high", priority_class=HIGH)
+    await box.started(high)
+    await box.until(lambda: len(box.running(gang)) == box.size, "one partition runs")
+    assert {pod["metadata"]["uid"] for pod in box.running(gang)} in before.values(), box.described()
+    await box.delete(high)
+    await box.started(gang, 2 * box.size)
+
+
+async def composite(box: Sandbox) -> None:
+    """Two of the three PodGroups of a CompositePodGroup are enough: they start together, or none does, and the third
+    starts as soon as it fits. The CompositePodGroup says so in its status.
+    """
+    await box.nodes(CHILDREN_NEEDED * box.size - 1)
+    gang = await box.gang("composite", change=in_composite)
+    box.starts.expect(gang.namespace, gang.name, CHILDREN_NEEDED * box.size)
+    await box.until(lambda: len(box.pods(gang)) == CHILDREN * box.size, "all pods exist")
+    await eventually(
+        partial(_composite_says, box, gang, "False", "Unschedulable"), "the CompositePodGroup is unschedulable"
+    )
+    assert not box.bound(gang), box.described()
+    for groups in (CHILDREN_NEEDED, CHILDREN):
+        await box.nodes(1 if groups == CHILDREN_NEEDED else box.size)
+        await box.until(lambda n=groups * box.size: len(box.running(gang)) == n, f"{groups} groups run")  # type: ignore[misc]
+        await eventually(partial(_composite_says, box, gang, "True", "Scheduled"), "the CompositePodGroup is scheduled")
+
+
+async def assigned_racks(box: Sandbox) -> None:
+    """Kueue assigns racks (topology-aware scheduling): two gangs start whole on the nodes that it chose, each in one
+    rack; a third one has no pods until one of them has completed.
+    """
+    for rack in "ab":
+        await box.nodes(box.size, {RACK: rack, KUEUE_RACKS: "true"})
+    gangs = [await box.gang(name, change=in_one_rack) for name in ("one", "two")]
+    for gang in gangs:
+        await box.started(gang)
+        assert len({_rack(box, pod) for pod in box.pods(gang)}) == 1, box.described()
+    waiting = await box.gang("three", change=in_one_rack)
+    await eventually(partial(_waits_for_quota, box, waiting), f"Kueue has tried to admit {waiting.name}")
+    assert not box.pods(waiting), box.described()
+    await box.succeed(gangs[0])
+    await box.started(waiting)
+    assert len({_rack(box, pod) for pod in box.pods(waiting)}) == 1, box.described()
+
+
+def _sizes(box: Sandbox, gang: Gang) -> list[int]:
+    """Number of pods that run, of each group that has any."""
+    groups = [_label(pod, _GROUP) for pod in box.running(gang)]
+    return [groups.count(each) for each in sorted(set(groups))]
+
+
+async def _waits_for_quota(box: Sandbox, gang: Gang) -> bool:
+    path = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{box.namespace}/workloads"
+    return any(
+        condition["type"] == "QuotaReserved" and condition["status"] == "False"
+        for each in (await box.cluster.call("GET", path))["items"]
+        if each["metadata"]["ownerReferences"][0]["name"] == gang.name
+        for condition in each.get("status", {}).get("conditions", ())
+    )
+
+
+async def _composite_says(box: Sandbox, gang: Gang, status: str, reason: str) -> bool:
+    path = f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{box.namespace}/compositepodgroups/{gang.name}"
+    found = await box.cluster.call("GET", path)
+    return any(
+        (each["type"], each["status"], each["reason"]) == ("CompositePodGroupInitiallyScheduled", status, reason)
+        for each in found.get("status", {}).get("conditions", ())
+    )
+
+
+def _are_new(box: Sandbox, gang: Gang, before: set[str]) -> bool:
+    return not before & box.uids(gang)
+
+
+def _label(pod: JSON, key: str) -> str:
+    return str(pod["metadata"]["labels"].get(key, ""))
+
+
+def _rack(box: Sandbox, pod: JSON) -> str:
+    return str(box.cluster.nodes[node_of(pod)]["metadata"]["labels"][RACK])

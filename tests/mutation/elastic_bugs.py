@@ -1,0 +1,141 @@
+"""Planted bugs of elastic gangs: surplus in the queue, batches, hold-offs and edited minima."""
+
+from mutation.bug import Bug
+
+_GROWTH_TESTS = "unit/coordinator/test_elastic_growth.py"
+
+ELASTIC_BUGS = (
+    Bug(
+        "surplus is queued by its priority",
+        "gang/gang.py",
+        "SURPLUS if self.surplus else 1",
+        "1",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "surplus gets turns of its namespace",
+        "queue/turns.py",
+        "    return entry[0][0] == SURPLUS",
+        "    return False",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "capacity is reserved for surplus",
+        "backfill/reservation.py",
+        "    return not group.surplus",
+        "    return True",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "surplus evicts whole gangs",
+        "preemption/potential_victims.py",
+        "                if group.surplus:",
+        "                if False:",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "surplus is placed pod by pod",
+        "gang/gang.py",
+        "return min(sum(each.count for each in self.nominated) or pending, pending)",
+        "return 1",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a batch does not use the capacity that is freed for a part of it",
+        "gang/gang.py",
+        "sum(each.count for each in self.nominated) or pending",
+        "pending",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a batch that does not fit whole waits for ever",
+        "elastic/growth.py",
+        "            gang.growth.place_in_part()",
+        "            pass",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "gangs that are gone are touched when the time of their batch is over",
+        "elastic/growth.py",
+        "        if self._cache.gangs.get(gang.id) is gang:",
+        "        if True:",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "the rest of a batch is placed pod by pod",
+        "elastic/growth.py",
+        "            gang.growth.place_together()  # the rest",
+        "            pass  # the rest",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "every further pod prolongs a batch",
+        "elastic/growth.py",
+        "        elif not gang.growth.in_part and gang not in self._batches:",
+        "        elif not gang.growth.in_part:",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a gang grows again as soon as it was shrunk",
+        "queue/pre_enqueue.py",
+        "    if gang.growth.held_off and gang.has_minimum:",
+        "    if False:",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a gang that was shrunk never grows again",
+        "elastic/growth.py",
+        "            gang.growth.may_grow()",
+        "            pass",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "the hold-off does not double",
+        "elastic/growth.py",
+        "state.shrinks + 1 if state.shrinks and in_a_row else 1",
+        "1",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "the next leader does not know that a gang was shrunk",
+        "elastic/growth.py",
+        "        if not record.shrinks:",
+        "        if True:",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "pods that are not evicted after all cause a hold-off",
+        "preemption/plan.py",
+        "                self._growths.spared(gang)",
+        "                pass",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "preemptors do not learn that a gang can spare more pods",
+        "preemption/potential_victims.py",
+        "        return lowered or now[0] > spared or",
+        "        return lowered or spared < 0 or",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a gang whose minimum was raised is evicted",
+        "gang/gang.py",
+        "        return not self.growth.met_minimum or self.places + self._succeeded_to_stay < self.growth.met_minimum",
+        "        return True",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "the next leader evicts a gang whose minimum was raised",
+        "elastic/growth.py",
+        "        gang.growth.meet(record.met_minimum)",
+        "        pass",
+        first=_GROWTH_TESTS,
+    ),
+    Bug(
+        "a gang that lost members is reported as one whose minimum was raised",
+        "gang/gang.py",
+        "        return met if self.below_minimum and not self.broken else 0",
+        "        return met if self.below_minimum else 0",
+        first=_GROWTH_TESTS,
+    ),
+)

@@ -1,0 +1,65 @@
+"""Pods that Kueue manages, from their creation behind scheduling gates to their release."""
+
+from builders.clusterstate.history import History, Object, pod_object
+from muster.gangs.facts import PodFacts
+
+PREFIX = "kueue.x-k8s.io/"
+ADMISSION, TOPOLOGY = {"name": PREFIX + "admission"}, {"name": PREFIX + "topology"}
+
+
+def member(name: str, *gates: dict[str, str], scheduler: str = "muster", **selector: str) -> Object:
+    labels = {PREFIX + "pod-group-name": "g", PREFIX + "managed": "true", PREFIX + "pod-group-pod-index": name[-1]}
+    annotations = {PREFIX + "pod-group-total-count": "2"}
+    return pod_object(
+        name,
+        labels=labels,
+        annotations=annotations,
+        scheduler=scheduler,
+        schedulingGates=list(gates),
+        nodeSelector=selector,
+    )
+
+
+def only(pods: tuple[PodFacts, ...]) -> PodFacts:
+    (pod,) = pods
+    return pod
+
+
+def test_a_pod_is_gated_until_the_last_gate_is_removed() -> None:
+    history = History()
+    batch = history.pods(member("w-0", ADMISSION, TOPOLOGY))
+    (gang,) = batch.gangs
+    assert (gang.id, gang.minimum) == ("kueue/ml/g", 2)
+    assert (only(batch.pods).gated, only(batch.pods).gang, only(batch.pods).wanted_rank) == (True, gang.id, 0)
+    assert history.pods(member("w-0", TOPOLOGY)).pods == ()  # nothing that matters has changed
+    assert not only(history.pods(member("w-0")).pods).gated
+
+
+def test_the_node_selector_that_kueue_adds_at_the_release_is_that_of_the_pods_class() -> None:
+    history = History()
+    gated = only(history.pods(member("w-0", TOPOLOGY)).pods)
+    batch = history.pods(member("w-0", **{"example.com/rack": "r3", "kubernetes.io/hostname": "n7"}))
+    released = only(batch.pods)
+    assert released.class_id != gated.class_id
+    [pod_class] = [each for each in batch.pod_classes if each.id == released.class_id]
+    assert pod_class.node_selector == (("example.com/rack", "r3"), ("kubernetes.io/hostname", "n7"))
+
+
+def test_a_pod_that_kueue_puts_into_a_group_for_its_controller_stays_a_plain_pod() -> None:
+    """Kueue labels pods of a LeaderWorkerSet while they are gated."""
+    history = History()
+    parent = {PREFIX + "pod-suspending-parent": "leaderworkerset.x-k8s.io/leaderworkerset"}
+    created = history.pods(pod_object("w-0", annotations=parent, schedulingGates=[ADMISSION]))
+    late = pod_object(
+        "w-0",
+        labels={PREFIX + "pod-group-name": "lws-0"},
+        annotations={**parent, PREFIX + "pod-group-total-count": "4"},
+    )
+    released = history.pods(late)
+    assert [(pod.gang, pod.problem) for batch in (created, released) for pod in batch.pods] == [("", "")] * 2
+    assert (created.gangs, released.gangs) == ((), ())
+
+
+def test_a_group_of_pods_with_another_schedulers_name_is_no_gang() -> None:
+    batch = History().pods(member("w-0", scheduler="default-scheduler"))
+    assert batch.gangs == ()
