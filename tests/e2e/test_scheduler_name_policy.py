@@ -2,13 +2,14 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import Any
 
 import msgspec
 import pytest
 import pytest_asyncio
 
-from builders.deploy.scheduler_name_policy import KUEUE_LABEL, LABEL, policy_and_binding
+from builders.deploy.scheduler_name_policy import KUEUE_LABEL, LABEL, policies_and_bindings
 from builders.e2e.cluster import real_kubeconfig
 from builders.wait import eventually
 from muster.config.settings import KubeSettings
@@ -40,11 +41,13 @@ NAMED: dict[str, JSON] = {
 
 
 class Server:
-    """An API server with the policy, a namespace with the policy's label and one without it."""
+    """An API server with both policies, a namespace with both labels, one with neither and one with Kueue's alone."""
 
     def __init__(self, session: KubeSession) -> None:
         self.session = session
-        self.labelled, self.other = (f"{name}-{uuid.uuid4().hex[:8]}" for name in ("labelled", "other"))
+        self.labelled, self.other, self.kueue = (
+            f"{name}-{uuid.uuid4().hex[:8]}" for name in ("labelled", "other", "kueue")
+        )
 
     async def create(self, path: str, body: JSON, **query: str) -> JSON:
         answer = await self.session.request(
@@ -78,11 +81,15 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
     try:
         if (await session.request("GET", POLICIES, timeout_seconds=SECONDS)).status == 404:
             pytest.skip("this API server does not serve MutatingAdmissionPolicy admissionregistration.k8s.io/v1")
-        for name, value in ((server.labelled, "true"), (server.other, "false")):
-            labels = dict.fromkeys((LABEL, KUEUE_LABEL), value)
+        for name, of_gangs, of_kueue in (
+            (server.labelled, "true", "true"),
+            (server.other, "false", "false"),
+            (server.kueue, "false", "true"),
+        ):
+            labels = {LABEL: of_gangs, KUEUE_LABEL: of_kueue}
             await server.create("/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
             paths.append(f"/api/v1/namespaces/{name}")
-        for policies in (policy_and_binding(), policy_and_binding(enabled="kueue.workloads")):
+        for policies in policies_and_bindings("", "schedulerNamePolicy.enabled", "kueue.workloads"):
             for path, each in zip((POLICIES, BINDINGS), policies, strict=True):
                 await server.create(path, each)
                 paths.append(f"{path}/{each['metadata']['name']}")
@@ -95,7 +102,8 @@ async def server(request: pytest.FixtureRequest) -> AsyncIterator[Server]:
                 return False
 
         await eventually(in_force, "the policy is in force", seconds=SECONDS)
-        await eventually(lambda: admits(server, server.other), "pods are admitted", seconds=SECONDS)
+        for name in (server.other, server.kueue):
+            await eventually(partial(admits, server, name), "pods are admitted", seconds=SECONDS)
         yield server
     finally:
         for path in reversed(paths):
@@ -146,3 +154,14 @@ async def test_pods_that_kueue_has_admitted_ask_for_a_gang_and_get_the_scheduler
     assert await asks(server, {**ADMITTED, ASKED_FOR: "false"}) == "false"
     assert await asks(server, ADMITTED, server.other) is None
     assert await asks(server, {"note": "x"}) is None
+
+
+async def test_pods_that_kueue_has_admitted_keep_their_scheduler_or_node(server: Server) -> None:
+    admitted = {"annotations": ADMITTED}
+    assert await server.scheduler_of(admitted, schedulerName="volcano") == "volcano"
+    assert await server.scheduler_of(admitted, nodeName="n1") == DEFAULT
+
+
+async def test_without_the_label_of_scheduler_names_admitted_pods_only_ask_for_a_gang(server: Server) -> None:
+    assert await server.scheduler_of({"annotations": ADMITTED}, namespace=server.kueue) == DEFAULT
+    assert await asks(server, ADMITTED, server.kueue) == "true"

@@ -11,10 +11,17 @@ KUEUE_LABEL: Final = "muster.dev/kueue-workloads"
 KINDS: Final = ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
 
 
-def policy_and_binding(values: str = "", enabled: str = "schedulerNamePolicy.enabled") -> tuple[JSON, JSON]:
-    """Returns the policy that is rendered if `enabled` is true, and its binding; `values`: further values, as YAML."""
-    result = template(f"--set={enabled}=true", values=values)
+def policies_and_bindings(values: str = "", *enabled: str) -> list[tuple[JSON, JSON]]:
+    """Returns the policies that are rendered with these switches on, each with its binding, in order of their names.
+
+    `values`: further values, as YAML; `enabled`: the switches, by default only the one of the scheduler name.
+    """
+    switches = [f"--set={each}=true" for each in enabled or ("schedulerNamePolicy.enabled",)]
+    result = template(*switches, values=values)
     assert result.returncode == 0, result.stderr
     objects = [each for each in yaml.safe_load_all(result.stdout) if each]
-    [policy], [binding] = ([each for each in objects if each["kind"] == kind] for kind in KINDS)
-    return policy, binding
+    policies, bindings = (
+        sorted((each for each in objects if each["kind"] == kind), key=lambda each: str(each["metadata"]["name"]))
+        for kind in KINDS
+    )
+    return list(zip(policies, bindings, strict=True))

@@ -3,13 +3,13 @@
 import re
 
 from builders.deploy.helm import rendered, template
-from builders.deploy.scheduler_name_policy import KINDS, LABEL, policy_and_binding
+from builders.deploy.scheduler_name_policy import KINDS, LABEL, policies_and_bindings
 from muster.dialects.kueue_workload import ASKED_FOR
 from muster.dialects.registry import DIALECTS, gang_marks, membership_of
 
 
 def condition(name: str) -> str:
-    policy, _ = policy_and_binding()
+    [(policy, _)] = policies_and_bindings()
     [found] = [each["expression"] for each in policy["spec"]["matchConditions"] if each["name"] == name]
     return str(found)
 
@@ -25,7 +25,7 @@ def test_there_is_no_policy_unless_it_is_enabled() -> None:
 
 
 def test_the_policy_applies_to_new_pods_in_labelled_namespaces() -> None:
-    policy, binding = policy_and_binding()
+    [(policy, binding)] = policies_and_bindings()
     [rule] = policy["spec"]["matchConstraints"]["resourceRules"]
     assert (rule["operations"], rule["resources"]) == (["CREATE"], ["pods"])
     assert binding["spec"]["policyName"] == policy["metadata"]["name"] == binding["metadata"]["name"]
@@ -35,12 +35,20 @@ def test_the_policy_applies_to_new_pods_in_labelled_namespaces() -> None:
 
 def test_values_set_the_scheduler_name_the_label_and_the_failure_policy() -> None:
     values = "{schedulerNames: [gangs, volcano], schedulerNamePolicy: {namespaceLabel: team, failurePolicy: Ignore}}"
-    policy, binding = policy_and_binding(values)
+    [(policy, binding)] = policies_and_bindings(values)
     [mutation] = policy["spec"]["mutations"]
     expression = mutation["jsonPatch"]["expression"]
     assert expression == '[JSONPatch{op: "add", path: "/spec/schedulerName", value: "gangs"}]'
     assert binding["spec"]["matchResources"]["namespaceSelector"]["matchLabels"] == {"team": "true"}
     assert policy["spec"]["failurePolicy"] == "Ignore"
+
+
+def test_kueues_policy_sets_the_scheduler_name_only_if_the_other_policy_is_enabled() -> None:
+    [(policy, _)] = policies_and_bindings("", "kueue.workloads")
+    assert "schedulerName" not in str(policy["spec"]["mutations"])
+    both = policies_and_bindings("{schedulerNames: [gangs]}", "kueue.workloads", "schedulerNamePolicy.enabled")
+    [kueue, _] = [policy for policy, _ in both]
+    assert 'value: "gangs"' in str(kueue["spec"]["mutations"])
 
 
 def test_the_policy_knows_every_label_and_annotation_that_names_a_gang() -> None:
