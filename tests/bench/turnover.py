@@ -16,7 +16,7 @@ from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel
-from muster.telemetry.metrics_server import ALLOCATED_BLOCKS, MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG
+from muster.telemetry.metrics_server import MAX_EVENT_LOOP_HOLD, MAX_EVENT_LOOP_LAG, USED_MEMORY
 
 _CALL_SECONDS = 60.0
 _WAVE_SECONDS = 1800.0
@@ -41,17 +41,17 @@ async def diversity(cluster: BenchCluster) -> dict[str, Any]:
         "classes": options.classes,
         "waves": waves,
         "longest": await holds.stop(),
-        "mib_before_and_after_each_wave": _by_service(mib for mib, _ in memory),
-        "thousand_blocks_before_and_after_each_wave": _by_service(blocks for _, blocks in memory),
+        "mib_before_and_after_each_wave": _by_service(resident for resident, _ in memory),
+        "mib_in_use_before_and_after_each_wave": _by_service(used for _, used in memory),
     }
 
 
 async def _settled_memory(cluster: BenchCluster) -> tuple[dict[str, float], dict[str, float]]:
-    """Resident memory of every service in MiB, and thousands of memory blocks of Python objects."""
+    """Resident memory of every service and what of it is in use (metric `muster_memory_used_bytes`), in MiB."""
     await asyncio.sleep(_SETTLE_SECONDS)
     addresses = {name: cluster.stack.metrics_addresses[name] for name in SERVICES}
-    blocks = {name: (await _metrics(address))[ALLOCATED_BLOCKS.name] for name, address in addresses.items()}
-    return memory_mib(cluster.stack), {name: round(count / 1000, 1) for name, count in blocks.items()}
+    used = {name: (await _metrics(address))[USED_MEMORY.name] for name, address in addresses.items()}
+    return memory_mib(cluster.stack), {name: round(in_use / 2**20, 1) for name, in_use in used.items()}
 
 
 def _by_service(moments: Iterable[dict[str, float]]) -> dict[str, list[float]]:

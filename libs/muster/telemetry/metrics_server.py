@@ -5,7 +5,6 @@ restrict access, and no metric is secret.
 """
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from time import perf_counter, process_time
@@ -16,6 +15,7 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from muster.config.settings import CannotStart
+from muster.telemetry.memory import used_bytes
 from muster.telemetry.metrics import CALL_BUCKETS, REGISTRY, expose_build, histogram, sampled
 from muster.telemetry.tracing import span_counts
 
@@ -51,12 +51,12 @@ MAX_EVENT_LOOP_HOLD: Final = sampled(
     "The same, but of each delay only the processor time that the service used meanwhile; the rest of the delay is "
     "waiting for a processor.",
 )
-ALLOCATED_BLOCKS: Final = sampled(
-    "muster_python_allocated_blocks",
-    "Memory blocks of Python objects that exist. If resident memory grows and this does not, free blocks between them "
-    "do.",
+USED_MEMORY: Final = sampled(
+    "muster_memory_used_bytes",
+    "Memory in use. If resident memory grows and this does not, free memory between objects does. Exact with the "
+    "image's allocator, jemalloc; with Python's own an estimate by the number of its blocks.",
 )
-ALLOCATED_BLOCKS.read_from(lambda: {(): sys.getallocatedblocks()})
+USED_MEMORY.read_from(lambda: {(): used_bytes()})
 
 _log = structlog.get_logger(__name__)
 

@@ -126,6 +126,16 @@ def test_the_image_runs_muster_as_the_charts_user() -> None:
     assert any(f"PATH={Path(entry).parent}" in text for text in arguments("ENV"))
 
 
+def test_the_allocator_that_is_preloaded_is_in_the_image() -> None:
+    [environment] = [text for text in arguments("ENV") if "LD_PRELOAD" in text]
+    settings = dict(each.split("=", 1) for each in environment.split())
+    library = Path(settings["LD_PRELOAD"])
+    assert settings["PYTHONMALLOC"] == "malloc"  # else Python's own allocator keeps what this one could return
+    [copied] = [text for text in arguments("RUN") if library.name in text]
+    assert f"{library.parent}/" in copied.split()
+    assert "libjemalloc2" in copied
+
+
 def test_compose_containers_run_with_least_privilege() -> None:
     user = chart()["runAsUser"]
     for name, service in read_compose()["services"].items():
