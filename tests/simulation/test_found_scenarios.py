@@ -661,6 +661,13 @@ FOUND = {
         create_plain_pod
         mark_pod which=22 bare=1
     """,
+    "a permit given since the backup is carried out after a restore, whatever rules its placement breaks": """
+        dress
+        create_divided parts=1 more=2
+        back_up_api_server
+        answer_scattered
+        restore_backup
+    """,
     "no nodes are requested for a gang with nominated capacity that is edited during an attempt": """
         create_divided parts=2 size=1
         toggle_graceful

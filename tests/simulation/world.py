@@ -63,7 +63,9 @@ class ObservedScenario(Scenario):
         self.etcd_restored = False
         """The next leader's epoch is lower than those before."""
         self.unruled: set[str] = set()
-        """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed."""
+        """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed. A restore
+        of the API server does not shorten it: permits given since the backup are in Muster's etcd.
+        """
         self.most_label_sets = 0
         """Number of label sets that there were at once."""
         self.most_classes = 0
@@ -173,7 +175,6 @@ class Backup(NamedTuple):
 
     cluster: Cluster
     gangs: dict[int, CoreGang]
-    unruled: set[str]
     reported: dict[str, PodCondition]
     """Conditions of pods, by uid."""
     shared_nodes: set[str]
@@ -255,7 +256,7 @@ class World:
         scenario = self.scenario
         reported = dict(self.oracle.reported)
         shared = set(scenario.shared_nodes)
-        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), set(scenario.unruled), reported, shared)
+        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), reported, shared)
         self.number()
 
     def restore(self) -> None:
@@ -264,7 +265,6 @@ class World:
         assert backup is not None
         self.gangs = dict(backup.gangs)
         scenario.take_back(backup.cluster)
-        scenario.unruled = set(backup.unruled)
         scenario.shared_nodes |= backup.shared_nodes
         self.oracle.restored(backup.reported)
 
