@@ -42,8 +42,8 @@ CLAIM_BUGS = (
     Bug(
         "pods that are critical to the system are victims",
         "preemption/potential_victims.py",
-        "if level < min(right, SYSTEM_CRITICAL_PRIORITY)",
-        "if level < right",
+        "below = min(preempting_priority, SYSTEM_CRITICAL_PRIORITY)",
+        "below = preempting_priority",
         first=_RIGHTS,
     ),
     Bug(
@@ -77,8 +77,8 @@ CLAIM_BUGS = (
     Bug(
         "a plan goes on although a victim got a member of the preemptor's priority",
         "preemption/plan.py",
-        "            or any(gang.eviction.preemptor == nomination.owner and gang.protection >= group.right for",
-        "            or any(False for",
+        "gang.eviction.preemptor == nomination.owner and gang.protection >= group.preempting_priority\n",
+        "False\n",
         first="simulation/test_found_scenarios.py",
     ),
     Bug(

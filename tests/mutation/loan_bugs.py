@@ -99,8 +99,8 @@ LOAN_BUGS = (
     Bug(
         "the next leader does not go on to take back capacity",
         "preemption/plan.py",
-        "            and (record.revoked or (gang.protection < preemptor.group.right and",
-        "            and ((gang.protection < preemptor.group.right and",
+        "                record.revoked\n                or (gang.protection < preemptor.group.preempting_priority and",
+        "                (gang.protection < preemptor.group.preempting_priority and",
         first=_LOANS,
     ),
     Bug(
@@ -113,7 +113,7 @@ LOAN_BUGS = (
     Bug(
         "borrowers that the group could preempt are listed twice",
         "preemption/potential_victims.py",
-        "            if gang.in_transition or (preempts and gang.protection < group.right):",
+        "            if gang.in_transition or (preempts and gang.protection < group.preempting_priority):",
         "            if gang.in_transition:",
         first=_LOANS,
     ),

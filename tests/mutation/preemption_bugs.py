@@ -74,8 +74,8 @@ PREEMPTION_BUGS = (
     Bug(
         "gangs of the same priority are evicted",
         "preemption/potential_victims.py",
-        "in self._running.below(group.right):",
-        "in self._running.below(group.right + 1):",
+        "in self._running.below(group.preempting_priority):",
+        "in self._running.below(group.preempting_priority + 1):",
         first="unit/coordinator/test_right_to_preempt.py",
     ),
     Bug(
@@ -142,7 +142,7 @@ PREEMPTION_BUGS = (
     Bug(
         "backfill uses reserved capacity beyond the starving gang's start",
         "preemption/nomination.py",
-        "        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf",
+        "        return not group.non_strict and now + longest_run(group) <= self.starts_at < math.inf",
         "        return True",
         first="unit/coordinator/test_backfill_reservation.py",
     ),

@@ -87,15 +87,15 @@ START_BUGS = (
     Bug(
         "a group of NonStrict gangs starts when one of them has its minimum",
         "gang/gang.py",
-        "return self.accumulates and all(gang.missing <= 0 for gang in self.gangs)",
-        "return self.accumulates and any(gang.missing <= 0 for gang in self.gangs)",
+        "return self.non_strict and all(gang.missing <= 0 for gang in self.gangs)",
+        "return self.non_strict and any(gang.missing <= 0 for gang in self.gangs)",
         first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(
-        "a group accumulates although one of its gangs is Strict",
+        "a group is NonStrict although one of its gangs is Strict",
         "gang/gang.py",
-        "return all(map(_may_accumulate, self.gangs))",
-        "return any(map(_may_accumulate, self.gangs))",
+        "return all(map(_is_non_strict, self.gangs))",
+        "return any(map(_is_non_strict, self.gangs))",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(

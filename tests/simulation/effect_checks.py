@@ -130,7 +130,7 @@ def check_bound_volumes(scenario: Scenario, effect: Bind) -> None:
 def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:
     """Checks hard constraints of a Strict gang at its first start, by the tree in the coordinator's cache."""
     facts, cache = gang.facts, leader.cache
-    if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.accumulates:
+    if facts is None or not facts.constraints or gang.bound or gang.acknowledged or gang.group.non_strict:
         return
     tree = cache.trees.get(facts.tree)
     assert tree is not None, f"constraints: {gang.id} starts by a tree that does not exist"

@@ -312,7 +312,7 @@ class Oracle:
     def _check_held_share(self, scenario: Scenario, leader: Machine) -> None:
         """I13: gangs that wait take no more than their share of the cluster."""
         holding = [gang for gang in leader.cache.gangs.values() if gang.seats and not gang.permitted]
-        waiting = [gang for gang in holding if gang.group.accumulates and not gang.group.holds_minimum]
+        waiting = [gang for gang in holding if gang.group.non_strict and not gang.group.holds_minimum]
         held = {uid: seat for gang in waiting for uid, seat in gang.seats.items()}
         more = held.keys() - self._held
         self._held = {uid for gang in holding for uid in gang.seats}
@@ -368,7 +368,7 @@ class Oracle:
         cache = leader.cache
         for gang_id, group_id in list(self._released_for.items()):
             gang, others = cache.gangs.get(gang_id), cache.groups.get(group_id)
-            if gang is None or gang.permitted or not gang.group.accumulates or others not in cache.nominations:
+            if gang is None or gang.permitted or not gang.group.non_strict or others not in cache.nominations:
                 del self._released_for[gang_id]
             else:
                 assert not gang.seats, f"deadlock: {gang_id} holds seats again that it released for {group_id}"

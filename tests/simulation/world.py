@@ -63,8 +63,8 @@ class ObservedScenario(Scenario):
         self.etcd_restored = False
         """The next leader's epoch is lower than those before."""
         self.unruled: set[str] = set()
-        """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed. A restore
-        of the API server does not shorten it: permits given since the backup are in Muster's etcd.
+        """Uids of pods whose place does not follow the rules between pods: others placed them, or they changed.
+        They stay after a restore of the API server: permits given since the backup are in Muster's etcd.
         """
         self.most_label_sets = 0
         """Number of label sets that there were at once."""

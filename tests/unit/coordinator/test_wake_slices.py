@@ -115,13 +115,13 @@ def test_groups_that_may_preempt_are_considered_in_slices(monkeypatch: pytest.Mo
     monkeypatch.setattr(preemption, "OBJECTS", AT_ONCE)
     scenario = with_distinct_infeasible_gangs(GROUPS)
     considered = list[Group]()
-    right = Group.right
+    priority = Group.preempting_priority
 
     def counted(group: Group) -> int:
         considered.append(group)
-        return int(right.__get__(group))
+        return int(priority.__get__(group))
 
-    monkeypatch.setattr(Group, "right", property(counted))
+    monkeypatch.setattr(Group, "preempting_priority", property(counted))
     scenario.leader._preemption._new_victims_from = -1
     slices = scenario.leader._preemption.consider_new_victims(Now(scenario.now, scenario.now))
     for number, _ in enumerate(slices, start=1):

@@ -4,9 +4,9 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
 
 1. Every event changes the `cache` (gangs, ledger, topology trees), or ends a call or a write that was under way.
    Changes that may let a pending group start are passed to `queue.wake`.
-2. `reconcile` looks at every touched gang and group, those on whose state a change may have an effect: does the
-   pre-enqueue check pass (`queue/pre_enqueue`)? Then the group is in the `queue`: active, in backoff, or unschedulable
-   until an event could help it (`queue/wake`).
+2. `reconcile` visits every gang and group that a change may concern, and runs the pre-enqueue check
+   (`queue/pre_enqueue`). A group that passes is in the `queue`: active, in backoff, or unschedulable until an event
+   could help it (`queue/wake`).
 3. When placement is free, the head of the queue becomes one solve request (`solve/solve`, `solve/request`), with
    groups of namespaces whose turn it is, so that no tenant's gangs delay all others (`queue/turns`). Of groups
    with equal requests that had no place, only representatives are tried (`queue/equivalence`). Several replicas get
@@ -15,7 +15,7 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    the permit, with the members' ranks, is written to etcd (`permits/permits`). What is durable is bound
    (`permits/binding`). A new leader takes up recorded permits.
 5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out, or release them for an
-   earlier group (`hold/hold_and_wait`).
+   group ahead of them in the queue (`hold/hold_and_wait`).
 6. For a group that has no place, `preemption/preemption` asks placement which potential victims would make it fit:
    lower priority gangs, or gangs behind it that hold reservations. `preemption/potential_victims` lists them in their
    order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group

@@ -156,7 +156,7 @@ def _could_fit(gang: Gang, ledger: Ledger) -> bool:
     fitting, counts = 0, Counter(pod.class_id for pod in gang.pending.values())
     for index, (class_id, count) in enumerate(counts.items()):
         fitting += min(count, ledger.max_pods(class_id)) if index < MAX_CLASSES else count
-        if fitting >= gang.minimum:
+        if fitting >= gang.must_place:
             return True
     return False
 

@@ -260,7 +260,7 @@ class Cache:
             gang = None
         if gang is None:
             gang = self._gang_for(pod, gang_id)
-        before, needed, right = gang.pods.get(pod.uid), gang.minimum, gang.right
+        before, needed, priority = gang.pods.get(pod.uid), gang.must_place, gang.preempting_priority
         waited, ran = pod.uid in gang.pending, pod.uid in gang.bound
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
@@ -276,7 +276,11 @@ class Cache:
             if (resized := gang.resize_seat(pod)) is not None:
                 self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))
         else:
-            edited = gang.minimum < needed or (pod.uid in gang.pending and not waited) or gang.right > right
+            edited = (
+                gang.must_place < needed
+                or (pod.uid in gang.pending and not waited)
+                or gang.preempting_priority > priority
+            )
         self.touch(gang, edited=edited)
         if gang.run_ended:
             self.restart(gang)
@@ -308,10 +312,10 @@ class Cache:
         gang = self.gang_of.pop(uid, None)
         if gang is None:
             return
-        right = gang.right
+        priority = gang.preempting_priority
         seat = gang.drop_pod(uid)
         self.release(gang, [seat.uid] if seat is not None else [])
-        self.touch(gang, edited=gang.right > right)
+        self.touch(gang, edited=gang.preempting_priority > priority)
         if gang.run_ended:
             self.restart(gang)
         elif not gang.pods and gang.facts is not None and gang.plain:

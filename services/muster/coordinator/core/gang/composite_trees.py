@@ -119,11 +119,11 @@ def least_members(gangs: Iterable[Gang], known: Mapping[str, Gang]) -> int:
     """The least number of pending members with which gangs that wait start together."""
     gangs = list(gangs)
     if not gangs or not composites_of(gangs[0]):
-        return sum(gang.minimum for gang in gangs)
+        return sum(gang.must_place for gang in gangs)
     started = started_children(gangs[0], known)
     root = root_to_start(gangs[0], started)
     if root is None:
-        return sum(gang.minimum for gang in gangs)
+        return sum(gang.must_place for gang in gangs)
     sizes: dict[str, list[int]] = {}
     composites: dict[str, tuple[CompositeFacts, str]] = {}
     for gang in gangs:
@@ -131,7 +131,7 @@ def least_members(gangs: Iterable[Gang], known: Mapping[str, Gang]) -> int:
         for each in composites_of(gang):
             composites.setdefault(each.name, (each, above))
             above = each.name
-        sizes.setdefault(above, []).append(gang.minimum)
+        sizes.setdefault(above, []).append(gang.must_place)
     for name in reversed(composites):
         composite, above = composites[name]
         missing = started.missing(composite)

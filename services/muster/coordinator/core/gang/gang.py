@@ -172,8 +172,8 @@ class Gang(Members):
         return max(1, facts.minimum - len(self.succeeded))
 
     @property
-    def minimum(self) -> int:
-        """Pending members that an attempt must place."""
+    def must_place(self) -> int:
+        """The number of pending members that an attempt must place, at least."""
         if self.facts is None or self.placed_singly:
             return 1
         return max(1, self.missing)
@@ -185,7 +185,7 @@ class Gang(Members):
         """
         pending = len(self.pending)
         if not (self.permit.fulfilled and not self.growth.in_part and self.has_minimum):
-            return min(self.minimum, pending)
+            return min(self.must_place, pending)
         return min(sum(each.count for each in self.nominated) or pending, pending)
 
     @property
@@ -216,7 +216,7 @@ class Gang(Members):
         return max(self.priorities, default=0)
 
     @property
-    def right(self) -> int:
+    def preempting_priority(self) -> int:
         """The priority below which pods are evicted for the gang: the lowest that admission gave to one of its pods,
         so that none of them profits from the quota of another. Gated pods count: they may be placed next.
         """
@@ -225,7 +225,7 @@ class Gang(Members):
 
     @property
     def protection(self) -> int:
-        """The priority that a right to preempt must exceed to evict the gang: the highest of its pods'."""
+        """The priority that a preemptor's must exceed to evict the gang: the highest of its pods'."""
         declared = self.facts.priority if self.trusts_declarations and self.facts is not None else None
         highest = max(self.live_priorities, default=0)
         return highest if declared is None else max(declared, highest)
@@ -430,7 +430,7 @@ class Group:
         by the priority that admission gave to all of its pods. A declared one would let a tenant never yield (I13).
         """
         repairing, _, created, namespace, name = self.key
-        return (repairing, -min(gang.right for gang in self.gangs), created, namespace, name)
+        return (repairing, -min(gang.preempting_priority for gang in self.gangs), created, namespace, name)
 
     @property
     def priority(self) -> int:
@@ -438,9 +438,9 @@ class Group:
         return max([gang.priority for gang in self.gangs])
 
     @property
-    def right(self) -> int:
-        """The priority below which pods are evicted for the group: the lowest right of its gangs to place."""
-        return min([gang.right for gang in self.gangs_to_place], default=0)
+    def preempting_priority(self) -> int:
+        """The priority below which pods are evicted for the group: the lowest of its gangs to place."""
+        return min([gang.preempting_priority for gang in self.gangs_to_place], default=0)
 
     @property
     def busy(self) -> bool:
@@ -448,9 +448,9 @@ class Group:
         return self.solve.solve_id is not None or self.persist_id is not None
 
     @property
-    def accumulates(self) -> bool:
+    def non_strict(self) -> bool:
         """The group's gangs hold reservations until all have their minimum (NonStrict). The strictest gang decides."""
-        return all(map(_may_accumulate, self.gangs))
+        return all(map(_is_non_strict, self.gangs))
 
     @property
     def holds(self) -> bool:
@@ -459,14 +459,14 @@ class Group:
 
     @property
     def holds_minimum(self) -> bool:
-        """The group accumulates, and every gang has its minimum."""
-        return self.accumulates and all(gang.missing <= 0 for gang in self.gangs)
+        """The group non_strict, and every gang has its minimum."""
+        return self.non_strict and all(gang.missing <= 0 for gang in self.gangs)
 
     @property
     def gangs_to_place(self) -> list[Gang]:
         """Gangs with pending members. Members of accumulating gangs beyond the minimum are placed after the start."""
         waiting = [gang for gang in self.gangs if gang.pending]
-        return [gang for gang in waiting if gang.missing > 0] if waiting and self.accumulates else waiting
+        return [gang for gang in waiting if gang.missing > 0] if waiting and self.non_strict else waiting
 
     @property
     def wants_seats(self) -> bool:
@@ -486,7 +486,7 @@ class Group:
         return Phase.QUEUED if queued else Phase.GATHERING
 
 
-def _may_accumulate(gang: Gang) -> bool:
+def _is_non_strict(gang: Gang) -> bool:
     return not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole
 
 

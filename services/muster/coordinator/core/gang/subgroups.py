@@ -134,7 +134,7 @@ def attempt_of(gang: Gang, selection: PodSelection) -> Attempt | str:
 
 def _first(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
     assert gang.facts is not None
-    policies, needed = gang.facts.subgroups, gang.minimum
+    policies, needed = gang.facts.subgroups, gang.must_place
     pending = [each for each in subgroups if each.pending]
     complete = [each for each in pending if len(each.pending) + each.held.total() >= _size(gang, each)]
     counts = Counter(each.policy for each in complete)
@@ -169,7 +169,7 @@ def _later(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
     least.sort(key=lambda subgroup: subgroup[0].held.total() >= _size(gang, subgroup[0]))  # surplus comes last
     if not least:
         return f"{len(gang.pending)} later pods are in subgroups that have fewer members than they need"
-    return Attempt(least, {}, gang.minimum if gang.minimum > 1 else 0, later=True)
+    return Attempt(least, {}, gang.must_place if gang.must_place > 1 else 0, later=True)
 
 
 def _size(gang: Gang, subgroup: Subgroup) -> int:

@@ -2,16 +2,17 @@
 
 docs/scheduling.md#strict-and-nonstrict has the rules. A group starts when every gang has its minimum. It releases all
 its reservations when it may not start as declared any more, when one of its gangs has waited longer than its
-waiting-time, or when a plan gives its capacity to an earlier group. All waiting gangs together hold at most a share of
-the cluster (`within_share`).
+waiting-time, or when a plan gives its capacity to a group ahead of it in the queue. All waiting gangs together hold at
+most a share of the cluster (`within_share`).
 
 A timeout is written to etcd before its pods are marked; if it can never be written, they are marked nevertheless:
 
-1. `Machine.step` calls `due` in every step, and `next_time` says when it is next needed. `_decide_timeout` releases the
-   reservations of the group, reports the event, and writes the decision with the pods to mark to etcd (`TimeOut`).
+1. `Machine.step` calls `due` when a waiting-time is over (`any_due`), and is called by `next_time`. `_decide_timeout`
+   releases the reservations of the group, reports the event, and writes the decision with the pods to mark to etcd
+   (`TimeOut`).
 2. When that is durable, the machine calls `mark_timed_out`, and the binding service writes the timeout annotation (the
-   mark) on the pods (`binding/annotations.py`). Until a mark is observed, its pod is in `Hold.marking`; after that, in
-   `Hold.marked`. Neither are scheduled.
+   mark) on the pods (`muster/binding/annotations.py`). Until a mark is observed, its pod is in `Hold.marking`; after
+   that, in `Hold.marked`. Pods of neither are scheduled.
 3. `retry_edited` removes the marks when the declaration was edited (`Hold.unmarking`). A new leader marks the rest of
    the recorded pods (`recall`).
 """
@@ -91,7 +92,7 @@ class HoldAndWait:
     def _may_hold(self, group: Group) -> bool:
         cache = self._cache
         return (
-            group.accumulates and cache.in_place(group) and why_not_hold(group.gangs, cache.gangs, cache.trees) is None
+            group.non_strict and cache.in_place(group) and why_not_hold(group.gangs, cache.gangs, cache.trees) is None
         )
 
     def forget(self, group: Group) -> None:
@@ -157,7 +158,7 @@ class HoldAndWait:
     def _still_waits(self, gang: Gang) -> bool:
         """The gang held reservations under an earlier leader, holds none yet, and still has to wait."""
         there = self._cache.gangs.get(gang.id) is gang and not gang.permit.granted
-        return there and gang.hold.since is not None and not gang.seats and gang.group.accumulates
+        return there and gang.hold.since is not None and not gang.seats and gang.group.non_strict
 
     def _decide_timeout(self, group: Group, late: Gang, now: Now) -> list[Effect]:
         gangs = [gang for gang in group.gangs if gang.facts is not None]
@@ -201,7 +202,7 @@ class HoldAndWait:
 
 def has_minimum_with(group: Group, assignments: Sequence[Assignment]) -> bool:
     """With seats as assigned the group need not wait. The assignments are of a request that may be out of date."""
-    if not group.accumulates:
+    if not group.non_strict:
         return True
     assigned = Counter[str]()
     for assignment in assignments:
@@ -240,7 +241,7 @@ def _reserved_without_permit(cache: Cache) -> Iterator[str]:
     """Pods that hold a reservation without a permit."""
     for uid in cache.ledger.reserved:
         gang = cache.gang_of.get(uid)
-        if gang is not None and uid in gang.seats and not gang.permit.granted and gang.group.accumulates:
+        if gang is not None and uid in gang.seats and not gang.permit.granted and gang.group.non_strict:
             yield uid
 
 

@@ -89,7 +89,7 @@ class Nomination:
 
     def outlasts(self, group: Group, now: float) -> bool:
         """The group, started now, ends before the capacity is needed. An accumulating group may not start now."""
-        return not group.accumulates and now + longest_run(group) <= self.starts_at < math.inf
+        return not group.non_strict and now + longest_run(group) <= self.starts_at < math.inf
 
     def vectors(self, ledger: Ledger) -> dict[str, Int64]:
         """Capacity withheld from others, int64[resources] by node: less what leaving pods hold there, and what the

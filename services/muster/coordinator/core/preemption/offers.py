@@ -76,8 +76,8 @@ def add_offered(places: dict[tuple[str, str], list[str]], pods: Iterable[tuple[s
 
 
 def surplus_first(gang: Gang, ledger: Ledger) -> OfferedPods:
-    """The bound pods of the gang in the order in which it gives them up; the first, as many as it can spare at most
-    MAX_EXACT, are listed one after another, so that placement knows their order also where several nodes share it.
+    """The bound pods of the gang in the order in which it gives them up. Those that it can spare, at most MAX_EXACT,
+    are listed one by one, so that placement knows their order across nodes.
     """
     if gang.facts is not None and gang.facts.subgroups:
         singly, subgroups, rest = losses(gang, ledger.selection)

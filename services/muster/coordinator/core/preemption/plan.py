@@ -175,7 +175,7 @@ class Plans:
         preempted = victims.bound.keys() - victims.borrowers
         if plan.nomination is not None and preempted:
             group = plan.nomination.group
-            if not may_preempt(group) or any(gang.protection >= group.right for gang in preempted):
+            if not may_preempt(group) or any(gang.protection >= group.preempting_priority for gang in preempted):
                 return False
         selection = self._cache.ledger.selection
         for gang, uids in victims.bound.items():
@@ -266,7 +266,10 @@ class Plans:
         needed = not record.evicted_for or (
             preemptor is not None
             and bool(preemptor.nominated)
-            and (record.revoked or (gang.protection < preemptor.group.right and may_preempt(preemptor.group)))
+            and (
+                record.revoked
+                or (gang.protection < preemptor.group.preempting_priority and may_preempt(preemptor.group))
+            )
         )
         if not needed and not whole:
             return []
@@ -363,7 +366,7 @@ class Plans:
                     self._queue.activate(nomination.group)
         for group in list(self._yielding):
             preemptor = group.preemption.yields_to
-            if preemptor is None or not self._may_start(preemptor) or not group.accumulates:
+            if preemptor is None or not self._may_start(preemptor) or not group.non_strict:
                 group.preemption.yield_to(None)
                 del self._yielding[group]
                 for gang in group.gangs:
@@ -403,7 +406,10 @@ class Plans:
             or self._cache.groups.get(group.id) is not group
             or not group.gangs_to_place
             or (preempted and not nomination.ready and not may_preempt(group))
-            or any(gang.eviction.preemptor == nomination.owner and gang.protection >= group.right for gang in preempted)
+            or any(
+                gang.eviction.preemptor == nomination.owner and gang.protection >= group.preempting_priority
+                for gang in preempted
+            )
         ):
             return False
         if nomination.topology != self._cache.topology_of(group):

@@ -1,12 +1,13 @@
-"""Potential victims of a preemption in their order, and validation of the victims that placement selects among them.
+"""Lists the potential victims of a preemption in their order, and validates those that placement selects among them.
 
 The candidates and their order are decided here; placement selects the victims (`muster.placement.preemption`). Each
 potential victim has a preemption level, not to be confused with levels of a topology tree: placement removes no pod of
-a level if lower levels suffice. First come surplus pods that borrow capacity which is reserved for the preemptor, if it
-may not preempt them anyway (`elastic/loans`). Then come NonStrict groups that hold reservations behind the preemptor,
-one level per group, the last in the queue first: they lose no work. Then come running gangs of lower priority, one
-level per priority, the lowest first, and within a level the youngest gang first. Pods that a disruption budget
-protects, that are being evicted already, or whose capacity is nominated for other groups are not potential victims.
+a level if lower levels suffice. First come surplus pods that borrow capacity which is reserved for the preemptor,
+unless the preemptor may evict them by priority anyway (`elastic/loans`). Then come NonStrict groups that hold
+reservations behind the preemptor, one level per group, the last in the queue first: they lose no work. Then come
+running gangs of lower priority, one level per priority, the lowest first, and within a level the youngest gang first.
+Pods that a disruption budget protects, that are being evicted already, or whose capacity is nominated for other groups
+are not potential victims.
 
 Of a gang with more bound pods than its minimum, those above it are removed one by one, in the order of
 `preemption/surplus`. Where a gang of a priority has subgroups that it can spare, the priority has two levels: pods of
@@ -105,9 +106,10 @@ class RunningGangs:
         """The lowest priority of a running gang; None if none runs."""
         return min(self._gangs, default=None)
 
-    def below(self, right: int) -> Iterator[tuple[int, list[Gang]]]:
-        """Gangs that this right may evict, the lowest priority first, of each priority the youngest first."""
-        for each in sorted(level for level in self._gangs if level < min(right, SYSTEM_CRITICAL_PRIORITY)):
+    def below(self, preempting_priority: int) -> Iterator[tuple[int, list[Gang]]]:
+        """Gangs of lower priority that may be evicted, the lowest first, of each priority the youngest first."""
+        below = min(preempting_priority, SYSTEM_CRITICAL_PRIORITY)
+        for each in sorted(priority for priority in self._gangs if priority < below):
             if each not in self._sorted:
                 self._sorted[each] = sorted(self._gangs[each], key=_youngest_first)
             yield each, self._sorted[each]
@@ -179,7 +181,7 @@ class PotentialVictims:
         selection, kind = self._cache.ledger.selection, self._cache.ledger.kind
         preempts = may_preempt(group)
         for gang, uids in borrowers(nomination.lent, self._cache).items():
-            if gang.in_transition or (preempts and gang.protection < group.right):
+            if gang.in_transition or (preempts and gang.protection < group.preempting_priority):
                 continue
             if gives_back(gang, uids, selection):
                 in_order = sorted((gang.pods[uid] for uid in uids), key=given_up_key(gang))
@@ -193,7 +195,7 @@ class PotentialVictims:
         key = group.key
         behind = [other for other in holding if other.holds and not other.busy and other.key > key]
         for other in sorted(behind, key=lambda other: other.key, reverse=True):
-            if not group.holds and max(gang.protection for gang in other.gangs) >= group.right:
+            if not group.holds and max(gang.protection for gang in other.gangs) >= group.preempting_priority:
                 continue  # only gangs that hold reservations can deadlock
             for gang in other.gangs:
                 if gang.seats and self._claimed.isdisjoint(gang.seats):
@@ -207,7 +209,7 @@ class PotentialVictims:
 
     def _offer_running(self, group: Group, level: int, cautious: bool) -> None:
         allowed = self._allowed()
-        for _, gangs in self._running.below(group.right):
+        for _, gangs in self._running.below(group.preempting_priority):
             whole = level + self._spare_subgroups(group, gangs)
             for gang in gangs:
                 if gang.in_transition or (self._claimed and not self._claimed.isdisjoint(gang.bound)):

@@ -105,7 +105,7 @@ class Preemption:
         """A solve found no place for the group, or only for a part of it."""
         nomination = self._cache.nominations.get(group)
         if nomination is None or nomination.backfill:
-            delay = self._rules.deadlock_after_seconds if group.accumulates else 0.0
+            delay = self._rules.deadlock_after_seconds if group.non_strict else 0.0
             self._due_at.setdefault(group, max(now.monotonic_seconds + delay, group.preemption.not_before))
         if nomination is None or not proved:
             pass
@@ -152,7 +152,7 @@ class Preemption:
             self.forget(group)
             group.preemption.succeed()
             if (own := self._cache.nominations.get(group)) is not None:
-                own.used = not group.accumulates
+                own.used = not group.non_strict
 
     @staticmethod
     def forget_verdict(group: Group) -> None:
@@ -219,7 +219,7 @@ class Preemption:
         if priority is None:
             return
         for number, group in enumerate(self._queue.unschedulable_heads(), start=1):
-            if group.right > priority:
+            if group.preempting_priority > priority:
                 self._due_at.setdefault(group, now.monotonic_seconds)
             if number % OBJECTS == 0:
                 yield
@@ -245,7 +245,7 @@ class Preemption:
         if any(other is not group for other in self._holds.groups) or (nomination is not None and nomination.lent):
             return True
         lowest = self.running.lowest
-        return lowest is not None and group.right > lowest and may_preempt(group)
+        return lowest is not None and group.preempting_priority > lowest and may_preempt(group)
 
     def _request(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
         cache, time = self._cache, now.monotonic_seconds
@@ -352,7 +352,7 @@ class Preemption:
     def _violates_constraint(self, attempt: _Attempt, assignments: Sequence[Assignment]) -> bool:
         """The assignments violate a hard constraint: no pod is evicted for them."""
         group = attempt.group
-        cache, whole = self._cache, not group.accumulates
+        cache, whole = self._cache, not group.non_strict
         placed: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for assignment in assignments if attempt.request.composites else ():
             placed[assignment.gang][assignment.node] += assignment.count

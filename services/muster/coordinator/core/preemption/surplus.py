@@ -2,9 +2,9 @@
 
 Pods go one by one: the lowest deletion cost first, then the highest position, then the youngest. The leader, and pods
 that nobody would recreate, only go with the whole gang. A subgroup keeps its size, or goes whole: one that lacks
-members first, then the one whose dearest pod costs least, then the last; a gang keeps as many whole subgroups of each
-policy as must start together. What goes one by one is counted first, whole subgroups are what the minimum of the gang
-permits besides.
+members first, then the one whose highest deletion cost is lowest, then the last; a gang keeps as many whole subgroups
+of each policy as must start together. What goes one by one is counted first; whole subgroups go as far as the gang's
+minimum then permits.
 """
 
 from collections import Counter

@@ -290,7 +290,7 @@ def lacks_free_resources(gang: Gang, ledger: Ledger) -> str | None:
         return None
     seated = _requested((class_id for each in gang.group.gangs for class_id in _held(each)), ledger)
     waiting = _requested((pod.class_id for pod in gang.pending.values()), ledger)
-    requested = Counter[str]() if gang.group.accumulates else _requested(_held(gang), ledger) + waiting
+    requested = Counter[str]() if gang.group.non_strict else _requested(_held(gang), ledger) + waiting
     short = []
     for name, amount in facts.resources:
         free = ledger.free_in_all(name) + seated[name] if amount > requested[name] else amount

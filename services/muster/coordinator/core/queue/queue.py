@@ -66,7 +66,7 @@ class Queue:
         self._unschedulable: dict[str, Group] = {}
         """Unschedulable groups that are in no equivalence class."""
         self._classes = EquivalenceClasses()
-        self._waiting = unschedulable
+        self._wake_index = unschedulable
         self._represents: dict[str, EquivalenceKey] = {}
         """Classes of groups in active and backoff, by group id."""
         self._active_representatives: Counter[EquivalenceKey] = Counter()
@@ -129,7 +129,7 @@ class Queue:
             self._add_to_class(group, key)
         else:
             self._unschedulable[group.id] = group
-            self._waiting.add(group.id, group)
+            self._wake_index.add(group.id, group)
 
     def is_active(self, group: Group) -> bool:
         """The group is tried at the next opportunity."""
@@ -202,7 +202,7 @@ class Queue:
 
     def _add_to_class(self, group: Group, key: EquivalenceKey) -> None:
         self._classes.add(group, key)
-        self._waiting.add(key, group)
+        self._wake_index.add(key, group)
 
     def _move(self, group: Group, *, represents: EquivalenceKey | None = None) -> None:
         """The group leaves its place; in the next one it represents this class."""
@@ -217,10 +217,10 @@ class Queue:
     def _leave(self, group_id: str) -> EquivalenceKey | None:
         """Returns the class that the group would have represented."""
         if (emptied := self._classes.discard(group_id)) is not None:
-            self._waiting.discard(emptied)
+            self._wake_index.discard(emptied)
             self._emptied.add(emptied)
         if self._unschedulable.pop(group_id, None) is not None:
-            self._waiting.discard(group_id)
+            self._wake_index.discard(group_id)
         self._backoff_until.pop(group_id, None)
         represented = self._represents.pop(group_id, None)
         if self._active.discard(group_id) and represented is not None:
@@ -269,7 +269,7 @@ class Queue:
             yield from self._activate_all(self._expired(now))
         if self._log and ((self._active and not only_due) or now >= self._next_retry):
             log, self._log = self._log, EventLog()
-            helped = yield from self._waiting.helped_by(log)
+            helped = yield from self._wake_index.helped_by(log)
             yield from self._activate_all(self._helped(helped, now))
         for key in self._emptied:
             if self._classes.first(key) is None and not self._active_representatives[key]:
@@ -362,7 +362,7 @@ class Queue:
         if self._backoff:
             times.append(self._backoff[0][0])
         times += [at for key, at in self._class_due.items() if self._classes.first(key) is not None]
-        if self._log and self._waiting:
+        if self._log and self._wake_index:
             times.append(self._next_retry)
         return min(times, default=None)
 

@@ -13,7 +13,9 @@ Other ways out of the unschedulable or backoff part of the queue do not use hint
 - Slow groups, for which placement ran out of time, are parked until their turn (`queue.park`, `solve.slow`), and equal
   groups until their representative fits (`queue.settle`).
 - Preemption repeats its own requests: after a failed answer, and when a potential victim was added
-  (`preemption.preemption`).
+  (`preemption.preemption`). A preemptor becomes active when its victims are gone, and groups that released their
+  reservations for it when it has started or failed (`preemption.plan`).
+- A group whose reserved capacity was lent becomes active when only borrowers use it (`elastic.loans`).
 """
 
 from collections.abc import Callable, Hashable, Iterable, Mapping
@@ -37,7 +39,7 @@ match.
 
 
 class WaitsFor(NamedTuple):
-    """Conditions that could let a group start that has no place now."""
+    """What could let a group start that has no place now."""
 
     classes: frozenset[str]
     """Classes of its pending members."""

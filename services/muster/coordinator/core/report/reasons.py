@@ -159,7 +159,7 @@ def warnings(gang: Gang) -> list[str]:
     if gang.permit.granted and facts.problems:
         blocking = (problem.message for problem in facts.problems if problem.severity is Severity.BLOCKING)
         notes += [f"{message}; pods that have started keep running" for message in blocking]
-    if facts.mode is GangMode.NON_STRICT and not gang.permit.granted and not gang.group.accumulates:
+    if facts.mode is GangMode.NON_STRICT and not gang.permit.granted and not gang.group.non_strict:
         whole = next(other for other in gang.group.gangs if other.facts and other.facts.starts_whole)
         notes.append(
             f"mode NonStrict has no effect: {_why_whole(whole)}, so all members of the gang group must fit at once"

@@ -37,7 +37,7 @@ def to_place(group: Group, ledger: Ledger, trees: TopologyTrees, known: Mapping[
     if any(gang.facts is not None and gang.facts.composites for gang in gangs):
         requested = [_gang_to_place(gang, ledger) for gang in gangs]
         return in_composites(group.id, gangs, requested, known)
-    return SolveGroup(group.id, tuple(_gang_to_place(gang, ledger) for gang in gangs), partial=group.accumulates)
+    return SolveGroup(group.id, tuple(_gang_to_place(gang, ledger) for gang in gangs), partial=group.non_strict)
 
 
 def _with_subgroups(group: Group, gangs: Sequence[Gang], ledger: Ledger, trees: TopologyTrees) -> SolveGroup:
@@ -81,12 +81,12 @@ def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     gangs = (
         (gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed, gang.composite) for gang in request.gangs
     )
-    right: int | None = group.right
-    if right == group.priority:
-        right = None
+    priority: int | None = group.preempting_priority
+    if priority == group.priority:
+        priority = None
     borrows = group.surplus and may_borrow(group)
     waits = longest_run(group), request.partial, group.surplus, borrows
-    return (may_preempt(group), right, *waits, request.composites, *gangs)
+    return (may_preempt(group), priority, *waits, request.composites, *gangs)
 
 
 def demand(group: Group) -> Counter[str]:
@@ -160,7 +160,7 @@ def validate_and_reserve(
     which gangs got a seat. `known` are all gangs by id.
 
     Seats of members that are gone since the request stay empty; the minimum must be reached without them, unless the
-    group accumulates.
+    group non_strict.
     """
     gangs = {gang.id: gang for gang in group.gangs}
     requested = _requested_by_role(request)
@@ -171,7 +171,7 @@ def validate_and_reserve(
     incomplete = violated_composite(request, placed_by_request, trees, ledger.nodes) if _is_divided(request) else None
     if incomplete is not None:
         return Rejection(RejectionReason.CONSTRAINT, incomplete)
-    incomplete = _incomplete(group, seats, known) if not group.accumulates else None
+    incomplete = _incomplete(group, seats, known) if not group.non_strict else None
     if incomplete is not None:
         return Rejection(RejectionReason.INCOMPLETE, incomplete)
     demand = Counter((seat.node, seat.class_id) for taken in seats.values() for seat in taken)
@@ -180,7 +180,7 @@ def validate_and_reserve(
         return problem
     for gang_id, taken in seats.items():
         nodes = Counter(seat.node for seat in taken)
-        broken = violated_constraint(ledger, trees, gangs[gang_id], nodes, whole=not group.accumulates)
+        broken = violated_constraint(ledger, trees, gangs[gang_id], nodes, whole=not group.non_strict)
         if broken is not None:
             return Rejection(RejectionReason.CONSTRAINT, broken)
     if ledger.volumes.claims:
@@ -200,8 +200,8 @@ def _incomplete(group: Group, seats: Mapping[str, Sequence[Seat]], known: Mappin
     """
     gangs = [gang for gang in group.gangs_to_place if seats[gang.id] or not composites_of(gang)]
     for gang in gangs:
-        if len(seats[gang.id]) < gang.minimum:
-            return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.minimum}"
+        if len(seats[gang.id]) < gang.must_place:
+            return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.must_place}"
     return lacks_children(gangs, known)
 
 

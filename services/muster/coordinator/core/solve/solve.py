@@ -189,7 +189,7 @@ class Solves:
                 self._failed(attempt, group, attempt.answer, now)
             elif seated := self._take(attempt, group, now):
                 self._concurrent.seated(ready, attempt, group)
-                if not group.accumulates:
+                if not group.non_strict:
                     permits.append((group, list(seated)))
             yield
         for attempt in ready:
@@ -265,7 +265,7 @@ class Solves:
         placed = result.outcome is SolveOutcome.PLACED
         if not placed:
             self._not_placed(group, request, result, now)
-        if not placed and not (group.accumulates and result.outcome is SolveOutcome.PARTIAL):
+        if not placed and not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):
             return {}
         cache = self._cache
         cache.check_readiness(group)
@@ -325,7 +325,7 @@ class Solves:
         group.solve.prove(proved=result.outcome is not SolveOutcome.NOT_FOUND)
         if result.explanation is not None:
             self._explain(group, result.explanation)
-        if not group.accumulates:  # schedule cycles are of gangs that are placed whole
+        if not group.non_strict:  # schedule cycles are of gangs that are placed whole
             for gang in group.gangs:
                 gang.attempts.fail(gang.facts.total if gang.facts is not None else 1)
         if result.outcome is SolveOutcome.NOT_FOUND:
