@@ -51,3 +51,12 @@ class DeviceSelection:
         if self._last is None or self._last[0] is not facts:
             self._last = (facts, device_of_facts(facts))
         return self._last[1]
+
+
+def expression_problem(expression: str) -> str:
+    """Why an expression cannot be compiled, with it quoted; empty if it can."""
+    try:
+        compile_selector(expression)
+    except BadExpression as error:
+        return str(error)
+    return ""

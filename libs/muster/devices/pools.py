@@ -1,6 +1,6 @@
 """Pools of devices, assembled from ResourceSlices, as one node sees them."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from msgspec import Struct
@@ -62,6 +62,10 @@ class Pools:
         """Changes of a pool's slices; ends with the pool."""
         self._changes: Final = [0]
 
+    def __len__(self) -> int:
+        """Number of slices."""
+        return len(self._slices)
+
     def put(self, slice_: Slice) -> None:
         """Add a slice, or replace the one of its name."""
         self.remove(slice_.name)
@@ -96,6 +100,21 @@ class Pools:
         if not slices:
             del self._pools[key], self.versions[key]
         return slice_
+
+    def slice_named(self, name: str) -> Slice | None:
+        """The slice with this name, if there is one."""
+        return self._slices.get(name)
+
+    def nodes_of(self, key: PoolKey) -> set[str] | None:
+        """Nodes that the slices of a pool name; None: other nodes may use it, too."""
+        if key in self._elsewhere:
+            return None
+        return {each.node_name for each in self._pools.get(key, {}).values()}
+
+    @property
+    def named_nodes(self) -> Collection[str] | None:
+        """Nodes with devices; None: any node may have some."""
+        return None if self._elsewhere else self._on_node.keys()
 
     def touch(self, key: PoolKey) -> None:
         """Count a change of the pool, or of the devices of it that are allocated."""

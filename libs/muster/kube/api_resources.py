@@ -18,6 +18,14 @@ from muster.kube.csi_facts import (
     decode_csi_node,
     decode_storage_capacity,
 )
+from muster.kube.device_objects import (
+    DeviceClassObject,
+    ResourceClaimObject,
+    ResourceSliceObject,
+    decode_device_class,
+    decode_resource_claim,
+    decode_resource_slice,
+)
 from muster.kube.hyper_nodes import API_VERSION as HYPER_NODE_VERSION
 from muster.kube.hyper_nodes import HyperNodeObject, decode_hyper_node
 from muster.kube.objects import (
@@ -98,6 +106,9 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "csidrivers": "CSIDriver",
     "csistoragecapacities": "CSIStorageCapacity",
     "provisioningrequests": "ProvisioningRequest",
+    "resourceslices": "ResourceSlice",
+    "deviceclasses": "DeviceClass",
+    "resourceclaims": "ResourceClaim",
 }
 """Kinds by plural."""
 
@@ -168,6 +179,30 @@ STORAGE_CAPACITIES: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+RESOURCE_SLICES: Final = ApiResource(
+    "resourceslices.resource.k8s.io",
+    "/apis/resource.k8s.io/v1/resourceslices",
+    ResourceSliceObject,
+    decode_resource_slice,
+    optional=True,
+    dispensable=True,
+)
+DEVICE_CLASSES: Final = ApiResource(
+    "deviceclasses.resource.k8s.io",
+    "/apis/resource.k8s.io/v1/deviceclasses",
+    DeviceClassObject,
+    decode_device_class,
+    optional=True,
+    dispensable=True,
+)
+RESOURCE_CLAIMS: Final = ApiResource(
+    "resourceclaims.resource.k8s.io",
+    "/apis/resource.k8s.io/v1/resourceclaims",
+    ResourceClaimObject,
+    decode_resource_claim,
+    optional=True,
+    dispensable=True,
+)
 HYPER_NODES: Final = ApiResource(
     "hypernodes.topology.volcano.sh",
     f"/apis/{HYPER_NODE_VERSION}/hypernodes",
@@ -233,6 +268,9 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     CSI_NODES,
     CSI_DRIVERS,
     STORAGE_CAPACITIES,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
+    RESOURCE_CLAIMS,
     HYPER_NODES,
     *map(definitions, DEFINITIONS.values()),
     COMPOSITE_GROUPS,

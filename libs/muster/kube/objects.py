@@ -138,6 +138,7 @@ class PodStatus(Struct, rename="camel", frozen=True, gc=False):
     allocated_resources: Raw = NOTHING
     resources: Raw = NOTHING
     conditions: Raw = NOTHING
+    resource_claim_statuses: Raw = NOTHING
 
 
 class Pod(Struct, rename="camel", frozen=True, gc=False):

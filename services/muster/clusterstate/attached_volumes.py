@@ -6,8 +6,8 @@ from typing import Final
 
 from msgspec import Struct
 
+from muster.gangs.counted_resources import UNLIMITED, attachments
 from muster.gangs.facts import Amounts
-from muster.gangs.volume_resources import UNLIMITED, attachments
 from muster.kube.csi_facts import CSINode, attach_limits
 
 _NO_LIMITS: Final[Mapping[str, int]] = {}

@@ -18,10 +18,8 @@ class Nodes:
     Entries end with the node (I11).
     """
 
-    def __init__(self, offered: Callable[[str], tuple[Amounts, dict[str, str]]]) -> None:
-        """`offered`: amounts that a node offers besides its status.allocatable, and labels besides its own, by its
-        name.
-        """
+    def __init__(self, offered: Callable[[NodeFacts], tuple[Amounts, dict[str, str]]]) -> None:
+        """`offered`: amounts that a node offers besides its status.allocatable, and labels besides its own."""
         self.facts: dict[str, NodeFacts] = {}
         self._offered = offered
         self._own: dict[str, tuple[Amounts, dict[str, str]]] = {}  # status.allocatable and labels
@@ -51,7 +49,7 @@ class Nodes:
 
     def _completed(self, facts: NodeFacts) -> NodeFacts:
         own, labels = self._own[facts.name]
-        more, more_labels = self._offered(facts.name)
+        more, more_labels = self._offered(facts)
         if not more and not more_labels:
             if facts.allocatable is own and facts.labels is labels:
                 return facts

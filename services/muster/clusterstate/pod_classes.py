@@ -6,9 +6,9 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.dialects.marks import Pairs
+from muster.gangs.counted_resources import is_counted_resource
 from muster.gangs.facts import Amounts, PodClass
 from muster.gangs.selectors import PodSelector
-from muster.gangs.volume_resources import is_volume_resource
 from muster.kube.pod_class import identified
 from muster.kube.volume_facts import NodeTerms
 
@@ -125,4 +125,4 @@ class Classes:
 
 def volume_requests(pod_class: PodClass) -> Amounts:
     """Requests of the class for resources that stand for volumes."""
-    return tuple([each for each in pod_class.requests if is_volume_resource(each[0])])
+    return tuple([each for each in pod_class.requests if is_counted_resource(each[0])])

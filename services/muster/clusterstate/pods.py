@@ -8,15 +8,17 @@ from msgspec.structs import replace
 
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.claim_users import Use
+from muster.clusterstate.device_claims import DeviceClaims, DeviceUse
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
 from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
 from muster.clusterstate.volumes import Volumes
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
-from muster.gangs.facts import PodClass, PodFacts
+from muster.gangs.facts import Amounts, NodeFacts, PodClass, PodFacts
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
+from muster.kube.pod_device_claims import DeviceClaimOfPod, device_claims_of, has_device_claims
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
 from muster.kube.volume_facts import claims_of, has_claims
 
@@ -41,6 +43,7 @@ class Pods:
         self.classes = Classes()
         self.label_sets = LabelSets()
         self.volumes = Volumes()
+        self.devices = DeviceClaims()
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods whose priority admission did not resolve
@@ -79,13 +82,36 @@ class Pods:
         )
         uid, selectors = facts.uid, read.selectors
         reads_namespaces = bool(selectors) and any(each.reads_namespaces for each in selectors)
-        uses_claims = has_claims(pod.spec.volumes)
+        uses_claims = has_claims(pod.spec.volumes) or has_device_claims(pod.spec.resource_claims)
         self._narrow(uid, read.pod_class.node_selector, membership, job)
         if reads_namespaces or uses_claims or uid in self._narrowed or uid in self._with_more:
             self._note_more(facts, pod, reads_namespaces)
         facts, pod_class = self._completed(facts, read.pod_class)
         self._note_priority(uid, pod.spec)
         return [facts] if self._keep(facts, pod_class, selectors) else []
+
+    def offered(self, node: NodeFacts) -> tuple[Amounts, dict[str, str]]:
+        """Amounts that a node offers of the resources that stand for volumes and devices, and labels that do."""
+        amounts, labels = self.volumes.offered(node.name)
+        return (*amounts, *self.devices.offered(node)), labels
+
+    def take_stale(self) -> Collection[str]:
+        """Pods whose demands for volumes or devices may have changed since the last call."""
+        return {*self.volumes.take_stale_pods(), *self.devices.take_stale_pods()}
+
+    def take_stale_nodes(self, nodes: Collection[str]) -> Collection[str]:
+        """Nodes of these that may offer other amounts than at the last call."""
+        return {*self.volumes.take_stale_nodes(nodes), *self.devices.take_stale_nodes(nodes)}
+
+    def put_node(self, node: NodeFacts) -> None:
+        """A node was added or changed."""
+        self.volumes.put_node(node)
+        self.devices.put_node(node)
+
+    def drop_node(self, name: str) -> None:
+        """A node was removed."""
+        self.volumes.drop_node(name)
+        self.devices.drop_node(name)
 
     def depends_on_others(self, uid: str) -> bool:
         """The pod uses claims or is narrowed, so that its class does not follow from the pod alone."""
@@ -103,6 +129,7 @@ class Pods:
         self._narrowed.pop(uid, None)
         self._reading_namespaces.discard(uid)
         self.volumes.release(uid)
+        self.devices.release(uid)
         return True
 
     def recompute(self, uid: str) -> list[PodFacts]:
@@ -144,6 +171,7 @@ class Pods:
         """
         self._unread = kinds
         self.volumes.unread(kinds)
+        self.devices.unread(kinds)
         return list(self._with_more)
 
     def _note_more(self, facts: PodFacts, pod: Pod, reads_namespaces: bool) -> None:
@@ -151,10 +179,13 @@ class Pods:
         uid = facts.uid
         problems: list[str] = []
         claims = claims_of(pod.spec.volumes, facts.name, problems)
+        devices: tuple[DeviceClaimOfPod, ...] = ()
+        if facts.ours:
+            devices = device_claims_of(pod.spec.resource_claims, pod.status.resource_claim_statuses, problems)
         if facts.phase.ended:
-            reads_namespaces, claims = False, ()
+            reads_namespaces, claims, devices = False, (), ()
         (self._reading_namespaces.add if reads_namespaces else self._reading_namespaces.discard)(uid)
-        if reads_namespaces or claims or problems or uid in self._narrowed:
+        if reads_namespaces or claims or devices or problems or uid in self._narrowed:
             self._with_more[uid] = "; ".join([each for each in (facts.problem, *problems) if each])
         else:
             self._with_more.pop(uid, None)
@@ -162,6 +193,10 @@ class Pods:
             self.volumes.use(Use(uid, facts.namespace, facts.name, claims, facts.node, facts.created_seconds))
         else:
             self.volumes.release(uid)
+        if devices:
+            self.devices.use(DeviceUse(uid, facts.namespace, devices, bool(facts.node)))
+        else:
+            self.devices.release(uid)
 
     def _completed(self, facts: PodFacts, pod_class: PodClass) -> tuple[PodFacts, PodClass]:
         """Facts and class, completed by the parts that do not follow from the pod alone."""
@@ -171,13 +206,14 @@ class Pods:
         if not facts.ours:
             completed = self.classes.completed(pod_class, requests=self.volumes.requests(facts.uid))
             return replace(facts, class_id=completed.id), completed
-        demands = self.volumes.demands(facts.uid)
+        demands, devices = self.volumes.demands(facts.uid), self.devices.demands(facts.uid)
         narrowed = self._narrowed.get(facts.uid)
         selector = None if narrowed is None else narrowed.node_selector
-        completed = self.classes.completed(pod_class, demands.volumes, selector, demands.requests)
+        terms, requests = demands.terms + devices.terms, tuple(sorted(demands.requests + devices.requests))
+        completed = self.classes.completed(pod_class, terms, selector, requests)
         problems = [own_problem, "" if narrowed is None else narrowed.clash]
         if not facts.node:
-            problems += [demands.problem, self._unread_namespaces(facts.uid)]
+            problems += [demands.problem, devices.problem, self._unread_namespaces(facts.uid)]
         return (
             replace(
                 facts,

@@ -28,11 +28,14 @@ from muster.kube.api_resources import (
     CSI_DRIVERS,
     CSI_NODES,
     DEFINITIONS,
+    DEVICE_CLASSES,
     HYPER_NODES,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITY_CLASSES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
     STORAGE_CAPACITIES,
     STORAGE_CLASSES,
     TOPOLOGIES,
@@ -55,6 +58,9 @@ _CLASS_KINDS: Final = (
     CSI_NODES.kind,
     CSI_DRIVERS.kind,
     STORAGE_CAPACITIES.kind,
+    RESOURCE_SLICES.kind,
+    DEVICE_CLASSES.kind,
+    RESOURCE_CLAIMS.kind,
     *registry.CONTROLLER_GANG_KINDS,
 )
 
@@ -72,7 +78,7 @@ class ClusterState:
     ) -> None:
         """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their gang."""
         self.pods = Pods(scheduler_names)
-        self.nodes = Nodes(self.pods.volumes.offered)
+        self.nodes = Nodes(self.pods.offered)
         self.trees = trees or Trees()
         self.composite_groups = CompositeGroups()
         self.gangs = Gangs(self.composite_groups)
@@ -107,7 +113,7 @@ class ClusterState:
             Recomputed.TREE: self._tree_updates.check,
             Recomputed.PATTERN: self._tree_updates.evaluate,
         }
-        volumes = self.pods.volumes
+        volumes, devices = self.pods.volumes, self.pods.devices
         self._put: dict[str, Callable[[Any], bool]] = {
             NODES.kind: self._put_node,
             PODS.kind: self._put_pod,
@@ -120,6 +126,9 @@ class ClusterState:
             CSI_NODES.kind: self._without_facts(volumes.put_csi_node),
             CSI_DRIVERS.kind: self._without_facts(volumes.put_driver),
             STORAGE_CAPACITIES.kind: self._without_facts(volumes.put_segment),
+            RESOURCE_SLICES.kind: self._without_facts(devices.put_slice),
+            DEVICE_CLASSES.kind: self._without_facts(devices.put_class),
+            RESOURCE_CLAIMS.kind: self._without_facts(devices.put_claim),
             TOPOLOGIES: self._tree_updates.put_map,
             HYPER_NODES.kind: self._tree_updates.put_hyper_node,
             COMPOSITE_GROUPS.kind: self._put_composite,
@@ -137,6 +146,9 @@ class ClusterState:
             CSI_NODES.kind: self._without_facts(lambda removed: volumes.drop_csi_node(removed.uid)),
             CSI_DRIVERS.kind: self._without_facts(lambda removed: volumes.drop_driver(removed.uid)),
             STORAGE_CAPACITIES.kind: self._without_facts(lambda removed: volumes.drop_segment(removed.uid)),
+            RESOURCE_SLICES.kind: self._without_facts(lambda removed: devices.drop_slice(removed.uid)),
+            DEVICE_CLASSES.kind: self._without_facts(lambda removed: devices.drop_class(removed.uid)),
+            RESOURCE_CLAIMS.kind: self._without_facts(lambda removed: devices.drop_claim(removed.uid)),
             TOPOLOGIES: self._tree_updates.drop_map,
             HYPER_NODES.kind: self._tree_updates.drop_hyper_node,
             COMPOSITE_GROUPS.kind: self._drop_composite,
@@ -275,6 +287,7 @@ class ClusterState:
             "label_sets": len(self.pods.label_sets),
             "namespaces": len(self.namespaces.facts),
             **self.pods.volumes.sizes(),
+            **self.pods.devices.sizes(),
             "gangs": len(self.gangs.facts),
             "owners": len(self.owners),
             "basic_groups": len(self.basic_groups),
@@ -292,7 +305,7 @@ class ClusterState:
         if facts is not None:
             self._pending.nodes[facts.name] = facts
             self.trees.node_changed(before, facts, node.metadata.revision)
-            self.pods.volumes.put_node(facts)
+            self.pods.put_node(facts)
         return facts is not None
 
     def _drop_node(self, removal: Removed) -> bool:
@@ -300,7 +313,7 @@ class ClusterState:
         if name is not None:
             self._pending.nodes[name] = None
             self.trees.node_changed(None, None, removal.revision)
-            self.pods.volumes.drop_node(name)
+            self.pods.drop_node(name)
         return name is not None
 
     def _add_volumes(self) -> bool:
@@ -332,8 +345,8 @@ class ClusterState:
         static = [(Recomputed.STATIC_VOLUME, name) for name in volumes]
         static += [(Recomputed.STATIC_CLAIM, "/".join(id_)) for id_ in claims]
         self._recomputation.add_first(static, *self._cause)
-        self._queue(Recomputed.POD, self.pods.volumes.take_stale_pods())
-        self._queue(Recomputed.NODE, self.pods.volumes.take_stale_nodes(self.nodes.facts))
+        self._queue(Recomputed.POD, self.pods.take_stale())
+        self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
 
     def _recompute(self) -> None:
         """Compute one slice."""
@@ -350,7 +363,7 @@ class ClusterState:
             changed |= self._add_volumes()
             self._cause = next(iter(work.causes.items()))
             self._queue_volumes()
-        for name in self.pods.volumes.take_stale_nodes(self.nodes.facts):  # by the pods of this slice
+        for name in self.pods.take_stale_nodes(self.nodes.facts):  # by the pods of this slice
             changed |= self._refresh_node(name)
         if changed:
             for kind, revision in work.causes.items():

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
+from muster.gangs.counted_resources import static_volumes
 from muster.gangs.facts import Amounts
 from muster.gangs.node_regions import NodeRegions, Region
-from muster.gangs.volume_resources import static_volumes
 from muster.kube.volume_facts import VolumeFacts, VolumeNeeds
 
 MAX_SIZES = 16

@@ -5,35 +5,21 @@ from collections.abc import Collection, Iterable
 from typing import Final
 
 import msgspec
-from msgspec import Struct
 
 from muster.clusterstate.attached_volumes import AttachedVolumes, AttachLimits, Attachment, Attachments
 from muster.clusterstate.claim_obstacles import ClaimObstacles
 from muster.clusterstate.claim_users import ClaimUsers, Use
+from muster.clusterstate.demands import NO_DEMANDS, Demands
 from muster.clusterstate.stale_demands import StaleDemands
 from muster.clusterstate.static_binding import StaticBinding
 from muster.clusterstate.static_volumes import StaticVolumes
 from muster.clusterstate.storage_capacity import StorageCapacities
 from muster.clusterstate.storage_objects import ClaimId, StorageObjects, VolumeChange
+from muster.gangs.counted_resources import attachments, storage_capacity
 from muster.gangs.facts import Amounts, NodeFacts
 from muster.gangs.node_regions import NodeRegions
-from muster.gangs.volume_resources import attachments, storage_capacity
 from muster.kube.csi_facts import CSIDriver, CSINode, CSIStorageCapacity
 from muster.kube.volume_facts import NodeTerms, PersistentVolume, PersistentVolumeClaim, StorageClass, on_node
-
-
-class Demands(Struct, frozen=True):
-    """Node selector terms of a pod's volumes, claims that are bound only after placement, why the pod must wait, and
-    the resources that stand for its volumes.
-    """
-
-    volumes: tuple[NodeTerms, ...] = ()
-    claims: tuple[str, ...] = ()
-    problem: str = ""
-    requests: Amounts = ()
-
-
-NO_DEMANDS: Final = Demands()
 
 _DRIVERS_PER_WEIGHT: Final = 10
 """Limited drivers of which the offers of a node take as long as a pod's demands."""

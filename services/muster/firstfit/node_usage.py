@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.firstfit.cluster import Cluster
-from muster.gangs import volume_resources
+from muster.gangs import counted_resources
 from muster.gangs.facts import Amounts, HostPort, NodeFacts, PodClass, PodTerm, split_kind
 from muster.gangs.node_filters import filter_reason
 
@@ -71,7 +71,7 @@ class NodeUsage:
         used, allocatable = self._used[node], self._allocatable[node]
         for name, amount in pod_class.requests:
             if amount > 0 and used[name] + amount > allocatable.get(name, 0):
-                return volume_resources.filter_reason(name) or f"Insufficient {name}"
+                return counted_resources.filter_reason(name) or f"Insufficient {name}"
         return None
 
     def _violates_anti_affinity(self, pod_class: PodClass, node: NodeFacts) -> bool:

@@ -6,7 +6,7 @@ import pytest
 
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.storage import claim_object, class_object, csi_node_object, using, volume_object
-from muster.gangs.volume_resources import UNLIMITED, attachments
+from muster.gangs.counted_resources import UNLIMITED, attachments
 from muster.kube.api_resources import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
 
 DISK, SHARE = "disk.example.com", "share.example.com"

@@ -7,8 +7,8 @@ import pytest
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.storage import claim_object, local_class, local_volume, using
 from muster.clusterstate.static_volumes import MAX_SIZES
+from muster.gangs.counted_resources import is_static, static_volumes
 from muster.gangs.facts import Amounts, PodFacts, StaticClaim
-from muster.gangs.volume_resources import is_static, static_volumes
 from muster.kube.api_resources import CLAIMS, NODES, PODS, STORAGE_CLASSES, VOLUMES
 
 GI = 2**30

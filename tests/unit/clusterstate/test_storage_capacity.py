@@ -6,9 +6,9 @@ import pytest
 
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.storage import claim_object, class_object, driver_object, segment_object, using
+from muster.gangs.counted_resources import storage_capacity
 from muster.gangs.facts import PodClass
 from muster.gangs.node_filters import filter_reason
-from muster.gangs.volume_resources import storage_capacity
 from muster.kube.api_resources import CLAIMS, CSI_DRIVERS, NODES, STORAGE_CAPACITIES, STORAGE_CLASSES
 
 FAST, GI = storage_capacity("fast"), 2**30

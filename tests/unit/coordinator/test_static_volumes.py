@@ -9,8 +9,8 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.records import decode, encode
+from muster.gangs.counted_resources import static_volumes, storage_capacity
 from muster.gangs.facts import Amounts, PodClass, PodFacts, StaticClaim, StaticVolume
-from muster.gangs.volume_resources import static_volumes, storage_capacity
 
 RWO = ("ReadWriteOnce",)
 DISKS = static_volumes("local", "Filesystem", RWO[0], 1)

@@ -13,6 +13,7 @@ from muster.coordinator.core.effects import Bind, Evict, Persist, PodCondition, 
 from muster.coordinator.core.events import BindResults, Persisted, Rules
 from muster.coordinator.core.report.reports import PODS_PER_SECOND
 from muster.coordinator.core.report.waits import UNSCHEDULABLE, Wait
+from muster.gangs.counted_resources import static_volumes
 from muster.gangs.facts import (
     NodeOperator,
     NodeRequirement,
@@ -23,7 +24,6 @@ from muster.gangs.facts import (
     Severity,
 )
 from muster.gangs.solve import Explanation, SolveOutcome, SolveResult
-from muster.gangs.volume_resources import static_volumes
 
 
 def conditions_of(scenario: Scenario, uid: str) -> list[PodCondition]:

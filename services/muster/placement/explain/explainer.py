@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from muster.gangs import volume_resources
+from muster.gangs import counted_resources
 from muster.gangs.capacity import NOT_OFFERED, Int64
 from muster.gangs.facts import PODS, Amounts, split_kind
 from muster.gangs.solve import Explanation, SolveGroup
@@ -182,7 +182,7 @@ def _shortage(resource: str) -> str:
         return "Too many pods"
     if "," in resource:
         return f"Insufficient {resource}"
-    return volume_resources.filter_reason(resource) or f"Insufficient {resource}"
+    return counted_resources.filter_reason(resource) or f"Insufficient {resource}"
 
 
 def _count_filtered(counts: dict[str, int], undecided: Int64, filtered: Filtered) -> Int64:
@@ -237,7 +237,7 @@ def in_words(resource: str, amount: int) -> str:
         return f"{amount} bytes of {resource}"
     if resource == PODS:
         return f"{amount} pod slot{'s' if amount != 1 else ''}"
-    return volume_resources.in_words(resource, amount) or f"{amount} {resource}"
+    return counted_resources.in_words(resource, amount) or f"{amount} {resource}"
 
 
 def smallest_change(state: CapacityState, of_class: ClassCapacity, missing: int, *, is_all: bool) -> str:

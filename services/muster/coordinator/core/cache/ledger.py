@@ -19,11 +19,11 @@ from muster.coordinator.core.cache.volume_choices import VolumeChoices
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, NOT_OFFERED, Capacity, Int64
+from muster.gangs.counted_resources import is_storage_capacity
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
 from muster.gangs.node_filters import filter_reason
 from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Reservation
-from muster.gangs.volume_resources import is_storage_capacity
 
 MAX_PODS_PER_NODE = 2**31
 """More pods of a class on one node do not count: the sum over all nodes stays far from the end of int64."""

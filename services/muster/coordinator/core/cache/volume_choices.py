@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from muster.coordinator.core.events import Seat
+from muster.gangs.counted_resources import binary
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, StaticClaim, StaticVolume
 from muster.gangs.node_regions import NodeRegions, Region
 from muster.gangs.quoting import quoted
-from muster.gangs.volume_resources import binary
 
 MAX_STEPS: Final = 200_000
 """Volumes looked at for augmenting paths of one group, some 50 ms; a choice that takes longer is given up."""

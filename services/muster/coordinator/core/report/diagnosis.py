@@ -4,10 +4,10 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.report.reasons import Kind, kind
 from muster.coordinator.core.report.waits import Wait
+from muster.gangs.counted_resources import is_static
 from muster.gangs.facts import PodClass
 from muster.gangs.node_filters import names_nodes
 from muster.gangs.solve import Explanation
-from muster.gangs.volume_resources import is_static
 
 SOON_SECONDS = 600.0
 """Reserved capacity that is expected within this time is awaited; for later one, or if no end is known, new nodes come

@@ -1,5 +1,5 @@
-"""Resources that stand for volumes: columns of nodes and requests of pod classes like cpu, so that every placement and
-the ledger count them.
+"""Resources that stand for volumes and devices: columns of nodes and requests of pod classes like cpu, so that every
+placement and the ledger count them.
 
 cluster-state adds them to nodes and to classes of pods with claims. The API server accepts none of these names in a
 pod's requests, because they have no domain.
@@ -12,7 +12,9 @@ from muster.gangs.quoting import quoted
 _ATTACHMENTS: Final = "attachable-volumes-csi-"
 _CAPACITY: Final = "storage-capacity-"
 _STATIC: Final = "static-volumes-"
-_PREFIXES: Final = (_ATTACHMENTS, _CAPACITY, _STATIC)
+_DEVICES: Final = "devices-"
+_DEVICE_CLAIMS: Final = "device-claims-"
+_PREFIXES: Final = (_ATTACHMENTS, _CAPACITY, _STATIC, _DEVICES, _DEVICE_CLAIMS)
 _VOLUME_SIZE: Final = "volume-size.muster.dev/"
 
 UNLIMITED: Final = 2**31
@@ -40,6 +42,25 @@ def static_volumes(storage_class: str, volume_mode: str, access_mode: str, least
     return f"{_STATIC}{volume_mode}-{access_mode}-{least_bytes}-{storage_class}"
 
 
+def devices(device_class: str, selection: str = "") -> str:
+    """Free devices of a DeviceClass that a node can use. `selection`: hash, in hexadecimal, of further selectors and of
+    tolerations; empty: without any.
+    """
+    return f"{_DEVICES}{selection}-{device_class}"
+
+
+def device_claims(device_class: str, claims: str) -> str:
+    """Pods whose ResourceClaims can be allocated together on a node, as many at the same time. `claims`: hash of their
+    requests, in hexadecimal; `device_class`: that of the first one.
+    """
+    return f"{_DEVICE_CLAIMS}{claims}-{device_class}"
+
+
+def is_device_resource(resource: str) -> bool:
+    """Whether the resource stands for devices."""
+    return resource.startswith((_DEVICES, _DEVICE_CLAIMS))
+
+
 def is_static(resource: str) -> bool:
     """Whether the resource stands for static volumes."""
     return resource.startswith(_STATIC)
@@ -52,13 +73,13 @@ def is_storage_capacity(resource: str) -> bool:
     return resource.startswith(_CAPACITY)
 
 
-def is_volume_resource(resource: str) -> bool:
+def is_counted_resource(resource: str) -> bool:
     """Whether cluster-state added the resource because of volumes."""
     return resource.startswith(_PREFIXES)
 
 
 def filter_reason(resource: str) -> str:
-    """Why a node has not enough of the resource for a pod; empty if it does not stand for volumes."""
+    """Why a node has not enough of the resource for a pod; empty if it stands neither for volumes nor for devices."""
     if resource.startswith(_ATTACHMENTS):
         return f"node(s) exceed max volume count of driver {_name(resource, _ATTACHMENTS)}"
     if resource.startswith(_CAPACITY):
@@ -66,11 +87,13 @@ def filter_reason(resource: str) -> str:
     if resource.startswith(_STATIC):
         least, storage_class = _parts(resource)
         return f"node(s) have no free volume of storage class {storage_class} of at least {least}"
+    if is_device_resource(resource):
+        return f"node(s) have not enough free devices of class {_device_class(resource)} for ResourceClaims"
     return ""
 
 
 def in_words(resource: str, amount: int) -> str:
-    """An amount in words; empty if the resource does not stand for volumes."""
+    """An amount in words; empty if the resource stands neither for volumes nor for devices."""
     plural = "s" if amount != 1 else ""
     if resource.startswith(_ATTACHMENTS):
         return f"{amount} attachable volume{plural} of driver {_name(resource, _ATTACHMENTS)}"
@@ -79,6 +102,11 @@ def in_words(resource: str, amount: int) -> str:
     if resource.startswith(_STATIC):
         least, storage_class = _parts(resource)
         return f"{amount} volume{plural} of storage class {storage_class} of at least {least}"
+    if resource.startswith(_DEVICE_CLAIMS):
+        return f"devices of class {_device_class(resource)} for the ResourceClaims of {amount} pod{plural}"
+    if resource.startswith(_DEVICES):
+        selected = " with the requested properties" if not resource.startswith(f"{_DEVICES}-") else ""
+        return f"{amount} device{plural} of class {_device_class(resource)}{selected}"
     return ""
 
 
@@ -98,3 +126,8 @@ def _parts(resource: str) -> tuple[str, str]:
     """Least size and storage class of static volumes, in words."""
     _, _, least, storage_class = resource.removeprefix(_STATIC).split("-", 3)
     return binary(int(least)), quoted(storage_class)
+
+
+def _device_class(resource: str) -> str:
+    prefix = _DEVICE_CLAIMS if resource.startswith(_DEVICE_CLAIMS) else _DEVICES
+    return quoted(resource.removeprefix(prefix).partition("-")[2])

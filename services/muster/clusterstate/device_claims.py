@@ -1,0 +1,251 @@
+"""Demands of pods for devices by ResourceClaims, and what nodes offer for them: counted resources (decision 0061)."""
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from muster.cel.selection import expression_problem
+from muster.clusterstate.claim_obstacles import no_right
+from muster.clusterstate.demands import NO_DEMANDS, Demands
+from muster.clusterstate.device_objects import ClaimId, DeviceObjects
+from muster.devices.columns import MOST_PER_NODE, columns_of
+from muster.devices.facts import Claim
+from muster.devices.instance import problem_of
+from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm
+from muster.gangs.quoting import quoted
+from muster.kube.api_resources import RESOURCE_CLAIMS
+from muster.kube.device_objects import DeviceClassObject, ResourceClaimObject, ResourceSliceObject
+from muster.kube.pod_device_claims import DeviceClaimOfPod
+
+MAX_COLUMNS: Final = 48
+"""Resources that stand for devices at a time. Further selections are not counted, only the devices of their class, so
+that a node may turn out to have no fitting devices when they are chosen."""
+
+
+class DeviceUse(Struct, frozen=True, gc=False):
+    """A pod that uses ResourceClaims. `bound`: it has a node."""
+
+    uid: str
+    namespace: str
+    claims: tuple[DeviceClaimOfPod, ...]
+    bound: bool
+
+
+class _Column(NamedTuple):
+    """Claims of which nodes offer a number, and the pods that request it."""
+
+    unit: tuple[Claim, ...]
+    pods: set[str]
+
+
+class DeviceClaims:
+    """Demands of pods' ResourceClaims. Pods whose demands and nodes whose offers may have changed are collected until
+    they are taken. Entries end with the pod, a resource with the last pod that requests it (I11).
+    """
+
+    def __init__(self) -> None:
+        self.objects = DeviceObjects()
+        self._uses: dict[str, DeviceUse] = {}
+        self._users: dict[ClaimId, set[str]] = {}
+        self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
+        self._columns: dict[str, _Column] = {}
+        self._unread: Collection[str] = ()
+        self._stale_pods: set[str] = set()
+        self._stale_nodes: set[str] = set()
+        self._all_nodes_stale = False
+
+    # -- pods
+
+    def use(self, use: DeviceUse) -> None:
+        """Add or update a pod that uses claims."""
+        if use == self._uses.get(use.uid):
+            return
+        self.release(use.uid)
+        self._uses[use.uid] = use
+        for id_ in _ids(use):
+            users = self._users.setdefault(id_, set())
+            users.add(use.uid)
+            self._stale_pods |= users if len(users) > 1 else set()
+
+    def release(self, uid: str) -> None:
+        """A pod was removed, has ended, or uses no claims."""
+        use = self._uses.pop(uid, None)
+        if use is None:
+            return
+        self._request(uid, {})
+        for id_ in _ids(use):
+            users = self._users[id_]
+            users.discard(uid)
+            self._stale_pods |= users
+            if not users:
+                del self._users[id_]
+
+    def demands(self, uid: str) -> Demands:
+        """The demands of a pod's claims."""
+        use = self._uses.get(uid)
+        if use is None:
+            return NO_DEMANDS
+        terms: set[tuple[NodeSelectorTerm, ...]] = set()
+        waiting: list[Claim] = []
+        problems: list[str] = []
+        for each in use.claims:
+            claim, problem = self._claim(use, each)
+            if problem or claim is None:
+                problems.append(problem)
+            elif claim.allocation is None:
+                waiting.append(claim)
+            elif claim.allocation.node_selector is not None:
+                terms.add(claim.allocation.node_selector)
+        units = columns_of(waiting)
+        problem = problem_of(waiting, self.objects.devices.classes).blocked
+        problems += [problem] if problem else self._bad_expressions(waiting)
+        amounts = {name: amount for name, amount in units.amounts.items() if self._is_counted(name)}
+        self._request(uid, {name: units.units[name] for name in amounts})
+        return Demands(
+            tuple(sorted(terms, key=repr)),
+            tuple(each.name for each in use.claims if each.name),
+            "; ".join(dict.fromkeys(problems)),
+            tuple(sorted(amounts.items())),
+        )
+
+    def _claim(self, use: DeviceUse, of_pod: DeviceClaimOfPod) -> tuple[Claim | None, str]:
+        """The claim, or why the pod waits for it."""
+        if not of_pod.name:
+            return None, (
+                f"waits for the ResourceClaim {quoted(of_pod.reference)} to be created from ResourceClaimTemplate "
+                f"{quoted(of_pod.template)}"
+            )
+        what, known = f"ResourceClaim {quoted(of_pod.name)}", self.objects.claims.get((use.namespace, of_pod.name))
+        if known is None:
+            if RESOURCE_CLAIMS.kind in self._unread:
+                return None, f"{what} is not known: {no_right(RESOURCE_CLAIMS.kind)}"
+            return None, f"{what} does not exist"
+        claim = known.facts
+        if claim is None:
+            return None, known.problem
+        if claim.deleting:
+            return None, f"{what} is being deleted"
+        if of_pod.template and claim.owner != use.uid:
+            return None, f"{what} was not created for the pod; delete or rename one of them"
+        if claim.allocation is None and len(self._users[use.namespace, of_pod.name]) > 1:
+            return None, f"{what} is used by several pods before it is allocated, which Muster does not support yet"
+        return claim, ""
+
+    def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
+        """Selectors of the claims and their classes that cannot be compiled."""
+        classes = self.objects.devices.classes
+        return [
+            f"ResourceClaim {quoted(claim.name)}, request {request.path(each)}: {problem}"
+            for claim in claims
+            for request in claim.requests
+            for each in request.alternatives
+            for expression in (*classes[each.device_class].selectors, *each.selectors)
+            if (problem := expression_problem(expression))
+        ]
+
+    # -- counted resources
+
+    def offered(self, node: NodeFacts) -> Amounts:
+        """What a node offers of the resources that stand for devices."""
+        if not self._columns:
+            return ()
+        offers = (
+            (name, self.objects.offered(node, column.unit, MOST_PER_NODE)) for name, column in self._columns.items()
+        )
+        return tuple((name, number) for name, number in offers if number)
+
+    def _is_counted(self, name: str) -> bool:
+        return name in self._columns or len(self._columns) < MAX_COLUMNS
+
+    def _request(self, uid: str, units: dict[str, tuple[Claim, ...]]) -> None:
+        """The pod requests these resources now, and no others."""
+        before = self._requested.pop(uid, ())
+        if units:
+            self._requested[uid] = tuple(units)
+        for name, unit in units.items():
+            column = self._columns.get(name)
+            if column is None:
+                column = self._columns[name] = _Column(unit, set())
+                self._note_nodes(self.objects.devices.pools.named_nodes)
+            column.pods.add(uid)
+        for name in before:
+            if name not in units:
+                self._columns[name].pods.discard(uid)
+                if not self._columns[name].pods:
+                    del self._columns[name]
+                    self._note_nodes(self.objects.devices.pools.named_nodes)
+
+    # -- objects
+
+    def unread(self, kinds: Collection[str]) -> None:
+        """Set the kinds that cannot be read."""
+        self._unread = kinds
+        self._stale_pods |= self._uses.keys()
+
+    def put_claim(self, claim: ResourceClaimObject) -> None:
+        self._claim_changed(*self.objects.put_claim(claim))
+
+    def drop_claim(self, uid: str) -> None:
+        self._claim_changed(*self.objects.drop_claim(uid))
+
+    def put_slice(self, slice_: ResourceSliceObject) -> None:
+        self._note_nodes(self.objects.put_slice(slice_))
+
+    def drop_slice(self, uid: str) -> None:
+        self._note_nodes(self.objects.drop_slice(uid))
+
+    def put_class(self, device_class: DeviceClassObject) -> None:
+        self._class_changed(self.objects.put_class(device_class))
+
+    def drop_class(self, uid: str) -> None:
+        self._class_changed(self.objects.drop_class(uid))
+
+    def put_node(self, node: NodeFacts) -> None:
+        """A node was added or changed: pools may select it by its labels."""
+        if self._columns and self.objects.devices.pools.named_nodes is None:
+            self._stale_nodes.add(node.name)
+
+    def drop_node(self, name: str) -> None:
+        self.objects.devices.remove_node(name)
+
+    def _claim_changed(self, id_: ClaimId | None, nodes: Collection[str] | None) -> None:
+        if id_ is not None:
+            self._stale_pods |= self._users.get(id_, set())
+        self._note_nodes(nodes)
+
+    def _class_changed(self, differs: bool) -> None:
+        if differs:
+            self._stale_pods |= self._uses.keys()
+            self._note_nodes(self.objects.devices.pools.named_nodes)
+
+    def _note_nodes(self, names: Collection[str] | None) -> None:
+        if names is None:
+            self._all_nodes_stale = True
+        else:
+            self._stale_nodes.update(names)
+
+    # -- what is to be computed again
+
+    def take_stale_pods(self) -> Collection[str]:
+        """Pods whose demands may have changed since the last call."""
+        stale, self._stale_pods = self._stale_pods, set()
+        return stale
+
+    def take_stale_nodes(self, nodes: Iterable[str]) -> Collection[str]:
+        """Nodes of these that may offer other amounts than at the last call."""
+        stale = set(nodes) if self._all_nodes_stale else self._stale_nodes
+        self._stale_nodes, self._all_nodes_stale = set(), False
+        return stale
+
+    def sizes(self) -> Counter[str]:
+        """Number of entries by kind."""
+        pools = self.objects.devices.pools
+        return Counter(
+            resource_claims=len(self.objects.claims), resource_slices=len(pools), device_columns=len(self._columns)
+        )
+
+
+def _ids(use: DeviceUse) -> list[ClaimId]:
+    return [(use.namespace, each.name) for each in use.claims if each.name]

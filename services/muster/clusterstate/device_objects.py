@@ -1,0 +1,142 @@
+"""ResourceSlices, DeviceClasses and ResourceClaims by name, and the devices that claims hold."""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
+
+from muster.cel.selection import DeviceSelection
+from muster.devices.allocation import Devices, held
+from muster.devices.facts import Claim, DeviceId, Slice
+from muster.devices.pools import PoolKey
+from muster.gangs.facts import NodeFacts
+from muster.kube.device_objects import DeviceClassObject, ResourceClaimObject, ResourceSliceObject
+
+ClaimId = tuple[str, str]
+"""Namespace and name."""
+
+
+class KnownClaim(NamedTuple):
+    """A ResourceClaim. `facts` None: it cannot be read, because of `problem`."""
+
+    uid: str
+    facts: Claim | None
+    problem: str
+
+
+class DeviceObjects:
+    """Objects by name. Methods return the nodes whose devices changed, None for all. Entries end with their object, and
+    held devices with the claim or its allocation (I11).
+    """
+
+    def __init__(self) -> None:
+        self.devices = Devices(DeviceSelection().matches)
+        self.claims: dict[ClaimId, KnownClaim] = {}
+        self._claim_ids: dict[str, ClaimId] = {}  # by uid
+        self._slice_names: dict[str, str] = {}  # by uid
+        self._class_names: dict[str, str] = {}  # by uid
+        self._slice_uids: dict[str, str] = {}  # by name
+        self._class_uids: dict[str, str] = {}  # by name
+        self._holders: Counter[DeviceId] = Counter()
+        """Claims that hold a device: one, unless two schedulers allocated it."""
+
+    def put_claim(self, claim: ResourceClaimObject) -> tuple[ClaimId | None, Collection[str] | None]:
+        """Returns the claim if it differs, and the nodes whose devices it holds or held."""
+        metadata = claim.metadata
+        id_ = (metadata.namespace, metadata.name)
+        before, after = self.claims.get(id_), KnownClaim(metadata.uid, claim.facts, claim.problem)
+        self._claim_ids[metadata.uid] = id_
+        if before == after:
+            return None, ()
+        self.claims[id_] = after
+        return id_, self._hold(before, after)
+
+    def drop_claim(self, uid: str) -> tuple[ClaimId | None, Collection[str] | None]:
+        """As `put_claim`."""
+        id_ = self._claim_ids.pop(uid, None)
+        if id_ is None or (known := self.claims.get(id_)) is None or known.uid != uid:
+            return None, ()
+        del self.claims[id_]
+        return id_, self._hold(known, None)
+
+    def put_slice(self, slice_: ResourceSliceObject) -> Collection[str] | None:
+        """A slice that cannot be read counts as missing, so that its pool is incomplete."""
+        name, uid = slice_.metadata.name, slice_.metadata.uid
+        self._slice_names[uid], self._slice_uids[name] = name, uid
+        before = self.devices.pools.slice_named(name)
+        if before == slice_.facts:
+            return ()
+        if slice_.facts is None:
+            return self._without_slice(name)
+        nodes = self._nodes_of_pool(before)
+        self.devices.put_slice(slice_.facts)
+        return _united(nodes, self._nodes_of_pool(slice_.facts))
+
+    def drop_slice(self, uid: str) -> Collection[str] | None:
+        name = self._slice_names.pop(uid, None)
+        if name is None or self._slice_uids.get(name) != uid:
+            return ()
+        del self._slice_uids[name]
+        return self._without_slice(name)
+
+    def put_class(self, device_class: DeviceClassObject) -> bool:
+        """Returns whether the class differs. One that cannot be read counts as missing."""
+        name, uid = device_class.metadata.name, device_class.metadata.uid
+        self._class_names[uid], self._class_uids[name] = name, uid
+        if self.devices.classes.get(name) == device_class.facts:
+            return False
+        if device_class.facts is None:
+            self.devices.remove_class(name)
+        else:
+            self.devices.put_class(device_class.facts)
+        return True
+
+    def drop_class(self, uid: str) -> bool:
+        """Returns whether there was one."""
+        name = self._class_names.pop(uid, None)
+        if name is None or self._class_uids.get(name) != uid:
+            return False
+        del self._class_uids[name]
+        known = name in self.devices.classes
+        self.devices.remove_class(name)
+        return known
+
+    def offered(self, node: NodeFacts, unit: tuple[Claim, ...], most: int) -> int:
+        """How often the claims can be allocated on the node at the same time."""
+        return self.devices.how_many(node, unit, most).number
+
+    def _without_slice(self, name: str) -> Collection[str] | None:
+        nodes = self._nodes_of_pool(self.devices.pools.slice_named(name))
+        self.devices.remove_slice(name)
+        return nodes
+
+    def _hold(self, before: KnownClaim | None, after: KnownClaim | None) -> Collection[str] | None:
+        """Count the devices of a claim."""
+        were, are = (
+            held([each.facts]) if each is not None and each.facts is not None else set() for each in (before, after)
+        )
+        taken, freed = are - were, were - are
+        self._holders.update(taken)
+        self._holders.subtract(freed)
+        gone = [each for each in freed if not self._holders[each]]
+        for each in gone:
+            del self._holders[each]
+        self.devices.allocate_ids(taken)
+        self.devices.release_ids(gone)
+        return self._nodes_with({(each.driver, each.pool) for each in (*taken, *gone)})
+
+    def _nodes_of_pool(self, slice_: Slice | None) -> Collection[str] | None:
+        """Nodes whose devices depend on a slice: all of its pool, since it may be incomplete without the slice."""
+        return () if slice_ is None else self._nodes_with({(slice_.driver, slice_.pool)})
+
+    def _nodes_with(self, pools: Collection[PoolKey]) -> Collection[str] | None:
+        found: set[str] = set()
+        for key in pools:
+            nodes = self.devices.pools.nodes_of(key)
+            if nodes is None:
+                return None
+            found |= nodes
+        return found
+
+
+def _united(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:
+    return None if one is None or other is None else {*one, *other}

@@ -1,0 +1,213 @@
+"""ResourceClaims are requests of pods for counted resources, and free devices are what nodes offer of them."""
+
+from typing import Any
+
+import pytest
+
+from builders.clusterstate.history import History, node_object, pod_object
+from builders.kube.devices import (
+    DRIVER,
+    Object,
+    device_class_object,
+    device_object,
+    exactly,
+    resource_claim_object,
+    slice_object,
+    using_claims,
+)
+from muster.clusterstate.device_claims import MAX_COLUMNS
+from muster.gangs.counted_resources import devices, is_device_resource
+from muster.gangs.facts import NodeSelectorTerm, PodFacts
+from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+
+GPUS = devices("gpu")
+LARGE = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('80Gi')) >= 0"
+NOT_ALLOCATED = "uses resource claims (DRA), which Muster does not support yet"
+
+
+def cluster(*slices: Object) -> History:
+    history = History()
+    history.put(NODES, node_object("n0"), node_object("n1"))
+    history.put(DEVICE_CLASSES, device_class_object())
+    history.put(RESOURCE_SLICES, *(slices or (slice_object("n0", 4), slice_object("n1", 2))))
+    return history
+
+
+def offered(history: History, node: str = "n0") -> dict[str, int]:
+    return {name: count for name, count in history.state.nodes.facts[node].allocatable if is_device_resource(name)}
+
+
+def requested(history: History, name: str = "x") -> dict[str, int]:
+    pod_class = history.state.pods.classes[facts(history, name).class_id]
+    return {resource: amount for resource, amount in pod_class.requests if is_device_resource(resource)}
+
+
+def facts(history: History, name: str = "x") -> PodFacts:
+    return history.state.pods.facts[f"uid-{name}"]
+
+
+def problem(history: History, name: str = "x") -> str:
+    """Why the pod waits, besides that devices are not allocated yet."""
+    return facts(history, name).problem.removeprefix(NOT_ALLOCATED).removeprefix("; ")
+
+
+def claimed(history: History, *requests: Object, name: str = "x", **more: Any) -> None:
+    """A pod with a claim of its own."""
+    history.put(RESOURCE_CLAIMS, resource_claim_object(f"claim-{name}", *requests, **more))
+    history.pods(pod_object(name, resourceClaims=using_claims(f"claim-{name}")))
+
+
+def test_nodes_offer_free_devices_while_pods_claim_some() -> None:
+    history = cluster()
+    assert offered(history) == {}
+    claimed(history, exactly(2))
+    assert (requested(history), problem(history)) == ({GPUS: 2}, "")
+    assert (offered(history), offered(history, "n1")) == ({GPUS: 4}, {GPUS: 2})
+    history.remove(PODS, "uid-x")
+    assert (offered(history), offered(history, "n1")) == ({}, {})
+
+
+def test_allocated_devices_are_not_offered_and_their_pod_requests_none() -> None:
+    history = cluster()
+    claimed(history, exactly(2))
+    claimed(history, exactly(2), name="y")
+    history.put(RESOURCE_CLAIMS, resource_claim_object("claim-x", exactly(2), on="n0", devices=("gpu-0", "gpu-1")))
+    assert (requested(history), offered(history)) == ({}, {GPUS: 2})
+    [[term]] = history.state.pods.classes[facts(history).class_id].volumes
+    assert isinstance(term, NodeSelectorTerm)
+    assert term.fields[0].values == ("n0",)
+    history.remove(RESOURCE_CLAIMS, "uid-claim-ml-claim-x")
+    assert (offered(history), problem(history)) == ({GPUS: 4}, 'ResourceClaim "claim-x" does not exist')
+
+
+def test_selectors_of_a_request_are_counted_besides_its_class() -> None:
+    history = cluster(slice_object("n0", [device_object("a", memory=80), device_object("b"), device_object("c")]))
+    claimed(history, exactly(1, LARGE))
+    [(selection, amount)] = [each for each in requested(history).items() if each[0] != GPUS]
+    assert (requested(history)[GPUS], amount) == (1, 1)
+    assert offered(history) == {GPUS: 3, selection: 1}
+
+
+def test_tainted_devices_are_offered_to_requests_that_tolerate_the_taint() -> None:
+    history = cluster(slice_object("n0", [device_object("a", taint="broken"), device_object("b")]))
+    claimed(history, exactly(1))
+    assert offered(history) == {GPUS: 1}
+    claimed(history, exactly(1, tolerations=[{"key": "broken", "operator": "Exists"}]), name="y")
+    [tolerant] = requested(history, "y")
+    assert offered(history) == {GPUS: 1, tolerant: 2}
+
+
+def test_claims_that_cannot_be_counted_are_one_resource_together() -> None:
+    history = cluster(slice_object("n0", [device_object(str(i), board=i // 2) for i in range(4)]))
+    same_board = [{"matchAttribute": f"{DRIVER}/board"}]
+    claimed(history, exactly(2), constraints=same_board)
+    [together] = [each for each in requested(history) if each != GPUS]
+    assert (requested(history), offered(history)) == ({GPUS: 2, together: 1}, {GPUS: 4, together: 2})
+
+
+def test_an_incomplete_pool_offers_nothing_until_its_last_slice() -> None:
+    history = cluster(slice_object("n0", 4, count=2))
+    claimed(history, exactly(1))
+    assert offered(history) == {}
+    rest = slice_object("more", [device_object("gpu-9")], node="n0", pool="n0", count=2)
+    history.put(RESOURCE_SLICES, rest)
+    assert offered(history) == {GPUS: 5}
+    history.remove(RESOURCE_SLICES, "uid-slice-more")
+    assert offered(history) == {}
+
+
+def test_a_newer_generation_replaces_the_devices_and_the_driver_may_vanish() -> None:
+    history = cluster()
+    claimed(history, exactly(1))
+    history.put(RESOURCE_SLICES, slice_object("n0", 1, generation=2))
+    assert offered(history) == {GPUS: 1}
+    history.remove(RESOURCE_SLICES, "uid-slice-n0")
+    assert offered(history) == {}
+
+
+def test_pools_that_select_nodes_follow_the_labels_of_nodes() -> None:
+    terms = [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]
+    history = cluster(slice_object("shared", 2, nodeSelector={"nodeSelectorTerms": terms}))
+    claimed(history, exactly(1))
+    assert offered(history) == {}
+    history.put(NODES, node_object("n0", labels={"zone": "a"}))
+    assert (offered(history), offered(history, "n1")) == ({GPUS: 2}, {})
+
+
+@pytest.mark.parametrize(
+    ("claim", "reason"),
+    [
+        (resource_claim_object("c", deleting=True), 'ResourceClaim "c" is being deleted'),
+        (
+            resource_claim_object("c", exactly(1, device_class="none")),
+            "ResourceClaim ml/c, request r0: DeviceClass none does not exist",
+        ),
+        (
+            resource_claim_object("c", exactly(1, capacity={"requests": {"memory": "1Gi"}})),
+            "ResourceClaim ml/c is not supported: request r0: consumable capacity",
+        ),
+    ],
+)
+def test_a_claim_that_cannot_be_allocated_makes_its_pod_wait(claim: Object, reason: str) -> None:
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, claim)
+    history.pods(pod_object("x", resourceClaims=using_claims("c")))
+    assert problem(history) == reason
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c"))
+    assert problem(history) == ""
+
+
+def test_an_expression_with_an_error_is_quoted_in_the_reason() -> None:
+    history = cluster()
+    claimed(history, exactly(1, "device.nothing("))
+    assert '"device.nothing("' in problem(history)
+
+
+def test_a_claim_that_cannot_be_read_makes_its_pod_wait() -> None:
+    history = cluster()
+    broken = resource_claim_object("c")
+    broken["spec"]["devices"]["requests"] = "all"
+    history.put(RESOURCE_CLAIMS, broken)
+    history.pods(pod_object("x", resourceClaims=using_claims("c")))
+    assert '"all"' in problem(history)
+
+
+def test_pods_wait_until_claims_are_created_from_templates() -> None:
+    history = cluster()
+    pod = pod_object("x", resourceClaims=using_claims("gpu", template="two-gpus"))
+    history.pods(pod)
+    assert problem(history) == ('waits for the ResourceClaim "gpu" to be created from ResourceClaimTemplate "two-gpus"')
+    history.put(RESOURCE_CLAIMS, resource_claim_object("x-gpu-1", exactly(2), owner="uid-x"))
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "x-gpu-1"}]
+    history.pods(pod)
+    assert (problem(history), requested(history)) == ("", {GPUS: 2})
+
+
+def test_a_claim_of_another_pods_template_is_not_used() -> None:
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, resource_claim_object("stolen", owner="uid-y"))
+    pod = pod_object("x", resourceClaims=using_claims("gpu", template="one"))
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "stolen"}]
+    history.pods(pod)
+    assert problem(history).startswith('ResourceClaim "stolen" was not created for the pod')
+
+
+def test_pods_that_share_a_claim_wait_until_it_is_allocated() -> None:
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c"))
+    for name in ("x", "y"):
+        history.pods(pod_object(name, resourceClaims=using_claims("c")))
+    assert "used by several pods" in problem(history)
+    assert "used by several pods" in problem(history, "y")
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c", on="n0", devices=("gpu-0",)))
+    assert problem(history) == problem(history, "y") == ""
+
+
+def test_of_many_selections_only_so_many_are_told_apart() -> None:
+    history = cluster()
+    for number in range(MAX_COLUMNS + 5):
+        claimed(history, exactly(1, f"device.attributes['{DRIVER}'].index == {number}"), name=f"p{number}")
+    history.put(RESOURCE_SLICES, slice_object("n0", [device_object("a", index=MAX_COLUMNS + 2)]))
+    assert requested(history, f"p{MAX_COLUMNS + 2}") == {GPUS: 1}
+    assert len(requested(history, "p0")) == 2
+    assert history.state.sizes()["device_columns"] == MAX_COLUMNS
