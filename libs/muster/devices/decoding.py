@@ -18,6 +18,7 @@ from muster.devices.facts import (
     Alternative,
     Attribute,
     Claim,
+    Config,
     Constraint,
     CounterSet,
     Device,
@@ -45,6 +46,7 @@ _MAX_CONSUMED_SETS: Final = 2
 _MAX_COUNTERS: Final = 32
 _MAX_NAMES: Final = 48
 _MAX_TERMS: Final = 64
+_MAX_CONFIGS: Final = 32
 
 _EFFECTS: Final = {"NoSchedule": TaintEffect.NO_SCHEDULE, "NoExecute": TaintEffect.NO_EXECUTE}
 _TOLERATION_EFFECTS: Final = {"": TaintEffect.NONE, **_EFFECTS}
@@ -176,12 +178,19 @@ class _DeviceSelector(Struct, frozen=True):
     cel: _Cel | None = None
 
 
+class _Config(Struct, frozen=True):
+    requests: Annotated[list[str], Meta(max_length=MAX_REQUESTS)] | None = None
+    opaque: dict[str, Any] | None = None
+
+
+_Configs = Annotated[list[_Config], Meta(max_length=_MAX_CONFIGS)] | None
 _Selectors = Annotated[list[_DeviceSelector], Meta(max_length=MAX_SELECTORS)] | None
 
 
 class _ClassSpec(Struct, rename="camel", frozen=True):
     selectors: _Selectors = None
     extended_resource_name: str | None = None
+    config: _Configs = None
 
 
 class _Class(Struct, frozen=True):
@@ -224,6 +233,7 @@ class _Constraint(Struct, rename="camel", frozen=True):
 class _DeviceClaim(Struct, frozen=True):
     requests: Annotated[list[_Request], Meta(max_length=MAX_REQUESTS)] | None = None
     constraints: Annotated[list[_Constraint], Meta(max_length=MAX_REQUESTS)] | None = None
+    config: _Configs = None
 
 
 class _ClaimSpec(Struct, frozen=True):
@@ -295,6 +305,7 @@ def decode_class(fields: object) -> DeviceClass:
         extended_resource=read.spec.extended_resource_name or "",
         created_seconds=_seconds(read.metadata.creation_timestamp),
         unsupported=unsupported,
+        config=tuple(each.opaque for each in _configs(read.spec.config)),
     )
 
 
@@ -313,6 +324,7 @@ def decode_claim(fields: object) -> Claim:
             reserved_for=tuple(each.uid for each in status.reserved_for or ()),
             owner=next((each.uid for each in meta.owner_references or () if each.controller), ""),
             deleting=meta.deletion_timestamp is not None,
+            config=_configs(read.spec.devices.config),
         )
     except _BadValue as error:
         raise BadDeviceObject(f"ResourceClaim {quoted(f'{meta.namespace}/{meta.name}')}: {error}") from None
@@ -427,6 +439,14 @@ def _known(values: dict[str, T], text: str, what: str) -> T:
     if text not in values:
         raise _BadValue(f"{what} {quoted(text)} is unknown; known are {', '.join(filter(None, values))}")
     return values[text]
+
+
+def _configs(read: list[_Config] | None) -> tuple[Config, ...]:
+    return tuple(
+        Config(msgspec.json.encode(each.opaque).decode(), tuple(each.requests or ()))
+        for each in read or ()
+        if each.opaque is not None
+    )
 
 
 def _expressions(read: list[_DeviceSelector] | None) -> tuple[tuple[str, ...], Unsupported | None]:

@@ -129,14 +129,24 @@ class Slice(Struct, frozen=True, gc=False):
     shared: tuple[CounterSet, ...] = ()
 
 
+class Config(Struct, frozen=True, gc=False):
+    """Parameters of a claim for drivers, as JSON, and the requests that they are for; without any, for all."""
+
+    opaque: str
+    requests: tuple[str, ...] = ()
+
+
 class DeviceClass(Struct, frozen=True, gc=False):
-    """A device class. `created_seconds` decides between classes with one extended resource name."""
+    """A device class. `created_seconds` decides between classes with one extended resource name; `config`: parameters
+    for drivers, as JSON.
+    """
 
     name: str
     selectors: tuple[str, ...] = ()
     extended_resource: str = ""
     created_seconds: int = 0
     unsupported: Unsupported | None = None
+    config: tuple[str, ...] = ()
 
 
 class Alternative(Struct, frozen=True, gc=False):
@@ -212,6 +222,7 @@ class Claim(Struct, frozen=True, gc=False):
     reserved_for: tuple[str, ...] = ()
     owner: str = ""
     deleting: bool = False
+    config: tuple[Config, ...] = ()
 
     @property
     def id(self) -> str:

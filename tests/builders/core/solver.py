@@ -27,6 +27,8 @@ from muster.gangs.solve import (
 
 MOST_COMBINED = 12
 """Above this number of gangs not every set is tried."""
+MOST_COMBINED_FOR_COMPOSITES = 6
+"""The same for groups with composites or subgroups, of which each trial is a search of its own."""
 
 
 class Free(dict[str, int]):
@@ -234,7 +236,8 @@ class _Removal:
 
     def _fewest(self, offered: list[PotentialVictim]) -> dict[str, list[PodsOnNode]]:
         """All spare pods, and as few whole gangs as possible; of many gangs, the needed ones in order."""
-        if len(offered) > MOST_COMBINED:
+        divided = bool(self.group.composites) or len(self.group.gangs) > 1
+        if len(offered) > (MOST_COMBINED_FOR_COMPOSITES if divided else MOST_COMBINED):
             return self._needed_in_turn(offered)
         for count in range(len(offered) + 1):
             for whole in combinations(offered, count):
