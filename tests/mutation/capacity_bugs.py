@@ -168,8 +168,8 @@ CAPACITY_BUGS = (
     Bug(
         "capacity of deleted pods is not free",
         "cache/ledger.py",
-        "                self.volumes.end_pod(uid)\n        return self._free(uids)",
-        "                self.volumes.end_pod(uid)\n        return []",
+        "                self.devices.end_pod(uid)\n        return self._free(uids)",
+        "                self.devices.end_pod(uid)\n        return []",
     ),
     Bug(
         "answers are not validated against the ledger",

@@ -148,14 +148,14 @@ START_BUGS = (
     Bug(
         "a pod is bound before the volumes of the other members exist",
         "permits/binding.py",
-        "                volumes_first(gang),\n",
+        "                claims_first(gang),\n",
         "",
         first="unit/coordinator/test_volumes.py",
     ),
     Bug(
         "members that wait for each other's volumes are retried one by one",
         "permits/binding.py",
-        "        together = {gang: _last_retry(gang) for gang in gangs if volumes_first(gang)}\n",
+        "        together = {gang: _last_retry(gang) for gang in gangs if claims_first(gang)}\n",
         "        together: dict[Gang, float] = {}\n",
         first="unit/coordinator/test_volumes.py",
     ),

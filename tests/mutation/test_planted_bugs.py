@@ -13,6 +13,7 @@ import pytest
 from mutation.bug import Bug
 from mutation.capacity_bugs import CAPACITY_BUGS
 from mutation.claim_bugs import CLAIM_BUGS
+from mutation.device_bugs import DEVICE_BUGS
 from mutation.elastic_bugs import ELASTIC_BUGS
 from mutation.fence_bugs import FENCE_BUGS
 from mutation.growth_bugs import GROWTH_BUGS
@@ -34,7 +35,7 @@ TESTS = [str(ROOT / "tests/simulation/test_found_scenarios.py"), str(ROOT / "tes
 BUGS = (
     *(*START_BUGS, *CAPACITY_BUGS, *PREEMPTION_BUGS, *CLAIM_BUGS),
     *(*SPIN_BUGS, *GROWTH_BUGS, *FENCE_BUGS, *TURN_BUGS, *VOLUME_BUGS, *RESTORE_BUGS, *SLICE_BUGS),
-    *(*WAIT_BUGS, *SUBGROUP_BUGS, *ELASTIC_BUGS, *LOAN_BUGS),
+    *(*WAIT_BUGS, *SUBGROUP_BUGS, *ELASTIC_BUGS, *LOAN_BUGS, *DEVICE_BUGS),
 )
 SEEDS = 300
 ENVIRONMENT = dict(os.environ)  # read once: pytest writes the name of the test into it while other threads would read

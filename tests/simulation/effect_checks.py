@@ -89,7 +89,7 @@ def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
     assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
 
 
-def check_volumes_first(leader: Machine, effect: Bind) -> None:
+def check_claims_first(leader: Machine, effect: Bind) -> None:
     """I1: the first binds of a gang with claims are one request that waits for all volumes.
 
     Not checked: that the request has all members. A member with claims may be late: enough others without claims have a
@@ -99,7 +99,7 @@ def check_volumes_first(leader: Machine, effect: Bind) -> None:
     gang = leader.cache.gangs[effect.gang]
     if gang.bound or gang.acknowledged or not effect.claims:
         return
-    assert effect.volumes_first, f"I1: {effect.gang} is bound before its volumes exist"
+    assert effect.claims_first, f"I1: {effect.gang} is bound before its volumes exist"
     others = {uid: held for uid, held in gang.seats.items() if uid not in {seat.uid for seat in effect.seats}}
     sent = all(held.state is not ActionState.DECIDED and not gang.pods[uid].claims for uid, held in others.items())
     late = sent and len(others) >= gang.required

@@ -37,11 +37,11 @@ from simulation.effect_checks import (
     check_bound_ranks,
     check_bound_volumes,
     check_chosen_volumes,
+    check_claims_first,
     check_conditions,
     check_eviction,
     check_ranks,
     check_records,
-    check_volumes_first,
 )
 from simulation.gang_checks import check_bound, check_members, check_progress, check_run, check_sent, check_stage
 from simulation.subgroup_checks import check_composites, check_shrunk, check_subgroups
@@ -170,7 +170,7 @@ class Oracle:
             case Bind():
                 check_bound_ranks(scenario, effect)
                 check_bound_volumes(scenario, effect)
-                check_volumes_first(scenario.leader, effect)
+                check_claims_first(scenario.leader, effect)
             case Evict():
                 check_eviction(scenario, effect, self._lent)
             case MarkTimedOut(gang_id, _, True):

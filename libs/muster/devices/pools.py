@@ -101,6 +101,11 @@ class Pools:
             del self._pools[key], self.versions[key]
         return slice_
 
+    @property
+    def names(self) -> Collection[str]:
+        """Names of the slices."""
+        return self._slices.keys()
+
     def slice_named(self, name: str) -> Slice | None:
         """The slice with this name, if there is one."""
         return self._slices.get(name)

@@ -269,6 +269,8 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     """A member of a gang that nobody would recreate."""
     nominated_node: str = ""
     """status.nominatedNodeName while it is not bound, if it is ours."""
+    device_claims: tuple[str, ...] = ()
+    """Names of its ResourceClaims while it is not bound, if it is ours."""
 
     @property
     def seated(self) -> bool:
@@ -482,6 +484,24 @@ class TopologyTree(Struct, frozen=True, gc=False):
     problems: tuple[Problem, ...] = ()
 
 
+class DeviceObjectKind(IntEnum):
+    """Kinds of device objects; numbers as in the contract."""
+
+    SLICE = 1
+    CLASS = 2
+    CLAIM = 3
+
+
+class DeviceObject(Struct, frozen=True, gc=False):
+    """A ResourceSlice, DeviceClass or ResourceClaim ("namespace/name"). `content`: its facts (muster.devices.facts) as
+    JSON, which only those decode who choose devices; empty: it was removed.
+    """
+
+    kind: DeviceObjectKind
+    name: str
+    content: bytes = b""
+
+
 class Batch(Struct, frozen=True, gc=False):
     """A delta, a snapshot, or part of one: of every object only the newest state.
 
@@ -514,3 +534,4 @@ class Batch(Struct, frozen=True, gc=False):
     removed_static_volumes: tuple[str, ...] = ()
     static_claims: tuple[StaticClaim, ...] = ()
     removed_static_claims: tuple[str, ...] = ()
+    device_objects: tuple[DeviceObject, ...] = ()

@@ -11,6 +11,8 @@ from typing import Any, Final
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import (
     Batch,
+    DeviceObject,
+    DeviceObjectKind,
     DisruptionBudget,
     GangFacts,
     GangMode,
@@ -57,6 +59,7 @@ _MATCH_POLICIES: Final = {policy.value: policy for policy in MatchPolicy}
 _REPAIR_POLICIES: Final = {policy.value: policy for policy in RepairPolicy}
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _SEVERITIES: Final = {severity.value: severity for severity in Severity}
+_DEVICE_OBJECT_KINDS: Final = frozenset(kind.value for kind in DeviceObjectKind)
 
 _INT32_MAX: Final = 2**31 - 1
 _intern = sys.intern  # names that many pods share are stored once and compare by identity
@@ -107,6 +110,7 @@ def encode_batch(batch: Batch) -> pb.Batch:
         removed_static_volumes=batch.removed_static_volumes,
         static_claims=map(encode_static_claim, batch.static_claims),
         removed_static_claims=batch.removed_static_claims,
+        device_objects=map(encode_device_object, batch.device_objects),
     )
     add = message.pods.add
     for pod in batch.pods:
@@ -145,7 +149,18 @@ def decode_batch(message: pb.Batch) -> Batch:
         tuple(message.removed_static_volumes),
         tuple(map(decode_static_claim, message.static_claims)),
         tuple(message.removed_static_claims),
+        tuple(decode_device_object(each) for each in message.device_objects if each.kind in _DEVICE_OBJECT_KINDS),
     )
+
+
+def encode_device_object(each: DeviceObject) -> pb.DeviceObject:
+    """A device object as a message."""
+    return pb.DeviceObject(kind=pb.DeviceObject.Kind.ValueType(each.kind), name=each.name, content=each.content)
+
+
+def decode_device_object(message: pb.DeviceObject) -> DeviceObject:
+    """The device object that a message of a known kind carries."""
+    return DeviceObject(DeviceObjectKind(message.kind), message.name, message.content)
 
 
 def encode_revision(kinds: Mapping[str, int]) -> pb.Revision:
@@ -219,6 +234,8 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.uncontrolled = True
     if pod.nominated_node:
         message.nominated_node = pod.nominated_node
+    if pod.device_claims:
+        message.device_claims.extend(pod.device_claims)
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
@@ -252,6 +269,7 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         message.ordinal,
         message.uncontrolled,
         _intern(message.nominated_node),
+        tuple(device_claims) if (device_claims := message.device_claims) else (),
     )
 
 

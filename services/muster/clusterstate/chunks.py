@@ -5,12 +5,15 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from muster.gangs.facts import Batch
+from muster.gangs.facts import Batch, DeviceObject
 
 T = TypeVar("T")
 
 CHUNK_OBJECTS: Final = 1000
 """Encoding so many takes a few milliseconds, during which nothing else runs."""
+
+CHUNK_BYTES: Final = 1 << 20
+"""Content of device objects in one batch; gRPC accepts messages of 4 MiB."""
 
 _LEAVES_PER_CHANGE: Final = 10
 """Nodes of a tree that take as much memory as one object of another kind."""
@@ -42,6 +45,8 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
         yield Batch(static_volumes=volumes)
     for claims in _cut(snapshot.static_claims):
         yield Batch(static_claims=claims)
+    for device_objects in _cut_by_bytes(snapshot.device_objects):
+        yield Batch(device_objects=device_objects)
     for pods in _cut(snapshot.pods):
         yield Batch(pods=pods)
 
@@ -61,6 +66,11 @@ def delta_chunks(delta: Batch, through: dict[str, int]) -> Iterator[Batch]:
         for label_sets in _cut(delta.removed_label_sets):
             yield Batch(removed_label_sets=label_sets, through=through)
         delta = replace(delta, removed_pod_classes=(), removed_selectors=(), removed_label_sets=())
+    *first, last = _cut_by_bytes(delta.device_objects) if delta.device_objects else [()]
+    for device_objects in first:
+        yield Batch(device_objects=device_objects, through=through)
+    if first:
+        delta = replace(delta, device_objects=last)
     chunks = list(_cut(delta.pods))
     if len(chunks) > 1:
         for added in _cut(delta.pod_classes):
@@ -89,6 +99,7 @@ def object_count(snapshot: Batch) -> int:
         snapshot.trees,
         snapshot.static_volumes,
         snapshot.static_claims,
+        snapshot.device_objects,
     )
     return sum(map(len, parts))
 
@@ -118,7 +129,21 @@ def change_count(delta: Batch) -> int:
         + len(delta.removed_static_volumes)
         + len(delta.static_claims)
         + len(delta.removed_static_claims)
+        + len(delta.device_objects)
     )
+
+
+def _cut_by_bytes(objects: tuple[DeviceObject, ...]) -> list[tuple[DeviceObject, ...]]:
+    """Parts of about CHUNK_BYTES: a ResourceSlice may have 128 devices."""
+    parts: list[list[DeviceObject]] = []
+    size = 0
+    for each in objects:
+        if not parts or size + len(each.content) > CHUNK_BYTES or len(parts[-1]) >= CHUNK_OBJECTS:
+            parts.append([])
+            size = 0
+        parts[-1].append(each)
+        size += len(each.content)
+    return [tuple(part) for part in parts]
 
 
 def _cut(objects: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -1,14 +1,16 @@
 """ResourceSlices, DeviceClasses and ResourceClaims by name, and the devices that claims hold."""
 
-from collections import Counter
 from collections.abc import Collection
 from typing import NamedTuple
 
+import msgspec
+
 from muster.cel.selection import DeviceSelection
 from muster.devices.allocation import Devices, held
-from muster.devices.facts import Claim, DeviceId, Slice
+from muster.devices.facts import Claim, DeviceClass, Slice
+from muster.devices.holdings import Holdings
 from muster.devices.pools import PoolKey
-from muster.gangs.facts import NodeFacts
+from muster.gangs.facts import DeviceObject, DeviceObjectKind, NodeFacts
 from muster.kube.device_objects import DeviceClassObject, ResourceClaimObject, ResourceSliceObject
 
 ClaimId = tuple[str, str]
@@ -36,8 +38,10 @@ class DeviceObjects:
         self._class_names: dict[str, str] = {}  # by uid
         self._slice_uids: dict[str, str] = {}  # by name
         self._class_uids: dict[str, str] = {}  # by name
-        self._holders: Counter[DeviceId] = Counter()
-        """Claims that hold a device: one, unless two schedulers allocated it."""
+        self._holdings = Holdings(self.devices)
+        self.streamed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
+        """Objects that can be read, as they are streamed, by kind and name."""
+        self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
 
     def put_claim(self, claim: ResourceClaimObject) -> tuple[ClaimId | None, Collection[str] | None]:
         """Returns the claim if it differs, and the nodes whose devices it holds or held."""
@@ -48,7 +52,8 @@ class DeviceObjects:
         if before == after:
             return None, ()
         self.claims[id_] = after
-        return id_, self._hold(before, after)
+        self._note(DeviceObjectKind.CLAIM, "/".join(id_), after.facts)
+        return id_, self._hold(id_, after)
 
     def drop_claim(self, uid: str) -> tuple[ClaimId | None, Collection[str] | None]:
         """As `put_claim`."""
@@ -56,7 +61,8 @@ class DeviceObjects:
         if id_ is None or (known := self.claims.get(id_)) is None or known.uid != uid:
             return None, ()
         del self.claims[id_]
-        return id_, self._hold(known, None)
+        self._note(DeviceObjectKind.CLAIM, "/".join(id_), None)
+        return id_, self._hold(id_, None)
 
     def put_slice(self, slice_: ResourceSliceObject) -> Collection[str] | None:
         """A slice that cannot be read counts as missing, so that its pool is incomplete."""
@@ -69,6 +75,7 @@ class DeviceObjects:
             return self._without_slice(name)
         nodes = self._nodes_of_pool(before)
         self.devices.put_slice(slice_.facts)
+        self._note(DeviceObjectKind.SLICE, name, slice_.facts)
         return _united(nodes, self._nodes_of_pool(slice_.facts))
 
     def drop_slice(self, uid: str) -> Collection[str] | None:
@@ -88,6 +95,7 @@ class DeviceObjects:
             self.devices.remove_class(name)
         else:
             self.devices.put_class(device_class.facts)
+        self._note(DeviceObjectKind.CLASS, name, device_class.facts)
         return True
 
     def drop_class(self, uid: str) -> bool:
@@ -98,31 +106,41 @@ class DeviceObjects:
         del self._class_uids[name]
         known = name in self.devices.classes
         self.devices.remove_class(name)
+        self._note(DeviceObjectKind.CLASS, name, None)
         return known
 
     def offered(self, node: NodeFacts, unit: tuple[Claim, ...], most: int) -> int:
         """How often the claims can be allocated on the node at the same time."""
         return self.devices.how_many(node, unit, most).number
 
+    @property
+    def has_changes(self) -> bool:
+        """Objects to stream have changed."""
+        return bool(self._changed)
+
+    def take_changes(self) -> dict[tuple[DeviceObjectKind, str], DeviceObject]:
+        """Objects that changed since the last call; removed ones without content."""
+        changes, self._changed = self._changed, {}
+        return changes
+
+    def _note(self, kind: DeviceObjectKind, name: str, facts: Claim | DeviceClass | Slice | None) -> None:
+        """Stream an object as it is now; one that cannot be read as if it were removed."""
+        key = (kind, name)
+        if facts is not None:
+            self.streamed[key] = self._changed[key] = DeviceObject(kind, name, msgspec.json.encode(facts))
+        elif self.streamed.pop(key, None) is not None:
+            self._changed[key] = DeviceObject(kind, name)
+
     def _without_slice(self, name: str) -> Collection[str] | None:
         nodes = self._nodes_of_pool(self.devices.pools.slice_named(name))
         self.devices.remove_slice(name)
+        self._note(DeviceObjectKind.SLICE, name, None)
         return nodes
 
-    def _hold(self, before: KnownClaim | None, after: KnownClaim | None) -> Collection[str] | None:
-        """Count the devices of a claim."""
-        were, are = (
-            held([each.facts]) if each is not None and each.facts is not None else set() for each in (before, after)
-        )
-        taken, freed = are - were, were - are
-        self._holders.update(taken)
-        self._holders.subtract(freed)
-        gone = [each for each in freed if not self._holders[each]]
-        for each in gone:
-            del self._holders[each]
-        self.devices.allocate_ids(taken)
-        self.devices.release_ids(gone)
-        return self._nodes_with({(each.driver, each.pool) for each in (*taken, *gone)})
+    def _hold(self, id_: ClaimId, after: KnownClaim | None) -> Collection[str] | None:
+        """Note the devices of a claim."""
+        claims = [after.facts] if after is not None and after.facts is not None else []
+        return self._nodes_with(self._holdings.hold("/".join(id_), held(claims)))
 
     def _nodes_of_pool(self, slice_: Slice | None) -> Collection[str] | None:
         """Nodes whose devices depend on a slice: all of its pool, since it may be incomplete without the slice."""

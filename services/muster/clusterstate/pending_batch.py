@@ -7,6 +7,8 @@ from muster.clusterstate.label_sets import LabelSets
 from muster.clusterstate.pod_classes import Classes
 from muster.gangs.facts import (
     Batch,
+    DeviceObject,
+    DeviceObjectKind,
     DisruptionBudget,
     GangFacts,
     NodeFacts,
@@ -34,6 +36,7 @@ class PendingBatch:
         self.namespaces: dict[str, NamespaceFacts | None] = {}
         self.static_volumes: dict[str, StaticVolume | None] = {}
         self.static_claims: dict[str, StaticClaim | None] = {}
+        self.device_objects: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
         self._changed: dict[str, int] = {}
 
     def raise_revision(self, kind: str, revision: int) -> None:
@@ -77,6 +80,8 @@ class PendingBatch:
         namespaces, removed_namespaces = _taken(self.namespaces)
         static_volumes, removed_static_volumes = _taken(self.static_volumes)
         static_claims, removed_static_claims = _taken(self.static_claims)
+        device_objects = tuple(self.device_objects.values())
+        self.device_objects.clear()
         return Batch(
             pod_classes=pod_classes,
             nodes=nodes,
@@ -102,6 +107,7 @@ class PendingBatch:
             removed_static_volumes=removed_static_volumes,
             static_claims=static_claims,
             removed_static_claims=removed_static_claims,
+            device_objects=device_objects,
         )
 
 

@@ -220,6 +220,7 @@ class Pods:
                 class_id=completed.id,
                 problem="; ".join([each for each in problems if each]),
                 claims=() if facts.node else demands.claims,
+                device_claims=() if facts.node else devices.claims,
             ),
             completed,
         )

@@ -176,6 +176,9 @@ class ClusterState:
                 continue
             if self.pods.volumes.static_binding.has_changes:
                 matters |= self._add_volumes()
+            if self.pods.devices.objects.has_changes:
+                self._pending.device_objects.update(self.pods.devices.objects.take_changes())
+                matters = True
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
@@ -267,6 +270,7 @@ class ClusterState:
             namespaces=tuple(self.namespaces.facts.values()),
             static_volumes=tuple(self.pods.volumes.static_binding.volumes.values()),
             static_claims=tuple(self.pods.volumes.static_binding.claims.values()),
+            device_objects=tuple(self.pods.devices.objects.streamed.values()),
         )
 
     def sweep(self) -> Batch:

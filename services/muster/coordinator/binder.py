@@ -65,7 +65,7 @@ class Binder:
                 )
                 for seat in effect.seats
             ],
-            volumes_first=effect.volumes_first,
+            volumes_first=effect.claims_first,
         )
         pending = {seat.uid for seat in effect.seats}
         reason = _NO_RESULT

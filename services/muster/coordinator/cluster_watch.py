@@ -57,6 +57,7 @@ def _merged(batches: Sequence[Batch], through: Mapping[str, int]) -> Batch:
         trees=tuple(tree for batch in batches for tree in batch.trees),
         static_volumes=tuple(volume for batch in batches for volume in batch.static_volumes),
         static_claims=tuple(claim for batch in batches for claim in batch.static_claims),
+        device_objects=tuple(each for batch in batches for each in batch.device_objects),
         changed={kind: min(revision, through.get(kind, revision)) for kind, revision in newest.items()},
         through=dict(through),
     )

@@ -5,6 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from time import monotonic
 
+import msgspec
 import structlog
 from google.protobuf.message import DecodeError
 
@@ -12,6 +13,7 @@ from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.core.slices import OBJECTS
 from muster.coordinator.v1 import record_pb2 as pb
+from muster.devices.facts import Allocation
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
 from muster.gangs.solve import PodsOnNode
@@ -37,6 +39,7 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
             name=seat.name,
             rank=ranks.pop(seat.uid, None),
             volumes=dict(seat.volumes),
+            devices={claim: msgspec.json.encode(allocation) for claim, allocation in seat.devices},
         )
         seats[seat.node, seat.class_id].append(pod)
     return pb.GangRecord(
@@ -67,6 +70,16 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
     ).SerializeToString()
 
 
+def _devices(pod: pb.SeatedPod) -> tuple[tuple[str, Allocation], ...]:
+    """Raises DecodeError."""
+    try:
+        return tuple(
+            (claim, msgspec.json.decode(content, type=Allocation)) for claim, content in sorted(pod.devices.items())
+        )
+    except msgspec.DecodeError as error:
+        raise DecodeError(f"devices of pod {pod.namespace}/{pod.name}: {error}") from error
+
+
 def decode(key: str, value: bytes) -> tuple[Record, str]:
     """Decodes a record and its traceparent. Raises BadRecord, which names the key."""
     try:
@@ -82,6 +95,7 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
             seat.class_id,
             seat.node,
             volumes=tuple(sorted(pod.volumes.items())) if pod.volumes else (),
+            devices=_devices(pod),
         )
         for seat in message.seats
         for pod in seat.pods

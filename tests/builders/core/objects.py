@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, fields
 from builders.gangs.labels import selects, with_labels
 from muster.gangs.facts import (
     Batch,
+    DeviceObject,
+    DeviceObjectKind,
     DisruptionBudget,
     GangFacts,
     NodeFacts,
@@ -88,6 +90,7 @@ class Cluster:
 
     static_volumes: dict[str, StaticVolume] = field(default_factory=dict)
     static_claims: dict[str, StaticClaim] = field(default_factory=dict)
+    device_objects: dict[tuple[DeviceObjectKind, str], DeviceObject] = field(default_factory=dict)
     former_classes: dict[str, PodClass] = field(default_factory=dict)
     selectors: dict[str, PodSelector] = field(default_factory=dict)
     label_sets: dict[str, LabelSet] = field(default_factory=dict)
@@ -173,6 +176,7 @@ class Cluster:
             label_sets=tuple(self.label_sets.values()),
             static_volumes=tuple(self.static_volumes.values()),
             static_claims=tuple(self.static_claims.values()),
+            device_objects=tuple(self.device_objects.values()),
             changed={"pods": self.revision},
             through={"pods": self.revision},
         )

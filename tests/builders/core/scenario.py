@@ -65,6 +65,7 @@ from muster.coordinator.core.report.explain import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import (
     Batch,
+    DeviceObject,
     DisruptionBudget,
     GangFacts,
     NodeFacts,
@@ -267,7 +268,7 @@ class Scenario:
             self.etcd.pop(key, None)
 
     def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
-        """Binds as the binding service does: with `volumes_first`, a missing volume withholds all other pods."""
+        """Binds as the binding service does: with `claims_first`, a missing volume withholds all other pods."""
         failing = [uid for uid in effect.claims if self.volume_failures[uid] > 0]
         for uid in failing:
             self.volume_failures[uid] -= 1
@@ -276,7 +277,7 @@ class Scenario:
         for seat in effect.seats:
             if seat.uid in failing:
                 results.append(BindResult(seat.uid, BindOutcome.FAILED, message="its volume cannot be made"))
-            elif failing and effect.volumes_first:
+            elif failing and effect.claims_first:
                 results.append(BindResult(seat.uid, BindOutcome.WITHHELD, message="a volume is missing"))
             else:
                 results.append(self.bind(seat))
@@ -378,6 +379,7 @@ class Scenario:
         static_claims: list[StaticClaim] | None = None,
         remove_static_volumes: list[str] | None = None,
         remove_static_claims: list[str] | None = None,
+        device_objects: list[DeviceObject] | None = None,
     ) -> None:
         """Changes the cluster and tells the coordinator."""
         cluster = self.cluster
@@ -401,6 +403,10 @@ class Scenario:
             self.cluster.static_volumes.pop(name, None)
         for id_ in remove_static_claims or []:
             self.cluster.static_claims.pop(id_, None)
+        for each in device_objects or []:
+            self.cluster.device_objects.pop((each.kind, each.name), None)
+            if each.content:
+                self.cluster.device_objects[each.kind, each.name] = each
         for name in remove_nodes or []:
             self.cluster.nodes.pop(name, None)
         for uid in remove_pods or []:
@@ -436,6 +442,7 @@ class Scenario:
             removed_static_volumes=tuple(remove_static_volumes or ()),
             static_claims=tuple(static_claims or ()),
             removed_static_claims=tuple(remove_static_claims or ()),
+            device_objects=tuple(device_objects or ()),
         )
         if self.lagging:
             self.stream.append(Delta(batch))

@@ -171,7 +171,7 @@ def test_i1_one_volume_that_cannot_be_made_yet_holds_back_the_whole_gang() -> No
     assert scenario.bound("g") == 0
     scenario.pass_time(30)
     assert scenario.bound("g") == 4
-    first_binds = [effect for effect in scenario.binds if effect.volumes_first]
+    first_binds = [effect for effect in scenario.binds if effect.claims_first]
     assert [len(effect.seats) for effect in first_binds] == [4, 4, 4], "they are retried together"
 
 

@@ -13,6 +13,7 @@ from muster.coordinator.core.events import BindOutcome, EvictOutcome, RecordStat
 from muster.coordinator.v1 import coordinator_pb2, record_pb2
 from muster.dialects.progress import WriteRule
 from muster.gangs.facts import (
+    DeviceObjectKind,
     GangMode,
     LevelPolicy,
     MatchPolicy,
@@ -33,6 +34,7 @@ MIRRORS: dict[str, type[IntEnum]] = {
     "muster.binding.v1.BindResult.Outcome": BindOutcome,
     "muster.binding.v1.EvictResult.Outcome": EvictOutcome,
     "muster.binding.v1.ObjectCondition.WriteRule": WriteRule,
+    "muster.clusterstate.v1.DeviceObject.Kind": DeviceObjectKind,
     "muster.clusterstate.v1.Gang.MatchPolicy": MatchPolicy,
     "muster.clusterstate.v1.LabelRequirement.Operator": Operator,
     "muster.clusterstate.v1.Gang.Mode": GangMode,

@@ -36,11 +36,22 @@ class Persist(Struct, frozen=True):
     deletes: tuple[str, ...] = ()
 
 
+class DeviceWrite(Struct, frozen=True):
+    """A ResourceClaim of a pod, to be written before the pod is bound. `allocation`: JSON of its status.allocation;
+    empty: it has one.
+    """
+
+    name: str
+    uid: str
+    allocation: bytes = b""
+
+
 class Bind(Struct, frozen=True):
     """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
 
     `ranks` and `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are
-    the gang's attempts so far. `volumes_first`: none is bound before the claims of all are.
+    the gang's attempts so far. `claims_first`: none is bound before the claims of all are. `devices`, by uid: the
+    ResourceClaims that are written before.
     """
 
     gang: str
@@ -48,7 +59,8 @@ class Bind(Struct, frozen=True):
     ranks: dict[str, int] = {}
     claims: dict[str, tuple[str, ...]] = {}
     tries: int = 0
-    volumes_first: bool = False
+    claims_first: bool = False
+    devices: dict[str, tuple[DeviceWrite, ...]] = {}
 
 
 class Evict(Struct, frozen=True):

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
+from muster.devices.facts import Allocation
 from muster.gangs.facts import Batch
 from muster.gangs.solve import PodsOnNode, SolveResult
 
@@ -45,7 +46,9 @@ class RecordState(IntEnum):
 
 
 class Seat(Struct, frozen=True):
-    """A pod with a decided node. `volumes`: pairs of its claims without provisioner and the volumes chosen for them."""
+    """A pod with a decided node. `volumes`: pairs of its claims without provisioner and the volumes chosen for them;
+    `devices`: pairs of its ResourceClaims and the allocations chosen for them.
+    """
 
     uid: str
     namespace: str
@@ -54,6 +57,7 @@ class Seat(Struct, frozen=True):
     node: str
     label_set: str = ""
     volumes: tuple[tuple[str, str], ...] = ()
+    devices: tuple[tuple[str, Allocation], ...] = ()
 
 
 class PodName(Struct, frozen=True):

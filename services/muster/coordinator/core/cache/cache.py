@@ -99,6 +99,7 @@ class Cache:
             removed_namespaces=_without(selection.namespaces, (each.name for each in batch.namespaces)),
             removed_static_volumes=_without(volumes.volumes, (each.name for each in batch.static_volumes)),
             removed_static_claims=_without(volumes.claims, (each.id for each in batch.static_claims)),
+            device_objects=self.ledger.devices.missing(batch),
         )
         yield
         yield from self._compare_revisions(batch)
@@ -126,6 +127,9 @@ class Cache:
             yield from self._apply_nodes(batch)
         if batch.static_volumes or batch.static_claims or batch.removed_static_volumes or batch.removed_static_claims:
             yield from self._apply_volumes(batch)
+        for device_objects in parts(batch.device_objects):
+            ledger.devices.apply(Batch(device_objects=device_objects))
+            yield
         if batch.trees or batch.removed_trees:
             yield from self._put_trees(batch)
         for uids in parts(batch.removed_pods):

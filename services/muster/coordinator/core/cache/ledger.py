@@ -14,6 +14,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from muster.coordinator.core.cache.device_choices import DeviceChoices
 from muster.coordinator.core.cache.nodes import EligibleNodes
 from muster.coordinator.core.cache.volume_choices import VolumeChoices
 from muster.coordinator.core.effects import Rejection, RejectionReason
@@ -43,6 +44,7 @@ class Ledger:
         self.eligible = EligibleNodes(self.capacity, self.classes)
         self.selection = PodSelection()
         self.volumes = VolumeChoices()
+        self.devices = DeviceChoices()
         self.reserved: dict[str, Seat] = {}
         self.sums = 0
         """How often `max_pods` was computed, which takes 0.1 ms for 5,000 nodes: work of a step is counted in these."""
@@ -73,6 +75,7 @@ class Ledger:
         self._disturbed.add(name)
         self.eligible.drop_node(name)
         self.volumes.drop_node(name)
+        self.devices.drop_node(name)
         self.capacity.drop_node(name)
 
     def put_class(self, pod_class: PodClass) -> None:
@@ -113,15 +116,18 @@ class Ledger:
             seat = self.reserved.pop(pod.uid, None)
             if seat is not None and seat.volumes:
                 self.volumes.bound(seat)
+            if seat is not None and seat.devices:
+                self.devices.bound(seat)
             if seat is not None or pod.uid not in known:
                 selected = selected or bool(self.selection.representative(pod.label_set))
             if seat is None or seat.node != pod.node:
                 self._disturbed.add(pod.node)
         # A seated pod leaves what it had if it was bound elsewhere than decided, or was resized.
-        if self.volumes.has_bound_pods:
+        if self.volumes.has_bound_pods or self.devices.has_bound_pods:
             for pod in pods:
                 if pod.phase.ended or not pod.node:
                     self.volumes.end_pod(pod.uid)
+                    self.devices.end_pod(pod.uid)
         left = self.capacity.seat([(pod.uid, pod.class_id, pod.node, 0) for pod in seated]) if seated else []
         freed = self._free([pod.uid for pod in pods if not pod.seated and pod.uid not in self.reserved])
         return [*left, *freed], selected
@@ -131,9 +137,10 @@ class Ledger:
         uids = list(uids)
         for uid in uids:
             self._pop(uid)
-        if self.volumes.has_bound_pods:
+        if self.volumes.has_bound_pods or self.devices.has_bound_pods:
             for uid in uids:
                 self.volumes.end_pod(uid)
+                self.devices.end_pod(uid)
         return self._free(uids)
 
     def take_disturbed(self) -> set[str]:
@@ -152,6 +159,8 @@ class Ledger:
         for seat in seats:
             if seat.volumes:
                 self.volumes.take(seat)
+            if seat.devices:
+                self.devices.take(seat)
         return self.capacity.seat((seat.uid, seat.class_id, seat.node, 0) for seat in seats)
 
     def release(self, uids: Iterable[str]) -> list[str]:
@@ -282,10 +291,12 @@ class Ledger:
         return filter_reason(self.classes[class_id], self.nodes[node])
 
     def _pop(self, uid: str) -> Seat | None:
-        """End a reservation; its volumes can be chosen again."""
+        """End a reservation; its volumes and devices can be chosen again."""
         seat = self.reserved.pop(uid, None)
         if seat is not None and seat.volumes:
             self.volumes.release(seat)
+        if seat is not None and seat.devices:
+            self.devices.release(seat.uid)
         return seat
 
     def _free(self, uids: Iterable[str]) -> list[str]:

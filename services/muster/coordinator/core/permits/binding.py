@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.device_choices import DeviceChoices
 from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
@@ -123,8 +124,8 @@ class Binds:
     and one per pod that is neither bound nor gone.
     """
 
-    def __init__(self, confirmations: Confirmations) -> None:
-        self._confirmations = confirmations
+    def __init__(self, confirmations: Confirmations, devices: DeviceChoices) -> None:
+        self._confirmations, self._devices = confirmations, devices
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
         self._earliest = math.inf
         """No bind is retried before this."""
@@ -146,7 +147,7 @@ class Binds:
         to be retried, all wait for the joint retry.
         """
         unsent = self.unsent(gang)
-        if volumes_first(gang) and len(unsent) < len(gang.seats):
+        if claims_first(gang) and len(unsent) < len(gang.seats):
             for seat in unsent:
                 self._retry(gang, gang.seats[seat.uid], 0.0)
             return []
@@ -157,7 +158,7 @@ class Binds:
         their pods are placed again.
         """
         full = _unbindable(cache, gang, seats)
-        if full and volumes_first(gang):
+        if full and claims_first(gang):
             full = {seat.uid for seat in seats}  # it starts again whole
         for uid in full:
             cache.lose_seat(gang, uid)
@@ -177,7 +178,12 @@ class Binds:
                 {uid: gang.permit.ranks[uid] for uid in pods if uid in gang.permit.ranks},
                 {uid: pod.claims for uid, pod in pods.items() if pod.claims},
                 gang.permit.attempts,
-                volumes_first(gang),
+                claims_first(gang),
+                {
+                    seat.uid: self._devices.writes(seat, names)
+                    for seat in seats
+                    if (names := pods[seat.uid].device_claims)
+                },
             )
         ]
 
@@ -271,7 +277,7 @@ class Binds:
         them has a result.
         """
         gangs = {gang for gang, _ in self._retries.values()}
-        together = {gang: _last_retry(gang) for gang in gangs if volumes_first(gang)}
+        together = {gang: _last_retry(gang) for gang in gangs if claims_first(gang)}
         return {uid: together.get(gang, held.retry_at) for uid, (gang, held) in self._retries.items()}
 
     def any_due(self, now: float) -> bool:
@@ -304,13 +310,13 @@ def avoid_node(gang: Gang, node: str) -> None:
     gang.bind.avoid(node)
 
 
-def volumes_first(gang: Gang) -> bool:
-    """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist, since one
-    that cannot be made would leave the gang partial.
+def claims_first(gang: Gang) -> bool:
+    """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist and their
+    devices are allocated, since a claim for which that fails would leave the gang partial.
     """
     if gang.bound or gang.acknowledged:
         return False
-    return any(gang.pods[uid].claims for uid in gang.seats)
+    return any(gang.pods[uid].claims or gang.pods[uid].device_claims for uid in gang.seats)
 
 
 def _last_retry(gang: Gang) -> float:
@@ -327,7 +333,7 @@ def _awaited(held: HeldSeat, result: BindResult) -> bool:
 
 def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     """Uids of seats on nodes that are gone, or that lack a resource that the pod requests; and of seats without a
-    volume, because the claim needed none at the permit.
+    volume or devices, because the claim needed none at the permit, or is gone.
     """
     places = {(seat.node, seat.class_id) for seat in seats}
     full = {place for place in places if cache.ledger.overcommitted(*place)}
@@ -335,6 +341,8 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     volumes = cache.ledger.volumes
     if volumes.claims:
         unbindable.update(seat.uid for seat in seats if volumes.lacks_choice(seat, gang.pods[seat.uid].claims))
+    devices = cache.ledger.devices
+    unbindable.update(seat.uid for seat in seats if devices.lacks_choice(seat, gang.pods[seat.uid].device_claims))
     return unbindable
 
 

@@ -362,11 +362,11 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> Slices[None]:
     ]
     if not seats:
         return
-    if cache.ledger.refusal(_demand(seats)) is None and all(_has_volumes(cache, gang, seat) for seat in seats):
+    if cache.ledger.refusal(_demand(seats)) is None and all(_has_chosen(cache, gang, seat) for seat in seats):
         _reserve(cache, gang, seats)
         return
     for number, seat in enumerate(seats, start=1):
-        if cache.ledger.refusal(_demand([seat])) is None and _has_volumes(cache, gang, seat):
+        if cache.ledger.refusal(_demand([seat])) is None and _has_chosen(cache, gang, seat):
             _reserve(cache, gang, [seat])
         else:
             gang.lose_recorded_seat(seat.uid)
@@ -374,10 +374,12 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> Slices[None]:
             yield
 
 
-def _has_volumes(cache: Cache, gang: Gang, seat: Seat) -> bool:
-    """The seat has a volume for each claim that needs one, and no other seat has it."""
-    volumes = cache.ledger.volumes
-    return volumes.is_kept(seat) and not volumes.lacks_choice(seat, gang.pods[seat.uid].claims)
+def _has_chosen(cache: Cache, gang: Gang, seat: Seat) -> bool:
+    """The seat has a volume or devices for each claim that needs some, and no other seat has them."""
+    volumes, devices, pod = cache.ledger.volumes, cache.ledger.devices, gang.pods[seat.uid]
+    if not volumes.is_kept(seat) or volumes.lacks_choice(seat, pod.claims):
+        return False
+    return devices.is_kept(seat) and not devices.lacks_choice(seat, pod.device_claims)
 
 
 def _reserve(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
+from muster.coordinator.core.cache.device_choices import NoDevices
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.cache.volume_choices import NoVolume
@@ -187,6 +188,9 @@ def validate_and_reserve(
         no_volume = _choose_volumes(ledger, gangs, seats)
         if no_volume is not None:
             return no_volume
+    no_devices = _choose_devices(ledger, gangs, seats)
+    if no_devices is not None:
+        return no_devices
     for gang_id, taken in seats.items():
         ledger.reserve(taken)
         for seat in taken:
@@ -221,6 +225,23 @@ def _choose_volumes(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, 
         return Rejection(RejectionReason.INSUFFICIENT_CAPACITY, chosen.message, chosen.node)
     for gang_id, taken in seats.items() if chosen else ():
         seats[gang_id] = [replace(seat, volumes=chosen[seat.uid]) if seat.uid in chosen else seat for seat in taken]
+    return None
+
+
+def _choose_devices(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]]) -> Rejection | None:
+    """Add to the seats the devices chosen for all claims of the group together; or why there are none."""
+    pods = {uid: pod for gang in gangs.values() for uid, pod in gang.pending.items() if pod.device_claims}
+    claiming = [seat for taken in seats.values() for seat in taken if seat.uid in pods]
+    if not claiming:
+        return None
+    chosen = ledger.devices.choose(claiming, pods, ledger.nodes)
+    if isinstance(chosen, NoDevices):
+        for gang_id, taken in seats.items():
+            if any(seat.node == chosen.node and seat.uid in pods for seat in taken):
+                avoid_node(gangs[gang_id], chosen.node)
+        return Rejection(RejectionReason.INSUFFICIENT_CAPACITY, chosen.message, chosen.node)
+    for gang_id, taken in seats.items() if chosen else ():
+        seats[gang_id] = [replace(seat, devices=chosen.get(seat.uid, ())) for seat in taken]
     return None
 
 

@@ -1,0 +1,194 @@
+"""Chooses devices for the ResourceClaims of seats.
+
+Nodes offer numbers of free devices as resources, so that placement and ledger have counted them already. Numbers are
+necessary and mostly suffice; the choice decides. Devices are chosen for all seats of a node together.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from muster.cel.selection import DeviceSelection
+from muster.coordinator.core.effects import DeviceWrite
+from muster.coordinator.core.events import Seat
+from muster.devices.allocation import Devices, held
+from muster.devices.allocation_json import allocation_json
+from muster.devices.facts import Allocation, Claim, DeviceClass, DeviceId, Slice
+from muster.devices.holdings import Holdings
+from muster.devices.search import Outcome
+from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodFacts
+
+Chosen = dict[str, tuple[tuple[str, Allocation], ...]]
+"""Pairs of claim and allocation, by uid of the pod."""
+
+
+class NoDevices(Struct, frozen=True):
+    """Why the claims of a group cannot all have devices, and on which node."""
+
+    message: str
+    node: str
+
+
+class DeviceChoices:
+    """Free devices, claims, and the devices that reservations have.
+
+    Objects end with their facts. What a seat holds ends with the reservation, or if that was bound, with the pod: the
+    pod may be observed bound before its claims are observed allocated (I11).
+    """
+
+    def __init__(self) -> None:
+        self.claims: dict[str, Claim] = {}
+        self._devices = Devices(DeviceSelection().matches)
+        self._holdings = Holdings(self._devices)
+        self._bound: set[str] = set()
+        self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
+            DeviceObjectKind.SLICE: self._put_slice,
+            DeviceObjectKind.CLASS: self._put_class,
+            DeviceObjectKind.CLAIM: self._put_claim,
+        }
+
+    # -- what is seen
+
+    def apply(self, batch: Batch) -> None:
+        """Take in device objects."""
+        for each in batch.device_objects:
+            self._apply[each.kind](each)
+
+    def missing(self, batch: Batch) -> tuple[DeviceObject, ...]:
+        """Removals of the objects that are known and not in a snapshot."""
+        there = {(each.kind, each.name) for each in batch.device_objects}
+        known = [
+            *((DeviceObjectKind.SLICE, name) for name in self._devices.pools.names),
+            *((DeviceObjectKind.CLASS, name) for name in self._devices.classes),
+            *((DeviceObjectKind.CLAIM, name) for name in self.claims),
+        ]
+        return tuple(DeviceObject(*key) for key in known if key not in there)
+
+    def drop_node(self, name: str) -> None:
+        self._devices.remove_node(name)
+
+    def _put_slice(self, each: DeviceObject) -> None:
+        if each.content:
+            self._devices.put_slice(msgspec.json.decode(each.content, type=Slice))
+        else:
+            self._devices.remove_slice(each.name)
+
+    def _put_class(self, each: DeviceObject) -> None:
+        if each.content:
+            self._devices.put_class(msgspec.json.decode(each.content, type=DeviceClass))
+        else:
+            self._devices.remove_class(each.name)
+
+    def _put_claim(self, each: DeviceObject) -> None:
+        if each.content:
+            claim = self.claims[each.name] = msgspec.json.decode(each.content, type=Claim)
+            self._holdings.hold(each.name, held([claim]))
+        elif self.claims.pop(each.name, None) is not None:
+            self._holdings.hold(each.name, ())
+
+    # -- reservations
+
+    def take(self, seat: Seat) -> None:
+        """The seat's devices are chosen for it."""
+        self._holdings.hold(seat.uid, _held(seat))
+
+    def is_kept(self, seat: Seat) -> bool:
+        """None of the seat's devices is held for another claim or pod."""
+        own = {seat.uid, *(f"{seat.namespace}/{name}" for name, _ in seat.devices)}
+        return all(
+            self._holdings.holders(device) <= sum(device in self._holdings.of(holder) for holder in own)
+            for device in _held(seat)
+        )
+
+    def bound(self, seat: Seat) -> None:
+        """The seat's pod is bound."""
+        self._bound.add(seat.uid)
+
+    def release(self, uid: str) -> None:
+        """The seat is lost."""
+        self._holdings.hold(uid, ())
+
+    def end_pod(self, uid: str) -> None:
+        """The pod is gone, has ended, or is not bound any more."""
+        if uid in self._bound:
+            self._bound.discard(uid)
+            self.release(uid)
+
+    @property
+    def has_bound_pods(self) -> bool:
+        """There are pods that `end_pod` matters to."""
+        return bool(self._bound)
+
+    def lacks_choice(self, seat: Seat, names: Iterable[str]) -> bool:
+        """One of the pod's claims is gone, or needs devices and none are chosen for it."""
+        chosen = {name for name, _ in seat.devices}
+        claims = ((name, self.claims.get(f"{seat.namespace}/{name}")) for name in names)
+        return any(claim is None or (claim.allocation is None and name not in chosen) for name, claim in claims)
+
+    # -- choice
+
+    def choose(
+        self, seats: Iterable[Seat], pods: Mapping[str, PodFacts], nodes: Mapping[str, NodeFacts]
+    ) -> Chosen | NoDevices:
+        """Devices for all claims of these seats that need some. The same for the same state."""
+        by_node: dict[str, list[tuple[Seat, Claim]]] = {}
+        for seat in seats:
+            for name in pods[seat.uid].device_claims:
+                claim = self.claims.get(f"{seat.namespace}/{name}")
+                if claim is None:
+                    return NoDevices(f"ResourceClaim {seat.namespace}/{name} is gone", seat.node)
+                by_node.setdefault(seat.node, []).append((seat, claim))
+        chosen: Chosen = {}
+        taken: set[DeviceId] = set()
+        try:
+            for node, wants in sorted(by_node.items()):
+                failure = self._choose_on(nodes[node], wants, chosen, taken)
+                if failure is not None:
+                    return failure
+        finally:
+            self._devices.release_ids(taken)
+        return chosen
+
+    def _choose_on(
+        self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: Chosen, taken: set[DeviceId]
+    ) -> NoDevices | None:
+        """Add the devices of one node, which are marked as allocated, to `chosen` and `taken`."""
+        unallocated = [(seat, claim) for seat, claim in wants if claim.allocation is None]
+        answer = self._devices.allocate(node, [claim for _, claim in wants])
+        if answer.outcome is not Outcome.FOUND:
+            listed = _listed(claim for _, claim in wants)
+            why = answer.reason or f"node {node.name} has no devices for {listed} together"
+            return NoDevices(why, node.name)
+        for (seat, claim), allocation in zip(unallocated, answer.allocations, strict=True):
+            chosen[seat.uid] = (*chosen.get(seat.uid, ()), (claim.name, allocation))
+            ids = {each.id for each in allocation.results if not each.admin_access}
+            taken |= ids
+            self._devices.allocate_ids(ids)
+        return None
+
+    # -- writes
+
+    def writes(self, seat: Seat, names: Iterable[str]) -> tuple[DeviceWrite, ...]:
+        """What is to be written to the pod's claims."""
+        allocations = dict(seat.devices)
+        found = []
+        for name in names:
+            claim = self.claims.get(f"{seat.namespace}/{name}")
+            if claim is not None:
+                allocation = allocations.get(name)
+                content = allocation_json(claim, allocation, self._devices.classes) if allocation is not None else b""
+                found.append(DeviceWrite(name, claim.uid, content))
+        return tuple(found)
+
+
+def _held(seat: Seat) -> set[DeviceId]:
+    """Devices that are chosen for the seat; admin access holds none."""
+    return {each.id for _, allocation in seat.devices for each in allocation.results if not each.admin_access}
+
+
+def _listed(claims: Iterable[Claim]) -> str:
+    names = sorted(claim.id for claim in claims)
+    shown = ", ".join(names[:3])
+    return f"ResourceClaims {shown}{' and others' if len(names) > 3 else ''}"

@@ -1,0 +1,58 @@
+"""Planted bugs in the choice of devices."""
+
+from mutation.bug import Bug
+
+_CHOICES = "unit/coordinator/test_device_choices.py"
+_CLAIMS = "unit/coordinator/test_device_claims.py"
+
+DEVICE_BUGS = (
+    Bug(
+        "reserved devices are chosen again",
+        "cache/device_choices.py",
+        "        self._holdings.hold(seat.uid, _held(seat))",
+        "        pass",
+        first=_CLAIMS,
+    ),
+    Bug(
+        "devices of a lost seat are never free again",
+        "cache/device_choices.py",
+        "        self._holdings.hold(uid, ())",
+        "        pass",
+        first=_CHOICES,
+    ),
+    Bug(
+        "a new leader keeps devices that another claim got",
+        "permits/permits.py",
+        "    return devices.is_kept(seat) and not",
+        "    return not",
+        first=_CLAIMS,
+    ),
+    Bug(
+        "a pod is bound without the devices of a claim that is gone",
+        "cache/device_choices.py",
+        "        return any(claim is None or (",
+        "        return any(claim is not None and (",
+        first=_CLAIMS,
+    ),
+    Bug(
+        "a pod is bound before the devices of other members are allocated",
+        "permits/binding.py",
+        "    return any(gang.pods[uid].claims or gang.pods[uid].device_claims for uid in gang.seats)",
+        "    return any(gang.pods[uid].claims for uid in gang.seats)",
+        first=_CLAIMS,
+    ),
+    Bug(
+        "devices of bound pods are held after the pods",
+        "cache/device_choices.py",
+        "            self._bound.discard(uid)\n            self.release(uid)",
+        "            pass",
+        first=_CHOICES,
+    ),
+    Bug(
+        "a snapshot removes no device objects",
+        "cache/cache.py",
+        "            device_objects=self.ledger.devices.missing(batch),\n",
+        "",
+        first=_CLAIMS,
+    ),
+)
