@@ -87,6 +87,7 @@ def detections(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         pool.shutdown(cancel_futures=True)
 
 
+@pytest.mark.timeout(1200)  # a detection waits for those before it
 @pytest.mark.parametrize("bug", BUGS, ids=[bug.what for bug in BUGS])
 def test_a_planted_bug_is_caught(bug: Bug, detections: Detections) -> None:
     run = detections[bug].result()
@@ -94,6 +95,7 @@ def test_a_planted_bug_is_caught(bug: Bug, detections: Detections) -> None:
     assert run.returncode == 1, f"nothing detected that {bug.what}:\n{run.stdout}{run.stderr}"
 
 
+@pytest.mark.timeout(1200)
 def test_without_a_bug_nothing_is_caught(detections: Detections) -> None:
     run = detections[None].result()
     assert not isinstance(run, str)

@@ -26,13 +26,18 @@ _LARGEST_BODY_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests that a fault applies to: a method (any if empty), and a pattern that the path ends with."""
+    """The requests that a fault applies to: a method (any if empty), a pattern that the path ends with, and a part of
+    the body.
+    """
 
     method: str
     path: str
+    part: bytes = b""
 
-    def match(self, request: web.Request) -> bool:
-        return self.method in ("", request.method) and re.search(self.path + "$", request.path) is not None
+    def match(self, request: web.Request, body: bytes) -> bool:
+        if self.method not in ("", request.method) or self.part not in body:
+            return False
+        return re.search(self.path + "$", request.path) is not None
 
 
 BINDS = Requests("POST", "/binding")
@@ -99,9 +104,9 @@ class Fault:
         self._strikes = 0
         self._struck = asyncio.Event()
 
-    def takes(self, request: web.Request) -> bool:
+    def takes(self, request: web.Request, body: bytes) -> bool:
         """Whether the fault applies to this request."""
-        if self._left <= 0 or not self.requests.match(request):
+        if self._left <= 0 or not self.requests.match(request, body):
             return False
         if self._let_pass > 0:
             self._let_pass -= 1
@@ -254,8 +259,9 @@ class Faults:
             return web.json_response({"kind": "Status", "code": 401, "reason": "Unauthorized"}, status=401)
         forward = partial(self._forward_watch if watching else self._forward, request, upstream)
         try:
+            body = b"" if watching else await request.read()
             for rule in self._rules:
-                if rule.takes(request):
+                if rule.takes(request, body):
                     return await rule.act(request, forward)
             return await forward()
         except (_Broken, KubeUnreachable, ConnectionError):

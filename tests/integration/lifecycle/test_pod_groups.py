@@ -247,7 +247,9 @@ async def test_a_group_that_breaks_while_its_counts_are_written_is_restarted(rig
         await until_status(api, KUBE_BATCH, admitted=1, running=1)
         with (
             rig.faults.hold(Requests("GET", kube_batch)) as watch,
-            rig.faults.hold(Requests("PATCH", f"{kube_batch}/train/status"), carried_out=True) as answer,
+            rig.faults.hold(
+                Requests("PATCH", f"{kube_batch}/train/status", b'"running":2'), carried_out=True
+            ) as answer,
         ):
             rig.faults.break_watches()
             await watch.until(1)
