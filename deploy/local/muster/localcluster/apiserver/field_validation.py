@@ -11,7 +11,11 @@ from muster.localcluster.apiserver.schema import prune
 from muster.localcluster.apiserver.status import bad_request
 from muster.localcluster.apiserver.store import Object
 
-_MODELS: Final = {("", "Event"): "CoreV1Event", ("events.k8s.io", "Event"): "EventsV1Event"}
+_MODELS: Final = {
+    ("", "Event"): "CoreV1Event",
+    ("events.k8s.io", "Event"): "EventsV1Event",
+    ("resource.k8s.io", "ResourceClaim"): "ResourceV1ResourceClaim",
+}
 _LIST: Final = re.compile(r"^List\[(.+)\]$")
 _MAP: Final = re.compile(r"^Dict\[str, (.+)\]$")
 

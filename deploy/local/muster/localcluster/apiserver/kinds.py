@@ -22,6 +22,8 @@ class Rules:
     """Whether there is a status subresource: then other writes do not change status, and its writes nothing else."""
     checks_status = False
     """Whether `default` and `validate` also apply to writes of status."""
+    status_changes_labels = True
+    """Whether writes of status also change labels and annotations."""
     takes_status_of_new = False
     """Whether a create request may include the status."""
     empty_status: ClassVar[Object | None] = None

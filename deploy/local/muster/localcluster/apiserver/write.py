@@ -226,7 +226,7 @@ def _finished(metadata: Object) -> bool:
 def _only_status(kind: Kind, new: Object, old: Object) -> Object:
     merged = dict(old)
     merged["metadata"] = metadata = dict(old["metadata"])
-    if not kind.custom:
+    if not kind.custom and kind.rules.status_changes_labels:
         for name in ("labels", "annotations"):
             if new["metadata"].get(name):
                 metadata[name] = new["metadata"][name]
