@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from builders.kube.client import MERGE, NODES, PODS, ApiClient, pod
-from builders.kube.rbac import RBAC, As, account, grant, group, rule, user
+from builders.kube.rbac import JSON, RBAC, As, account, grant, group, rule, user
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.apiserver.access.users import AUTHENTICATED, MASTERS, User
 
@@ -167,6 +167,17 @@ class TestOwnerReferences:
         await grant(api, "ends", rule("update", "pods/finalizers"), to=user("ann"))
         held = {"metadata": {"ownerReferences": blocking["metadata"]["ownerReferences"]}}
         assert (await ann.call("PATCH", f"{PODS}/child", held, MERGE)).status == 200
+
+    async def test_users_of_a_claim_need_permission_for_its_binding(self, api: ApiClient, ann: As) -> None:
+        claims = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+        await api.created(claims, {"metadata": {"name": "gpu"}, "spec": {}})
+        await grant(api, "writes", rule("patch", "resourceclaims/status", group="resource.k8s.io"), to=user("ann"))
+        change: JSON = {"status": {"allocation": {"devices": {}}}}
+        refused = await ann.call("PATCH", f"{claims}/gpu/status", change, MERGE)
+        assert refused.status == 422
+        assert 'requires resource="resourceclaims/binding", verb="patch"' in refused.message
+        await grant(api, "binds", rule("patch", "resourceclaims/binding", group="resource.k8s.io"), to=user("ann"))
+        assert (await ann.call("PATCH", f"{claims}/gpu/status", change, MERGE)).status == 200
 
 
 class TestMalformed:

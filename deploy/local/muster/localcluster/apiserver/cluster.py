@@ -31,7 +31,7 @@ class WriteCheck(Protocol):
     """Checks whether a user may store an object."""
 
     def check(self, call: "Call", new: Object, old: Object | None) -> None:
-        """Raises StatusError 403."""
+        """Raises StatusError 403 or 422."""
 
 
 class Cluster:
@@ -41,8 +41,8 @@ class Cluster:
         self.store = Store(history)
         self.kinds = kinds
         self.timing = timing
-        self.guard: WriteCheck | None = None
-        """None: no check."""
+        self.guards: list[WriteCheck] = []
+        """Checks of every write."""
         for kind in kinds:
             self.store.collection(kind.collection)  # the history begins now, not at the first request
 

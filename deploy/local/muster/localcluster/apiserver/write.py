@@ -73,8 +73,8 @@ class Writer:
         rules.default(obj)
         rules.admit(cluster, obj)
         _check(kind, obj, [*_metadata_problems(kind, metadata), *rules.validate(obj)])
-        if cluster.guard is not None:
-            cluster.guard.check(call, obj, None)
+        for guard in cluster.guards:
+            guard.check(call, obj, None)
         key = key_of(namespace, metadata["name"])
         if call.trial:
             return Record(key, obj if kind.to_stored is None else kind.to_stored(obj), 0)
@@ -131,8 +131,8 @@ class Writer:
         _check(kind, new, problems)
         if new == old:
             return record
-        if self._cluster.guard is not None:
-            self._cluster.guard.check(call, new, old)
+        for guard in self._cluster.guards:
+            guard.check(call, new, old)
         if rules.counts_generations and _without(new) != _without(old):
             metadata["generation"] = old["metadata"].get("generation", 0) + 1
         stored = new if kind.to_stored is None else kind.to_stored(new)

@@ -9,6 +9,7 @@ import structlog
 from muster.localcluster.apiserver.access.attributes import Attributes, attributes_of, denied
 from muster.localcluster.apiserver.access.audit import AccessAudit
 from muster.localcluster.apiserver.access.authorizer import Authorizer
+from muster.localcluster.apiserver.access.claim_bindings import ClaimBindingCheck
 from muster.localcluster.apiserver.access.owner_references import OwnerReferenceCheck
 from muster.localcluster.apiserver.access.reviews import Reviews
 from muster.localcluster.apiserver.access.tokens import Authenticator, Headers
@@ -30,7 +31,7 @@ class Access:
         self.authorizer = Authorizer(cluster.store)
         self.record = AccessAudit()
         self.reviews = Reviews(cluster, self.authenticator, self.authorizer)
-        cluster.guard = OwnerReferenceCheck(self._allows, cluster.kinds)
+        cluster.guards += [OwnerReferenceCheck(self._allows, cluster.kinds), ClaimBindingCheck(self._allows)]
         cluster.store.listen(self._note)
         self._logged: dict[tuple[str, str, str], float] = {}
 
