@@ -1,5 +1,5 @@
-"""A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned; with `volumes_first`, no
-pod is bound before the volumes of all are.
+"""A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned and their devices
+allocated; with `volumes_first`, no pod is bound before the claims of all are ready.
 
 Labels are written before the pod is bound, because its containers may read them at their start. Only the bind is
 irreversible, so a crash in between leaves a labelled pod, which the next attempt labels again, and never a running pod
@@ -16,10 +16,14 @@ anything else                FAILED
 
 Answers to the patch of labels have the same meaning, except that they never mean BOUND or CONFLICT, and that 422 may be
 a pod with another uid.
+
+A pod is reported as not bound after its ResourceClaims have been released: from then on the coordinator may give their
+devices to others. They are not released if a pod has failed and an answer to its bind was lost: it may be bound.
 """
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -28,12 +32,12 @@ from msgspec import Struct
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.metrics import count_binds
 from muster.binding.pipeline import Job, Pipeline, WriteType
+from muster.binding.pod_claims import PodClaims, has_claims
 from muster.binding.request_bodies import MERGE_PATCH, binding_body, metadata_patch
 from muster.binding.results import Results
 from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.spans import CallTrace, SettledPod
 from muster.binding.v1 import binding_pb2 as pb
-from muster.binding.volume_claims import VolumeClaims
 from muster.kube.objects import BadObject, Pod, decode_pod
 from muster.kube.paths import pod_path
 from muster.kube.responses import KubeUnreachable, Response
@@ -83,20 +87,20 @@ class BindCall:
         self._deadline = deadline
         self._flow = pipeline.open(WriteType.BIND, deadline)
         self._jobs = {pod.uid: _BindPod(self, pod) for pod in request.pods}
-        self._claims = VolumeClaims(
-            request.pods, session, watch, self._flow, ready=self._volumes_ready, failed=self._volumes_failed
+        self._claims = PodClaims(
+            request.pods, session, watch, self._flow, ready=self._claims_ready, failed=self._claims_failed
         )
-        self._volumes_missing = {pod.uid for pod in request.pods if pod.claims} if request.volumes_first else set()
-        """Pods whose volumes all others wait for."""
+        self._awaited = {pod.uid for pod in request.pods if has_claims(pod)} if request.volumes_first else set()
+        """Pods whose claims all others wait for."""
         self._unsettled = set(self._jobs)
         self._trace = trace
         self._results: Results[pb.BindResult] = Results(len(request.pods), count_binds)
 
     async def results(self) -> AsyncIterator[list[pb.BindResult]]:
         """The results of all pods, in batches."""
-        self._claims.provision(self._deadline)
-        if not self._volumes_missing:
-            self._flow.add([job for job in self._jobs.values() if not job.pod.claims])
+        self._claims.start(self._deadline)
+        if not self._awaited:
+            self._flow.add([job for job in self._jobs.values() if not has_claims(job.pod)])
         async for batch in self._results.batches():
             yield batch
         self._log_end()
@@ -105,29 +109,39 @@ class BindCall:
         """Send no more binds; pods that are queued, or whose attempts would be retried, have failed."""
         self._flow.close(reason)
 
-    def _volumes_ready(self, uid: str) -> None:
+    def _claims_ready(self, uid: str) -> None:
         if not self._request.volumes_first:
             self._flow.add([self._jobs[uid]])
             return
-        self._volumes_missing.discard(uid)
-        if not self._volumes_missing:
+        self._awaited.discard(uid)
+        if not self._awaited:
             self._flow.add([self._jobs[uid] for uid in self._jobs if uid in self._unsettled])
 
-    def _volumes_failed(self, uid: str, reason: str) -> None:
+    def _claims_failed(self, uid: str, reason: str) -> None:
         if uid not in self._unsettled:
             return
         failed = self._jobs[uid]
         self.settle(failed, _Result(FAILED, message=reason))
         if self._request.volumes_first:
-            message = f"it is bound when the volumes of pod {failed.pod.namespace}/{failed.pod.name} exist: {reason}"
+            message = f"it is bound when the claims of pod {failed.pod.namespace}/{failed.pod.name} are ready: {reason}"
             for job in self._jobs.values():
                 if job.pod.uid in self._unsettled:
                     self.settle(job, _Result(WITHHELD, message=message))
 
     def settle(self, job: "_BindPod", result: _Result) -> None:
-        """Report the result of a pod."""
+        """Report the result of a pod, after its ResourceClaims have been released if it is not bound."""
         self._unsettled.discard(job.pod.uid)
-        pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or job.pod.claims else 0.0
+        if result.outcome == BOUND or (result.outcome == FAILED and job.may_be_bound):
+            self._report(job, result)
+        else:
+            self._claims.release(job.pod.uid, partial(self._report_released, job, result))
+
+    def _report_released(self, job: "_BindPod", result: _Result, problem: str) -> None:
+        message = "; ".join(filter(None, (result.message, problem)))
+        self._report(job, _Result(result.outcome, result.node, message))
+
+    def _report(self, job: "_BindPod", result: _Result) -> None:
+        pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or has_claims(job.pod) else 0.0
         name = _NAMES[result.outcome]
         error = "" if result.outcome == BOUND else result.message or name
         if self._trace.on:
@@ -163,20 +177,22 @@ class BindCall:
 
 
 class _BindPod(Job):
-    __slots__ = ("_call", "_conflicts", "_labelled", "pod", "queued_at", "started")
+    __slots__ = ("_call", "_conflicts", "_labelled", "may_be_bound", "pod", "queued_at", "started")
 
     def __init__(self, call: BindCall, pod: pb.PodBinding) -> None:
         super().__init__()
         self._call, self.pod = call, pod
         self._conflicts = 0
         self._labelled = not pod.labels
+        self.may_be_bound = False
+        """A bind was sent whose result is not known."""
         self.started = 0.0
         self.queued_at = call.loop.time()
 
     @property
     def began(self) -> float:
-        """Start of the first attempt, or of the wait for volumes."""
-        return self.queued_at if self.pod.claims else self.started
+        """Start of the first attempt, or of the wait for claims."""
+        return self.queued_at if has_claims(self.pod) else self.started
 
     async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         pod, call = self.pod, self._call
@@ -186,8 +202,7 @@ class _BindPod(Job):
         try:
             if not self._labelled and (outcome := await self._label(path, timeout_seconds)) is not None:
                 return outcome
-            body = binding_body(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
-            response = await call.session.request("POST", path + "/binding", body=body, timeout_seconds=timeout_seconds)
+            response = await self._bind(path + "/binding", timeout_seconds)
             if response.status == 409:
                 return await self._resolve(response, path, timeout_seconds)
         except KubeUnreachable as error:
@@ -200,6 +215,16 @@ class _BindPod(Job):
 
     def give_up(self, reason: str) -> None:
         self._call.settle(self, _Result(FAILED, message=reason))
+
+    async def _bind(self, path: str, timeout_seconds: float) -> Response:
+        """Raises KubeUnreachable."""
+        pod, before = self.pod, self.may_be_bound
+        body = binding_body(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
+        self.may_be_bound = True
+        response = await self._call.session.request("POST", path, body=body, timeout_seconds=timeout_seconds)
+        if response.status < 500 and response.status != 408:
+            self.may_be_bound = before
+        return response
 
     async def _label(self, path: str, timeout_seconds: float) -> WriteOutcome | None:
         """Set the labels of the pod; None: done. Raises KubeUnreachable."""

@@ -191,6 +191,11 @@ class Flow:
         self._loop = asyncio.get_running_loop()
         self._alarm = None if deadline is None else self._loop.call_at(deadline, self.close, "the deadline passed")
 
+    @property
+    def closed(self) -> bool:
+        """No attempt starts any more; one that is running may end with a retry, to be given up."""
+        return bool(self._close_reason)
+
     def add(self, jobs: Iterable[Job]) -> None:
         """Queue jobs; a closed flow gives them up."""
         if self._close_reason:

@@ -6,6 +6,7 @@ from typing import Final
 
 import grpc
 
+from muster.binding.device_claim_status import BadDeviceClaim, read_allocation
 from muster.binding.v1 import binding_pb2 as pb
 from muster.rpc.errors import RpcError
 
@@ -30,6 +31,7 @@ _is_condition_reason = re.compile(r"[A-Za-z](?:[A-Za-z0-9_,:]{0,1022}[A-Za-z0-9_
 def validate_bind(request: pb.BindRequest) -> None:
     """Raises RpcError: INVALID_ARGUMENT."""
     _check_pods(request.pods)
+    _check_device_claims(request.pods)
     for pod in request.pods:
         if not _is_name(pod.node):
             raise _invalid(f"{_named(pod)}: node {quoted(pod.node)} is not a valid node name")
@@ -172,6 +174,42 @@ def _check_pods(pods: Iterable[pb.PodBinding | pb.PodName]) -> None:
         uids.add(pod.uid)
         if not (_is_name(pod.namespace) and _is_name(pod.name)):
             raise _invalid(f"{_named(pod)} is not a valid namespace/name")
+
+
+def _check_device_claims(pods: Iterable[pb.PodBinding]) -> None:
+    """Check that every ResourceClaim has a name, a uid and a readable allocation, is given once per pod, and that pods
+    which share one agree about it. Raises RpcError.
+    """
+    allocations: dict[tuple[str, str], bytes] = {}
+    uids: dict[tuple[str, str], str] = {}
+    for pod in pods:
+        seen: set[str] = set()
+        for claim in pod.device_claims:
+            where, key = f"{_named(pod)}: ResourceClaim {quoted(claim.name)}", (pod.namespace, claim.name)
+            if not _is_name(claim.name):
+                raise _invalid(f"{where} is not a valid name")
+            if not claim.uid:
+                raise _invalid(f"{where} has no uid")
+            if claim.name in seen:
+                raise _invalid(f"{where} is given twice")
+            seen.add(claim.name)
+            if uids.setdefault(key, claim.uid) != claim.uid:
+                raise _invalid(f"{where} has uid {quoted(claim.uid)}; another pod gives {quoted(uids[key])}")
+            if claim.allocation and allocations.setdefault(key, claim.allocation) != claim.allocation:
+                raise _invalid(f"{where} has another allocation than another pod gives")
+            if problem := _allocation_problem(claim.allocation):
+                raise _invalid(f"{where}: {problem}")
+
+
+def _allocation_problem(allocation: bytes) -> str:
+    if len(allocation) > _MAX_PATCH_BYTES:
+        return f"an allocation of {len(allocation)} bytes; the limit is {_MAX_PATCH_BYTES}"
+    try:
+        if allocation:
+            read_allocation(allocation)
+    except BadDeviceClaim as error:
+        return f"allocation {quoted(allocation.decode(errors='replace'))}: {error}"
+    return ""
 
 
 def _named(pod: pb.PodBinding | pb.PodName) -> str:

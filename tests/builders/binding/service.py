@@ -147,9 +147,12 @@ class Rig:
         gang_span: str = "",
         volumes_first: bool = False,
         volumes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        devices: Mapping[str, Sequence[pb.DeviceClaim]] = MappingProxyType({}),
         **more: str,
     ) -> Any:
-        """A running Bind call to one node, or to one per pod; `volumes` are by uid and claim, `more` annotations."""
+        """A running Bind call to one node, or to one per pod; `volumes` are by uid and claim, `devices` by uid, `more`
+        annotations.
+        """
         bindings = [
             pb.PodBinding(
                 uid=pod["metadata"]["uid"],
@@ -160,6 +163,7 @@ class Rig:
                 claims=claims_of(pod),
                 labels=labels,
                 volumes=volumes.get(pod["metadata"]["uid"]),
+                device_claims=devices.get(pod["metadata"]["uid"]),
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]

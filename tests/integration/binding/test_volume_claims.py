@@ -135,7 +135,7 @@ async def test_with_volumes_first_a_claim_that_fails_withholds_all_pods(muster: 
     results = {result.uid: result for result in await results_of(muster.bind_call(pods, volumes_first=True))}
     outcomes = [results[pod["metadata"]["uid"]].outcome for pod in pods]
     assert outcomes == [WITHHELD, WITHHELD, FAILED]
-    assert "volumes of pod ml/bad exist" in results[pods[0]["metadata"]["uid"]].message
+    assert "claims of pod ml/bad are ready" in results[pods[0]["metadata"]["uid"]].message
     assert await muster.nodes_of(pods) == ["", "", ""]
 
 

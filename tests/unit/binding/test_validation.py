@@ -45,6 +45,47 @@ def test_invalid_binds_are_rejected(pods: list[pb.PodBinding], problem: str) -> 
     assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def with_claims(*claims: pb.DeviceClaim, uid: str = "u") -> pb.PodBinding:
+    return pb.PodBinding(uid=uid, namespace="ml", name=f"pod-{uid}", node="node-0", device_claims=claims)
+
+
+def device_claim(name: str = "gpu", uid: str = "c", allocation: str = "") -> pb.DeviceClaim:
+    return pb.DeviceClaim(name=name, uid=uid, allocation=allocation.encode())
+
+
+def test_pods_may_share_a_resource_claim() -> None:
+    first, second = with_claims(device_claim()), with_claims(device_claim(allocation='{"devices": {}}'), uid="v")
+    validate_bind(pb.BindRequest(pods=[first, second]))
+
+
+@pytest.mark.parametrize(
+    ("pods", "problem"),
+    [
+        ([with_claims(device_claim("a/b"))], "pod 'ml/pod-u': ResourceClaim 'a/b' is not a valid name"),
+        ([with_claims(device_claim(uid=""))], "ResourceClaim 'gpu' has no uid"),
+        ([with_claims(device_claim(), device_claim())], "ResourceClaim 'gpu' is given twice"),
+        (
+            [with_claims(device_claim()), with_claims(device_claim(uid="d"), uid="v")],
+            "pod 'ml/pod-v': ResourceClaim 'gpu' has uid 'd'; another pod gives 'c'",
+        ),
+        (
+            [with_claims(device_claim(allocation="{}")), with_claims(device_claim(allocation="{ }"), uid="v")],
+            "pod 'ml/pod-v': ResourceClaim 'gpu' has another allocation than another pod gives",
+        ),
+        ([with_claims(device_claim(allocation="[]"))], r"allocation '\[\]': not an AllocationResult in JSON"),
+        (
+            [with_claims(device_claim(allocation='{"devices": {"results": [{"driver": "d"}]}}'))],
+            'device "d//" for request "": a request, a driver, a pool and a device are required',
+        ),
+        ([with_claims(device_claim(allocation=" " * 2**20 + "{}"))], "1048578 bytes; the limit is 1048576"),
+    ],
+)
+def test_invalid_resource_claims_are_rejected(pods: list[pb.PodBinding], problem: str) -> None:
+    with pytest.raises(RpcError, match=problem) as refused:
+        validate_bind(pb.BindRequest(pods=pods))
+    assert refused.value.code is grpc.StatusCode.INVALID_ARGUMENT
+
+
 def condition(**fields: str) -> pb.PodCondition:
     known = {"uid": "u", "namespace": "ml", "name": "pod-0", "type": "PodScheduled", "status": "False"}
     return pb.PodCondition(**(known | fields))

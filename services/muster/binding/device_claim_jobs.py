@@ -1,0 +1,272 @@
+"""The writes of a Bind call to one ResourceClaim: before its pods are bound, and after they could not be.
+
+Each attempt reads the claim and acts on its state, so that repeated calls and lost answers do no harm. A write replaces
+the version that was read; after a conflict the claim is read again, a few times.
+"""
+
+import time
+from abc import abstractmethod
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from muster.binding.device_claim_status import (
+    MAX_RESERVATIONS,
+    BadDeviceClaim,
+    ClaimRejected,
+    DeviceClaimState,
+    Step,
+    WantedClaim,
+    allocated_claim,
+    deallocated_claim,
+    next_step,
+    protected_claim,
+    read_claim,
+    released_claim,
+    reserved_claim,
+    unreserved,
+    used_by,
+)
+from muster.binding.pipeline import Job
+from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.v1 import binding_pb2 as pb
+from muster.gangs.quoting import quoted
+from muster.kube.objects import BadObject, decode_pod
+from muster.kube.paths import object_path, pod_path
+from muster.kube.responses import KubeUnreachable, Response
+from muster.kube.session import Method
+
+if TYPE_CHECKING:
+    from muster.binding.device_claims import DeviceClaims
+
+_VERSION: Final = "resource.k8s.io/v1"
+_MAX_CONFLICTS: Final = 6  # then the API server's answer is final; drivers and kube-controller-manager write, too
+_MAX_WRITES: Final = 4  # of one attempt: deallocate, protect, allocate, and one more
+
+
+class DeviceClaimWrites:
+    """What a Bind call wants and has written of one claim."""
+
+    def __init__(self, wanted: WantedClaim) -> None:
+        self.wanted = wanted
+        self.pods: dict[str, pb.PodBinding] = {}
+        """Pods by uid that the claim is to be reserved for: until they are settled."""
+        self.reserved: set[str] = set()
+        """Uids of pods that the call reserved it for, or may have: an answer was lost."""
+        self.allocated = False
+        """The call wrote the allocation, or may have."""
+        self.leaving: set[str] = set()
+        """Uids of pods whose reservations are to be removed."""
+        self.busy = False
+        """A job is queued or running."""
+
+    @property
+    def order(self) -> tuple[str, str]:
+        """Sort key that is the same in every call."""
+        return self.wanted.namespace, self.wanted.name
+
+    def __str__(self) -> str:
+        return f"ResourceClaim {quoted(self.wanted.name)}"
+
+
+class _Settled(Exception):
+    """The attempt ends with an outcome."""
+
+    def __init__(self, outcome: WriteOutcome) -> None:
+        super().__init__(outcome)
+        self.outcome = outcome
+
+
+class _ClaimJob(Job):
+    """Base of the jobs of one claim."""
+
+    __slots__ = ("_claim", "_claims", "_conflicts")
+
+    def __init__(self, claims: "DeviceClaims", claim: DeviceClaimWrites) -> None:
+        super().__init__()
+        self._claims, self._claim = claims, claim
+        self._conflicts = 0
+
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
+        try:
+            return await self._attempt()
+        except _Settled as settled:
+            return settled.outcome
+        except KubeUnreachable as error:
+            return unreachable_outcome(error)
+
+    @abstractmethod
+    async def _attempt(self) -> WriteOutcome:
+        """Read the claim, and write it as its state requires. Raises KubeUnreachable, _Settled."""
+
+    @abstractmethod
+    def _fail(self, reason: str) -> WriteOutcome:
+        """Settle as failed. `reason`: a predicate of the claim."""
+
+    @abstractmethod
+    def _gone(self) -> WriteOutcome:
+        """Settle: the claim does not exist."""
+
+    async def _read(self) -> DeviceClaimState:
+        """Raises KubeUnreachable, _Settled."""
+        return self._state(await self._request("GET"), "read")
+
+    async def _write(self, body: bytes, subresource: str = "/status") -> DeviceClaimState:
+        """The claim after the write. Raises KubeUnreachable, _Settled."""
+        if self._claims.flow.closed:
+            raise _Settled(Retry(f"{self._claim} was not written"))  # which the flow gives up
+        return self._state(await self._request("PUT", subresource, body), "written")
+
+    async def _request(self, method: Method, subresource: str = "", body: bytes | None = None) -> Response:
+        wanted, claims = self._claim.wanted, self._claims
+        path = object_path(_VERSION, "resourceclaims", wanted.namespace, wanted.name) + subresource
+        return await claims.session.request(method, path, body=body, timeout_seconds=claims.timeout_seconds)
+
+    def _state(self, response: Response, verb: str) -> DeviceClaimState:
+        """The claim in an answer. Raises _Settled."""
+        if response.status == 404:
+            raise _Settled(self._gone())
+        if response.status == 409:  # it has changed since it was read
+            self._conflicts += 1
+            if self._conflicts < _MAX_CONFLICTS:
+                raise _Settled(Retry(status_text(response)))
+        if response.status >= 300:
+            raise _Settled(retryable(response) or self._fail(f"cannot be {verb}: {status_text(response)}"))
+        try:
+            return read_claim(response.body)
+        except BadDeviceClaim as error:
+            raise _Settled(self._fail(str(error))) from error
+
+    def _done(self) -> WriteOutcome:
+        self._claims.ended(self._claim)
+        return DONE
+
+
+class WriteDeviceClaim(_ClaimJob):
+    """Allocates a claim, if it is not yet, and reserves it for its pods."""
+
+    __slots__ = ()
+
+    def give_up(self, reason: str) -> None:
+        self._reject(list(self._claim.pods), f"could not be written: {reason}")
+        self._done()
+
+    async def _attempt(self) -> WriteOutcome:
+        claim = self._claim
+        if not claim.pods:
+            return self._done()
+        found = await self._read()
+        for _ in range(_MAX_WRITES + 1):
+            try:
+                step = next_step(found, claim.wanted, claim.pods)
+            except ClaimRejected as error:
+                return self._fail(str(error))
+            if step is Step.DONE:
+                return self._ready()
+            found = await self._take(step, found)
+            if not claim.pods:
+                return self._done()
+        return self._fail("was written, but the API server does not show what was")
+
+    async def _take(self, step: Step, found: DeviceClaimState) -> DeviceClaimState:
+        """The claim after a step. Raises KubeUnreachable, _Settled."""
+        claim = self._claim
+        if step is Step.PROTECT:
+            return await self._write(protected_claim(found), "")
+        if step is Step.DEALLOCATE:
+            if bound := await self._bound(found):
+                raise _Settled(self._leave_to(bound, found))
+            return await self._write(deallocated_claim(found))
+        pods = self._fitting(found)
+        if not pods:
+            return found
+        claim.reserved.update(uid for uid, _ in pods)
+        if step is Step.RESERVE:
+            return await self._write(reserved_claim(found, pods))
+        claim.allocated = True
+        return await self._write(allocated_claim(found, claim.wanted, pods, time.time()))
+
+    def _fitting(self, found: DeviceClaimState) -> list[tuple[str, str]]:
+        """Uid and name of the pods to reserve the claim for; those above the limit fail."""
+        missing = unreserved(found, self._claim.pods)
+        free = max(0, MAX_RESERVATIONS - len(found.consumers))
+        if over := missing[free:]:
+            limit = f"{MAX_RESERVATIONS} pods, the limit of the API server"
+            self._reject(over, f"is used by as many as {limit}: it is reserved for {len(found.consumers)} already")
+        pods = self._claim.pods
+        return [(uid, pods[uid].name) for uid in missing[:free] if uid in pods]
+
+    async def _bound(self, found: DeviceClaimState) -> set[str]:
+        """Uids of the pods that use the claim and are bound, by an earlier call. Raises KubeUnreachable, _Settled."""
+        bound = set()
+        for uid in [each.uid for each in found.consumers]:
+            pod = self._claim.pods.get(uid)
+            if pod is None:
+                continue
+            path = pod_path(pod.namespace, pod.name)
+            response = await self._claims.session.request("GET", path, timeout_seconds=self._claims.timeout_seconds)
+            if response.status == 404:
+                continue
+            if response.status != 200:
+                problem = f"is used by pod {quoted(pod.name)}, which cannot be read: {status_text(response)}"
+                raise _Settled(retryable(response) or self._fail(problem))
+            try:
+                current = decode_pod(response.body)
+            except BadObject as error:
+                raise _Settled(self._fail(f"is used by a pod that cannot be read: {error}")) from error
+            if current.metadata.uid == uid and current.spec.node_name:
+                bound.add(uid)
+        return bound
+
+    def _leave_to(self, bound: Collection[str], found: DeviceClaimState) -> WriteOutcome:
+        """Leave the claim as it is for its bound pods, whose binds tell where they are; the others cannot use it."""
+        users = [each for each in found.consumers if each.uid in bound]
+        for uid in [uid for uid in self._claim.pods if uid in bound]:
+            self._claims.written(self._claim, uid)
+        return self._fail(used_by(found, users))
+
+    def _ready(self) -> WriteOutcome:
+        for uid in list(self._claim.pods):
+            self._claims.written(self._claim, uid)
+        return self._done()
+
+    def _gone(self) -> WriteOutcome:
+        return self._fail("does not exist")
+
+    def _fail(self, reason: str) -> WriteOutcome:
+        self._reject(list(self._claim.pods), reason)
+        return self._done()
+
+    def _reject(self, uids: Collection[str], reason: str) -> None:
+        for uid in uids:
+            self._claims.rejected(self._claim, uid, f"{self._claim} {reason}")
+
+
+class ReleaseDeviceClaim(_ClaimJob):
+    """Removes the reservations of pods that are not bound, and the allocation if the call wrote it, with the last."""
+
+    __slots__ = ()
+
+    def give_up(self, reason: str) -> None:
+        self._end(frozenset(self._claim.leaving), f"{self._claim} may stay allocated: {reason}")
+
+    async def _attempt(self) -> WriteOutcome:
+        claim, uids = self._claim, frozenset(self._claim.leaving)
+        found = await self._read()
+        if found.uid != claim.wanted.uid:
+            return self._gone()
+        body = released_claim(found, uids, claim.wanted.devices if claim.allocated else None)
+        if body is not None:
+            await self._write(body)
+        return self._end(uids, "")
+
+    def _gone(self) -> WriteOutcome:
+        return self._end(frozenset(self._claim.leaving), "")
+
+    def _fail(self, reason: str) -> WriteOutcome:
+        return self._end(frozenset(self._claim.leaving), f"{self._claim} may stay allocated: it {reason}")
+
+    def _end(self, uids: frozenset[str], problem: str) -> WriteOutcome:
+        for uid in uids:
+            self._claim.leaving.discard(uid)
+            self._claims.released(uid, problem)
+        return self._done()

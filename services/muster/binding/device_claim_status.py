@@ -1,0 +1,257 @@
+"""Rules of writes to a ResourceClaim: the next write that its state needs, and the bodies of all writes.
+
+    allocation of the claim                     step
+    none, and one is to be written              PROTECT without the finalizer, then ALLOCATE
+    none, and none is to be written             rejected
+    the one to be written, or none is           RESERVE for the pods that it is not reserved for, else DONE
+    another, not reserved, or for these pods    DEALLOCATE, unless one of these pods is bound
+    another, reserved for others                rejected
+
+Claims are kept as the JSON that was read, so that writes keep fields that are not known here.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from muster.gangs.quoting import quoted
+from muster.kube.objects import UNREADABLE
+from muster.kube.timestamps import timestamp
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Finalizer of allocated claims. kube-controller-manager removes it with the allocation."""
+MAX_RESERVATIONS: Final = 256
+"""Pods and others that the API server lets one claim be reserved for."""
+
+_MAX_SHOWN: Final = 3
+
+
+class BadDeviceClaim(ValueError):
+    """A ResourceClaim or an allocation that cannot be read."""
+
+
+class ClaimRejected(Exception):
+    """The pods cannot use the claim. The message says why, as the predicate of a sentence about the claim."""
+
+
+class Step(Enum):
+    """The next write to a claim."""
+
+    DONE = auto()
+    PROTECT = auto()
+    """Add the finalizer."""
+    ALLOCATE = auto()
+    """Write the allocation, and reserve the claim for the pods."""
+    RESERVE = auto()
+    """Reserve the claim for the pods."""
+    DEALLOCATE = auto()
+    """Remove the allocation, all reservations and the status of the devices."""
+
+
+class Device(Struct, frozen=True, order=True, gc=False):
+    """A device that is allocated to a request of the claim."""
+
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.driver}/{self.pool}/{self.device}"
+
+
+Devices = tuple[Device, ...]
+"""In ascending order: the order in an allocation has no meaning."""
+
+
+class WantedClaim(Struct, frozen=True):
+    """A claim as a request gives it. `devices` are those of the allocation; None: without one."""
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: Mapping[str, Raw] = {}
+    devices: Devices | None = None
+
+
+class Consumer(Struct, frozen=True):
+    """An entry of status.reservedFor."""
+
+    resource: str = ""
+    name: str = ""
+    uid: str = ""
+
+    def __str__(self) -> str:
+        return f"pod {quoted(self.name)}" if self.resource == "pods" else quoted(f"{self.resource}/{self.name}")
+
+
+class DeviceClaimState(Struct, frozen=True):
+    """A claim as it was read. `devices`: None if it is not allocated."""
+
+    uid: str
+    deleting: bool
+    finalizers: tuple[str, ...]
+    devices: Devices | None
+    consumers: tuple[Consumer, ...]
+    fields: Mapping[str, Raw]
+    status: Mapping[str, Raw]
+    reservations: tuple[Raw, ...]
+    """The consumers as JSON, in the same order."""
+
+
+class _Allocated(Struct, frozen=True):
+    results: list[Device] | None = None
+
+
+class _Allocation(Struct, frozen=True):
+    devices: _Allocated | None = None
+
+
+class _Status(Struct, rename="camel", frozen=True):
+    allocation: _Allocation | None = None
+    reserved_for: list[Consumer] | None = None
+
+
+class _Reservations(Struct, rename="camel", frozen=True):
+    reserved_for: list[Raw] | None = None
+
+
+class _Meta(Struct, rename="camel", frozen=True):
+    uid: str = ""
+    deletion_timestamp: str | None = None
+    finalizers: list[str] | None = None
+
+
+class _Claim(Struct, frozen=True):
+    metadata: _Meta
+    status: Raw = Raw(b"{}")
+
+
+_claim: Final = msgspec.json.Decoder(_Claim)
+_status: Final = msgspec.json.Decoder(_Status | None)
+_reservations: Final = msgspec.json.Decoder(_Reservations | None)
+_allocation: Final = msgspec.json.Decoder(_Allocation)
+_object: Final = msgspec.json.Decoder(dict[str, Raw])
+_object_or_null: Final = msgspec.json.Decoder(dict[str, Raw] | None)
+_encode: Final = msgspec.json.Encoder().encode
+
+
+def read_allocation(data: bytes) -> tuple[dict[str, Raw], Devices]:
+    """The fields of an AllocationResult in JSON, and its devices. Raises BadDeviceClaim."""
+    try:
+        fields, devices = _object.decode(data), _devices(_allocation.decode(data))
+    except UNREADABLE as error:
+        raise BadDeviceClaim(f"not an AllocationResult in JSON: {error}") from error
+    for each in devices:
+        if not (each.request and each.driver and each.pool and each.device):
+            named = f"device {quoted(str(each))} for request {quoted(each.request)}"
+            raise BadDeviceClaim(f"{named}: a request, a driver, a pool and a device are required")
+    return fields, devices
+
+
+def read_claim(data: bytes) -> DeviceClaimState:
+    """Raises BadDeviceClaim."""
+    try:
+        head = _claim.decode(data)
+        status = _status.decode(head.status) or _Status()
+        reservations = (_reservations.decode(head.status) or _Reservations()).reserved_for
+        return DeviceClaimState(
+            head.metadata.uid,
+            head.metadata.deletion_timestamp is not None,
+            tuple(head.metadata.finalizers or ()),
+            None if status.allocation is None else _devices(status.allocation),
+            tuple(status.reserved_for or ()),
+            _object.decode(data),
+            _object_or_null.decode(head.status) or {},
+            tuple(reservations or ()),
+        )
+    except UNREADABLE as error:
+        raise BadDeviceClaim(f"cannot be read: {error}") from error
+
+
+def next_step(claim: DeviceClaimState, wanted: WantedClaim, pods: Collection[str]) -> Step:
+    """The next write for the pods with these uids. Raises ClaimRejected."""
+    if claim.uid != wanted.uid:
+        raise ClaimRejected("was replaced by another claim of this name")
+    if claim.deleting:
+        raise ClaimRejected("is being deleted")
+    if claim.devices is None:
+        if wanted.devices is None:
+            raise ClaimRejected("is not allocated, and no devices were chosen for it")
+        return Step.ALLOCATE if FINALIZER in claim.finalizers else Step.PROTECT
+    if wanted.devices in (None, claim.devices):
+        return Step.RESERVE if unreserved(claim, pods) else Step.DONE
+    if all(each.uid in pods for each in claim.consumers):
+        return Step.DEALLOCATE
+    raise ClaimRejected(used_by(claim, [each for each in claim.consumers if each.uid not in pods]))
+
+
+def used_by(claim: DeviceClaimState, consumers: Sequence[Consumer]) -> str:
+    """Predicate of a claim with another allocation that these use."""
+    return f"is allocated to other devices ({_listed(claim.devices or ())}) and used by {_listed(consumers)}"
+
+
+def unreserved(claim: DeviceClaimState, pods: Iterable[str]) -> list[str]:
+    """The uids of pods that the claim is not reserved for."""
+    reserved = {each.uid for each in claim.consumers}
+    return [uid for uid in pods if uid not in reserved]
+
+
+def protected_claim(claim: DeviceClaimState) -> bytes:
+    """The claim with the finalizer."""
+    metadata = _object.decode(claim.fields["metadata"])
+    metadata["finalizers"] = Raw(_encode([*claim.finalizers, FINALIZER]))
+    return _encode({**claim.fields, "metadata": metadata})
+
+
+def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, pods: Iterable[tuple[str, str]], now: float) -> bytes:
+    """The claim with the allocation, reserved for pods (uid, name). `now`: seconds since 1970."""
+    allocation = {"allocationTimestamp": timestamp(now), **wanted.allocation}
+    return _with_status(claim, {"allocation": allocation, "reservedFor": _reservations_for(claim, pods)})
+
+
+def reserved_claim(claim: DeviceClaimState, pods: Iterable[tuple[str, str]]) -> bytes:
+    """The claim, reserved for pods (uid, name), too."""
+    return _with_status(claim, {"reservedFor": _reservations_for(claim, pods)})
+
+
+def deallocated_claim(claim: DeviceClaimState) -> bytes:
+    """The claim without its allocation and what depends on it."""
+    return _with_status(claim, {"allocation": None, "reservedFor": None, "devices": None})
+
+
+def released_claim(claim: DeviceClaimState, pods: Collection[str], allocated: Devices | None) -> bytes | None:
+    """The claim without the reservations for pods with these uids; None if nothing changes.
+
+    `allocated`: the devices that the call allocated; the allocation is removed with the last reservation.
+    """
+    remaining = [raw for each, raw in zip(claim.consumers, claim.reservations, strict=True) if each.uid not in pods]
+    if not remaining and allocated is not None and claim.devices == allocated:
+        return deallocated_claim(claim)
+    if len(remaining) == len(claim.reservations):
+        return None
+    return _with_status(claim, {"reservedFor": remaining})
+
+
+def _with_status(claim: DeviceClaimState, change: Mapping[str, Any]) -> bytes:
+    """The claim with other fields of status; None removes one."""
+    status = {name: value for name, value in {**claim.status, **change}.items() if value is not None}
+    return _encode({**claim.fields, "status": status})
+
+
+def _reservations_for(claim: DeviceClaimState, pods: Iterable[tuple[str, str]]) -> list[Any]:
+    new = [{"resource": "pods", "name": name, "uid": uid} for uid, name in pods]
+    return [*claim.reservations, *new]
+
+
+def _devices(allocation: _Allocation) -> Devices:
+    results = allocation.devices.results if allocation.devices is not None else None
+    return tuple(sorted(results or ()))
+
+
+def _listed(values: Sequence[object]) -> str:
+    shown = ", ".join(str(each) for each in values[:_MAX_SHOWN])
+    return f"{shown} and {len(values) - _MAX_SHOWN} more" if len(values) > _MAX_SHOWN else shown
