@@ -62,10 +62,14 @@ class Binder:
                     claims=(claims := effect.claims.get(seat.uid, ())),
                     volumes={claim: volume for claim, volume in seat.volumes if claim in claims},
                     labels=labels_at_bind(effect.gang, effect.ranks.get(seat.uid), effect.tries),
+                    device_claims=[
+                        pb.DeviceClaim(name=each.name, uid=each.uid, allocation=each.allocation)
+                        for each in effect.devices.get(seat.uid, ())
+                    ],
                 )
                 for seat in effect.seats
             ],
-            volumes_first=effect.claims_first,
+            claims_first=effect.claims_first,
         )
         pending = {seat.uid for seat in effect.seats}
         reason = _NO_RESULT
