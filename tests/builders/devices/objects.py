@@ -1,31 +1,51 @@
-"""Device objects as cluster-state streams them."""
+"""Objects of resource.k8s.io/v1 for tests: classes, claims, templates, slices and allocations."""
 
-import msgspec
+from typing import Any
 
-from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceId, DeviceResult, Slice
-from muster.gangs.facts import DeviceObject, DeviceObjectKind
-
-GPU = "device.attributes['gpu'].kind == 'gpu'"
-
-
-def slice_object(node: str, number: int) -> DeviceObject:
-    """So many equal GPUs, "gpu-0", "gpu-1" ..., of a node."""
-    devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
-    facts = Slice(node, "gpu", node, node_name=node, devices=devices)
-    return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))
+GROUP = "/apis/resource.k8s.io/v1"
+CLASSES = f"{GROUP}/deviceclasses"
+SLICES = f"{GROUP}/resourceslices"
+CLAIMS = f"{GROUP}/namespaces/default/resourceclaims"
+TEMPLATES = f"{GROUP}/namespaces/default/resourceclaimtemplates"
+FINALIZER = "resource.kubernetes.io/delete-protection"
+DRIVER = "gpu.example.com"
 
 
-def class_object(*config: str) -> DeviceObject:
-    """The class "gpu" of all GPUs; `config`: parameters for the driver, as JSON."""
-    facts = DeviceClass("gpu", (GPU,), config=config)
-    return DeviceObject(DeviceObjectKind.CLASS, "gpu", msgspec.json.encode(facts))
+def request(name: str = "gpu", device_class: str = DRIVER, **exactly: Any) -> dict[str, Any]:
+    return {"name": name, "exactly": {"deviceClassName": device_class, **exactly}}
 
 
-def claim_object(facts: Claim) -> DeviceObject:
-    return DeviceObject(DeviceObjectKind.CLAIM, facts.id, msgspec.json.encode(facts))
+def spec_of(*requests: Any, **devices: Any) -> dict[str, Any]:
+    return {"devices": {"requests": list(requests) or [request()], **devices}}
 
 
-def allocated(claim: Claim, *names: str, node: str = "n0") -> Claim:
-    """The claim with these devices of a node."""
-    results = tuple(DeviceResult("r0", DeviceId("gpu", node, name)) for name in names)
-    return msgspec.structs.replace(claim, allocation=Allocation(results))
+def claim(name: str, *requests: Any, **devices: Any) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": spec_of(*requests, **devices)}
+
+
+def template(name: str, *requests: Any, metadata: Any = None, **devices: Any) -> dict[str, Any]:
+    described = {} if metadata is None else {"metadata": metadata}
+    return {"metadata": {"name": name}, "spec": {**described, "spec": spec_of(*requests, **devices)}}
+
+
+def allocation(*devices: str, node: str = "n1", request: str = "gpu", driver: str = DRIVER) -> dict[str, Any]:
+    """An allocation of devices of the node's pool."""
+    results = [{"request": request, "driver": driver, "pool": node, "device": device} for device in devices]
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {
+        "devices": {"results": results},
+        "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [field]}]},
+    }
+
+
+def reserved_for(*pods: Any) -> list[dict[str, str]]:
+    """Entries of status.reservedFor for pods as the API returns them."""
+    return [{"resource": "pods", "name": each["metadata"]["name"], "uid": each["metadata"]["uid"]} for each in pods]
+
+
+def slice_of(name: str, *devices: Any, node: str = "n1", **spec: Any) -> dict[str, Any]:
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    return {
+        "metadata": {"name": name},
+        "spec": {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": list(devices), **spec},
+    }

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from builders.devices.facts import claim, way
-from builders.devices.objects import allocated, claim_object, class_object, slice_object
+from builders.devices.streamed import allocated, claim_object, class_object, slice_object
 from muster.coordinator.core.cache.device_choices import DeviceChoices, NoDevices
 from muster.coordinator.core.events import Seat
 from muster.devices.facts import Allocation, Claim, Config, DeviceId, DeviceResult

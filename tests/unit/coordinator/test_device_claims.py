@@ -8,7 +8,7 @@ from builders.core.actions import until
 from builders.core.objects import pod_class
 from builders.core.scenario import Scenario
 from builders.devices.facts import claim, way
-from builders.devices.objects import allocated, claim_object, class_object, slice_object
+from builders.devices.streamed import allocated, claim_object, class_object, slice_object
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import Seat, Snapshot

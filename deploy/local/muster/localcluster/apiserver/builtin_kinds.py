@@ -6,6 +6,7 @@ from typing import Final
 from muster.localcluster.apiserver import device_kinds, events, pod_groups
 from muster.localcluster.apiserver.access.kinds import access_kinds
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
+from muster.localcluster.apiserver.devices import kinds as device_kinds
 from muster.localcluster.apiserver.disruption_budgets import BudgetRules
 from muster.localcluster.apiserver.kinds import STATUS, Kind, Rules, Subresource, TableForm
 from muster.localcluster.apiserver.metadata import mistyped
@@ -251,6 +252,7 @@ def _others() -> list[Kind]:
         *pod_groups.kinds(),
         *device_kinds.kinds(),
         *access_kinds(),
+        *device_kinds.kinds(),
         _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),
         _kind("storage.k8s.io", "v1", "CSINode", "csinodes", _Stored(), namespaced=False),
         _kind("storage.k8s.io", "v1", "CSIDriver", "csidrivers", _Stored(), namespaced=False),

@@ -35,6 +35,9 @@ class Rules:
     def admit(self, cluster: "Cluster", obj: Object) -> None:
         """Check or complete the object with the help of other objects. Raises StatusError."""
 
+    def prepare_update(self, new: Object, old: Object) -> None:
+        """Complete a changed object with the help of its previous version, in place; follows `default`."""
+
     def validate(self, obj: Object) -> Iterable[Cause]:
         """Problems of a new or changed object."""
         return ()

@@ -13,10 +13,15 @@ _Strings = dict[str, str | None] | None
 _Quantities = dict[str, str | int | float] | None
 
 
+class _ClaimReference(Struct):
+    name: str | None = None
+    request: str | None = None
+
+
 class _Resources(Struct):
     requests: _Quantities = None
     limits: _Quantities = None
-    claims: list[dict[str, Any]] | None = None
+    claims: list[_ClaimReference] | None = None
 
 
 class _Port(Struct):
@@ -50,7 +55,9 @@ class _Term(Struct):
     matchFields: list[_Requirement] | None = None  # noqa: N815
 
 
-class _NodeSelector(Struct):
+class NodeSelector(Struct):
+    """A node selector, of a pod or of devices."""
+
     nodeSelectorTerms: list[_Term] | None = None  # noqa: N815
 
 
@@ -60,7 +67,7 @@ class _PreferredTerm(Struct):
 
 
 class _NodeAffinity(Struct):
-    requiredDuringSchedulingIgnoredDuringExecution: _NodeSelector | None = None  # noqa: N815
+    requiredDuringSchedulingIgnoredDuringExecution: NodeSelector | None = None  # noqa: N815
     preferredDuringSchedulingIgnoredDuringExecution: list[_PreferredTerm] | None = None  # noqa: N815
 
 
@@ -86,6 +93,12 @@ class _SchedulingGroup(Struct):
     podGroupName: str | None = None  # noqa: N815
 
 
+class _ResourceClaim(Struct):
+    name: str | None = None
+    resourceClaimName: str | None = None  # noqa: N815
+    resourceClaimTemplateName: str | None = None  # noqa: N815
+
+
 class _PodSpec(Struct):
     containers: list[_Container] | None = None
     initContainers: list[_Container] | None = None  # noqa: N815
@@ -104,6 +117,7 @@ class _PodSpec(Struct):
     schedulingGroup: _SchedulingGroup | None = None  # noqa: N815
     overhead: _Quantities = None
     resources: _Resources | None = None
+    resourceClaims: list[_ResourceClaim] | None = None  # noqa: N815
     volumes: list[dict[str, Any]] | None = None
     topologySpreadConstraints: list[dict[str, Any]] | None = None  # noqa: N815
     hostNetwork: bool | None = None  # noqa: N815

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from muster.gangs.quantity import NANOS_PER_UNIT, parse_quantity
+from muster.localcluster.apiserver.devices.pod_claims import pod_claims_causes
 from muster.localcluster.apiserver.metadata import (
     label_problems,
     labels_causes,
@@ -38,6 +39,7 @@ def pod_spec_causes(spec: Object, field: str = "spec") -> Iterator[Cause]:
     for listed in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(listed) or ()):
             yield from _container_causes(container, f"{field}.{listed}[{index}]", names)
+    yield from pod_claims_causes(spec, field)
     if spec["restartPolicy"] not in ("Always", "OnFailure", "Never"):
         yield not_supported(f"{field}.restartPolicy", spec["restartPolicy"], ("Always", "OnFailure", "Never"))
     if selector := spec.get("nodeSelector"):
@@ -148,16 +150,17 @@ def _node_affinity_causes(affinity: Object, field: str) -> Iterator[Cause]:
         if not required_terms.get("nodeSelectorTerms"):
             yield required(at, "must have at least one node selector term")
         for index, term in enumerate(required_terms.get("nodeSelectorTerms") or ()):
-            yield from _term_causes(term, f"{at}[{index}]")
+            yield from node_term_causes(term, f"{at}[{index}]")
     for index, preferred in enumerate(affinity.get("preferredDuringSchedulingIgnoredDuringExecution") or ()):
         at = f"{field}.preferredDuringSchedulingIgnoredDuringExecution[{index}]"
         weight = preferred.get("weight") or 0
         if not 1 <= weight <= 100:
             yield invalid_value(f"{at}.weight", weight, "must be in the range 1-100")
-        yield from _term_causes(preferred.get("preference") or {}, f"{at}.preference")
+        yield from node_term_causes(preferred.get("preference") or {}, f"{at}.preference")
 
 
-def _term_causes(term: Object, field: str) -> Iterator[Cause]:
+def node_term_causes(term: Object, field: str) -> Iterator[Cause]:
+    """Problems of a term of a node selector."""
     for listed in ("matchExpressions", "matchFields"):
         for index, requirement in enumerate(term.get(listed) or ()):
             yield from _requirement_causes(requirement, f"{field}.{listed}[{index}]")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Final
 
-from muster.localcluster.apiserver.status import Cause, invalid_value, not_supported, required, too_long
+from muster.localcluster.apiserver.status import Cause, invalid_value, not_supported, required, too_long, too_many
 from muster.localcluster.apiserver.store import Object
 
 _TYPES: Final[dict[str, tuple[type, ...]]] = {
@@ -127,7 +127,7 @@ def _object_causes(schema: Object, value: Object, path: str) -> Iterator[Cause]:
             yield from schema_causes(additional, member, f"{prefix}{name}")
     maximum = schema.get("maxProperties")
     if maximum is not None and len(value) > maximum:
-        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(maximum)}", path)
+        yield too_many(path, len(value), maximum)
     if len(value) < schema.get("minProperties", 0):
         detail = f"{path} in body should have at least {schema['minProperties']} properties"
         yield invalid_value(path, len(value), detail)
@@ -139,7 +139,7 @@ def _array_causes(schema: Object, value: list[Any], path: str) -> Iterator[Cause
             yield from schema_causes(schema["items"], item, f"{path}[{index}]")
     maximum = schema.get("maxItems")
     if maximum is not None and len(value) > maximum:
-        yield Cause("FieldValueTooMany", f"Too many: {len(value)}: must have at most {_counted(maximum)}", path)
+        yield too_many(path, len(value), maximum)
     if len(value) < schema.get("minItems", 0):
         detail = f"{path} in body should have at least {schema['minItems']} items"
         yield invalid_value(path, len(value), detail)
@@ -166,10 +166,6 @@ def _number_causes(schema: Object, value: float, path: str) -> Iterator[Cause]:
         yield invalid_value(path, value, f"{path} in body should be less than {high}")
     elif high is not None and value > high:
         yield invalid_value(path, value, f"{path} in body should be less than or equal to {high}")
-
-
-def _counted(maximum: int) -> str:
-    return "1 item" if maximum == 1 else f"{maximum} items"
 
 
 @lru_cache(maxsize=512)

@@ -157,6 +157,17 @@ def too_long(field: str, max_bytes: int) -> Cause:
     return Cause("FieldValueTooLong", f"Too long: may not be more than {max_bytes} bytes", field)
 
 
+def too_many(field: str, count: int, maximum: int) -> Cause:
+    """A list or map with more items than allowed."""
+    allowed = "1 item" if maximum == 1 else f"{maximum} items"
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {allowed}", field)
+
+
+def not_found_value(field: str, value: object) -> Cause:
+    """A reference to an item that does not exist."""
+    return Cause("FieldValueNotFound", f"Not found: {_quoted(value)}", field)
+
+
 def _cause_text(cause: Cause) -> str:
     return f"{cause.field}: {cause.message}" if cause.field else cause.message
 

@@ -17,6 +17,8 @@ _KEYS: Final = {
     "initContainers": "name",
     "ownerReferences": "uid",
     "podIPs": "ip",
+    "reservedFor": "uid",
+    "resourceClaimStatuses": "name",
     "resourceClaims": "name",
     "schedulingGates": "name",
     "secrets": "name",

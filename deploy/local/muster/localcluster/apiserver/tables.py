@@ -117,6 +117,21 @@ def _pod_group(each: Object, now: float) -> list[Any]:
     return [_name(each), policy, workload or _NONE, word, _age(each, now)]
 
 
+def _resource_claim(claim: Object, now: float) -> list[Any]:
+    status, is_deleted = claim.get("status") or {}, "deletionTimestamp" in claim["metadata"]
+    states = ["deleted"] if is_deleted else []
+    if status.get("allocation"):
+        states += ["allocated", "reserved"] if status.get("reservedFor") else ["allocated"]
+    elif not is_deleted:
+        states.append("pending")
+    return [_name(claim), ",".join(states), _age(claim, now)]
+
+
+def _resource_slice(slice_: Object, now: float) -> list[Any]:
+    spec = slice_["spec"]
+    return [_name(slice_), spec.get("nodeName") or "", spec["driver"], spec["pool"]["name"], _age(slice_, now)]
+
+
 TABLES: Final[Mapping[str, TableForm]] = {
     "namespaces": _form(
         "Name, Status, Age", lambda obj, now: [_name(obj), (obj.get("status") or {}).get("phase", ""), _age(obj, now)]
@@ -136,6 +151,8 @@ TABLES: Final[Mapping[str, TableForm]] = {
     "persistentvolumeclaims": _form(
         "Name, Status, Volume, Capacity, Access Modes, StorageClass, VolumeAttributesClass, Age, +VolumeMode", _claim
     ),
+    "resourceclaims.resource.k8s.io": _form("Name, State, Age", _resource_claim),
+    "resourceslices.resource.k8s.io": _form("Name, Node, Driver, Pool, Age", _resource_slice),
     "podgroups.scheduling.k8s.io": _form("Name, Policy, Workload, Status, Age", _pod_group),
 }
 """Collection -> table. Other kinds have a name and an age."""

@@ -126,6 +126,7 @@ class Writer:
         problems = [*_metadata_problems(kind, metadata), *_finalizer_problems(metadata, old["metadata"])]
         if call.target.subresource != "status" or rules.checks_status:
             rules.default(new)
+            rules.prepare_update(new, old)
             problems += rules.validate(new)
             problems += rules.validate_update(new, old)
         _check(kind, new, problems)

@@ -1,0 +1,31 @@
+"""Device objects as cluster-state streams them."""
+
+import msgspec
+
+from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceId, DeviceResult, Slice
+from muster.gangs.facts import DeviceObject, DeviceObjectKind
+
+GPU = "device.attributes['gpu'].kind == 'gpu'"
+
+
+def slice_object(node: str, number: int) -> DeviceObject:
+    """So many equal GPUs, "gpu-0", "gpu-1" ..., of a node."""
+    devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
+    facts = Slice(node, "gpu", node, node_name=node, devices=devices)
+    return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))
+
+
+def class_object(*config: str) -> DeviceObject:
+    """The class "gpu" of all GPUs; `config`: parameters for the driver, as JSON."""
+    facts = DeviceClass("gpu", (GPU,), config=config)
+    return DeviceObject(DeviceObjectKind.CLASS, "gpu", msgspec.json.encode(facts))
+
+
+def claim_object(facts: Claim) -> DeviceObject:
+    return DeviceObject(DeviceObjectKind.CLAIM, facts.id, msgspec.json.encode(facts))
+
+
+def allocated(claim: Claim, *names: str, node: str = "n0") -> Claim:
+    """The claim with these devices of a node."""
+    results = tuple(DeviceResult("r0", DeviceId("gpu", node, name)) for name in names)
+    return msgspec.structs.replace(claim, allocation=Allocation(results))
