@@ -15,9 +15,9 @@ from collections.abc import Callable
 from enum import Enum
 from typing import Final
 
-from muster.localcluster.apiserver.claim_events import ClaimEvent, record_event
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.controller_events import ControllerEvent, record_event
 from muster.localcluster.apiserver.storage_kinds import CLAIMS, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Object, Record
 
@@ -140,7 +140,7 @@ class Provisioner:
         return {"required": {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}}
 
     def _report(self, claim: Record, message: str) -> None:
-        record_event(self._store, claim, ClaimEvent("Warning", "ProvisioningFailed", message, PROVISIONER))
+        record_event(self._store, claim, ControllerEvent("Warning", "ProvisioningFailed", message, PROVISIONER))
 
     def _annotate(self, claim: Record, annotations: Object) -> None:
         metadata = {**claim.metadata, "annotations": annotations}

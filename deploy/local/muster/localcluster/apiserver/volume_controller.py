@@ -7,13 +7,9 @@ to reserve the volume for the claim.
 from typing import Any, Final
 
 from muster.gangs.quantity import BadQuantity, parse_quantity
-from muster.localcluster.apiserver.claim_events import (
-    ClaimEvent,
-    record_event,
-    waits_for_consumer,
-    waits_for_provisioner,
-)
+from muster.localcluster.apiserver.claim_events import waits_for_consumer, waits_for_provisioner
 from muster.localcluster.apiserver.cluster import Cluster
+from muster.localcluster.apiserver.controller_events import ControllerEvent, record_event
 from muster.localcluster.apiserver.provisioner import SELECTED_NODE, Provisioner
 from muster.localcluster.apiserver.storage_kinds import CLAIMS, CLASSES, DELAYED, VOLUMES
 from muster.localcluster.apiserver.store import Change, Collection, Object, Record
@@ -30,7 +26,7 @@ class VolumeController:
     def __init__(self, cluster: Cluster) -> None:
         self._store = cluster.store
         self._provisioner = Provisioner(cluster, self._enqueue)
-        self._last_events: dict[str, ClaimEvent] = {}
+        self._last_events: dict[str, ControllerEvent] = {}
         """Uid of an unbound claim -> last event about it."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
 
