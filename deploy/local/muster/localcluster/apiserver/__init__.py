@@ -10,8 +10,9 @@ It listens on loopback. Requests with a token have the RBAC permissions of its u
 HTTP are the administrator's. A request passes `server` (HTTP) -> `access` (authentication and authorization) ->
 `routing` (kind, object and subresource of the path) -> `admission` (webhooks) -> `api` (the verb) -> `read`, `watch`,
 `write`, `delete`, `binding`, `eviction` -> `store`. `kinds` defines what a kind is, `builtin_kinds` lists the served
-ones, `custom_kinds` derives more from CustomResourceDefinitions, `resource_quotas` enforces quotas, `controllers` runs
-the controllers that a cluster needs, and `faults` injects faults.
+ones, `custom_kinds` derives more from CustomResourceDefinitions, `devices` is about dynamic resource
+allocation, `resource_quotas` enforces quotas, `controllers` runs the controllers that a cluster needs, and `faults`
+injects faults.
 """
 
 from muster.localcluster.apiserver.cluster import Timing

@@ -7,6 +7,7 @@ from muster.localcluster.apiserver.admission import Admission
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.custom_kinds import Definitions
 from muster.localcluster.apiserver.delete import Deleter
+from muster.localcluster.apiserver.devices.claim_controller import ResourceClaimController
 from muster.localcluster.apiserver.disruption_budgets import DisruptionController
 from muster.localcluster.apiserver.ephemeral_volumes import EphemeralVolumes
 from muster.localcluster.apiserver.expiry import ExpiryController
@@ -34,8 +35,9 @@ class Controllers:
         budgets, quotas = DisruptionController(cluster), ResourceQuotaController(cluster)
         jobs, pod_groups = JobController(cluster, writer, admission, deleter), PodGroupProtection(cluster)
         ephemeral, volumes = EphemeralVolumes(cluster, writer), VolumeController(cluster)
+        claims = ResourceClaimController(cluster, writer, deleter)
         sweeper = ExpiryController(cluster, deleter)
-        controllers = (garbage, namespaces, nodes, budgets, quotas, jobs, pod_groups, ephemeral, volumes)
+        controllers = (garbage, namespaces, nodes, budgets, quotas, jobs, pod_groups, ephemeral, volumes, claims)
         for listener in (Definitions(cluster), *controllers):
             cluster.store.listen(listener.note)
         self._controllers: list[_Controller] = [*controllers, sweeper]
