@@ -11,6 +11,7 @@ import msgspec
 from muster.kube.session import KubeSession
 from muster.localcluster.apiserver.clock import now_text
 from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
+from muster.localcluster.kubelets.devices.slices import publish_slices
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode, node_object, node_status
 
 _NODES: Final = "/api/v1/nodes"
@@ -22,7 +23,7 @@ _REGISTERED_AT_ONCE: Final = 16
 
 
 class Heartbeats:
-    """Registers nodes, and renews their leases as long as their Node objects exist."""
+    """Registers nodes with their devices, and renews their leases as long as their Node objects exist."""
 
     def __init__(self, session: KubeSession, nodes: Sequence[SimulatedNode], renew_seconds: float) -> None:
         self._calls = Calls(session)
@@ -31,7 +32,7 @@ class Heartbeats:
         self._uids: dict[str, str] = {}
 
     async def register(self) -> None:
-        """Create all nodes and leases; report existing nodes as ready."""
+        """Create all nodes, leases and ResourceSlices; report existing nodes as ready."""
         limit = asyncio.Semaphore(_REGISTERED_AT_ONCE)
 
         async def register(node: SimulatedNode) -> None:
@@ -70,7 +71,9 @@ class Heartbeats:
         if answer.status >= 300:
             raise RuntimeError(f"node {node.name} was rejected: {answer.body[:512].decode()}")
         created = msgspec.json.decode(answer.body)
-        self._uids[node.name] = created["metadata"]["uid"]
+        uid = self._uids[node.name] = created["metadata"]["uid"]
+        if node.cards is not None:
+            await publish_slices(self._calls, node.name, uid, node.cards)
         await self._clear_taint(node.name, created["spec"].get("taints") or [])
         await self._renew(node.name)
 

@@ -1,9 +1,12 @@
 """Simulated nodes and their Node objects."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from msgspec import Struct
+
+from muster.localcluster.kubelets.devices.cards import CLIQUE_LABEL, NODES_PER_DOMAIN, CardKind, Cards, clique
+from muster.localcluster.kubelets.devices.options import DeviceOption, options_by_node
 
 KUBELET_VERSION: Final = "v1.33.0+muster-local"
 _GPU: Final = "nvidia.com/gpu"
@@ -21,22 +24,48 @@ class SimulatedNode(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     extended: Mapping[str, str] = {}
     """Extended resources, e.g. {"nvidia.com/gpu": "8"}."""
+    cards: Cards | None = None
+    """GPUs that are devices of dynamic resource allocation."""
 
 
 def simulated_nodes(
-    count: int, *, racks: int = 1, cpu: str = "8", memory: str = "32Gi", pods: int = 110, gpus: int = 0
+    count: int,
+    *,
+    racks: int = 1,
+    cpu: str = "8",
+    memory: str = "32Gi",
+    pods: int = 110,
+    gpus: int = 0,
+    devices: Sequence[DeviceOption] = (),
 ) -> list[SimulatedNode]:
-    """Equal nodes named node-00, node-01, ... spread evenly over racks rack-0, rack-1, ... in order."""
+    """Nodes named node-00, node-01, ... spread evenly over racks rack-0, rack-1, ... in order, equal but for devices.
+
+    Raises BadDevices.
+    """
     width = max(2, len(str(count - 1)))
+    options = options_by_node(devices, count)
+
+    def name(index: int) -> str:
+        return f"node-{index:0{width}}"
+
+    def labels(index: int) -> dict[str, str]:
+        rack = {"rack": f"rack-{index * racks // count}"}
+        option = options.get(index)
+        if option is None or option.cards.kind is not CardKind.NVLINK:
+            return rack
+        first = index - (index - option.first) % NODES_PER_DOMAIN
+        return {**rack, CLIQUE_LABEL: clique(name(first))}
+
     return [
         SimulatedNode(
-            name=f"node-{index:0{width}}",
+            name=name(index),
             address=f"10.0.{index // 250}.{index % 250 + 1}",
             cpu=cpu,
             memory=memory,
             pods=pods,
-            labels={"rack": f"rack-{index * racks // count}"},
+            labels=labels(index),
             extended={_GPU: str(gpus)} if gpus else {},
+            cards=options[index].cards if index in options else None,
         )
         for index in range(count)
     ]

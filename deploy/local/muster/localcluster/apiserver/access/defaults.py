@@ -27,6 +27,8 @@ _NODE: Final = [
     _rule("", "pods/status", "patch", "update"),
     _rule("", "events", "create", "patch", "update"),
     _rule("coordination.k8s.io", "leases", "get", "create", "patch", "update", "delete"),
+    _rule("resource.k8s.io", "resourceclaims", "get", "list", "watch"),
+    _rule("resource.k8s.io", "resourceslices", "get", "list", "watch", "create", "update", "patch", "delete"),
 ]
 _ROLES: Final[dict[str, list[Any]]] = {
     "cluster-admin": [_rule("*", "*", "*"), {"nonResourceURLs": ["*"], "verbs": ["*"]}],
