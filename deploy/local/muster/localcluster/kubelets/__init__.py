@@ -7,6 +7,9 @@ A bound pod passes the admission of a real kubelet (`admission`): a pod that doe
 like, which reveals a scheduler that oversubscribes. An admitted pod runs for the seconds of the annotation
 muster.dev/run-seconds, by default forever, and then succeeds, whatever its restartPolicy. A deleted pod stops at once.
 When a Node object is deleted, its kubelet stops; the API server's controllers delete its pods.
+
+Nodes may have GPUs as devices of dynamic resource allocation (`devices`): they are published as ResourceSlices, and a
+pod waits until its ResourceClaims are allocated and reserved for it.
 """
 
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,7 @@ from muster.localcluster.apiserver.clock import now_text, parse_time
 from muster.localcluster.kubelets import pod_status
 from muster.localcluster.kubelets.admission import NodeCapacity
 from muster.localcluster.kubelets.api_calls import STRATEGIC_MERGE, Calls
+from muster.localcluster.kubelets.devices.preparation import ClaimPreparation
 from muster.localcluster.kubelets.heartbeats import Heartbeats
 from muster.localcluster.kubelets.pod_types import PODS, DeleteOptions, RunPod
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
@@ -55,6 +56,7 @@ class Kubelets:
         self._heartbeats = Heartbeats(session, nodes, renew_seconds)
         self._pods = Informer(session, PODS, self._pods_changed)
         self._nodes: Informer[Node] = Informer(session, NODES, self._nodes_changed)
+        self._claims = ClaimPreparation(session, nodes, self._report_waiting)
         self._capacities: dict[str, NodeCapacity] = {}
         self._node_names: dict[str, str] = {}  # by uid
         self._running: dict[str, _RunningPod] = {}  # by pod uid
@@ -69,7 +71,9 @@ class Kubelets:
         """Register the nodes and start their kubelets."""
         await self._heartbeats.register()
         self._spawn(self._nodes.run())
+        self._spawn(self._claims.run())
         await self._nodes.complete.wait()  # admission needs the nodes
+        await self._claims.complete.wait()
         self._spawn(self._calls.run())
         self._spawn(self._pods.run())
         self._spawn(self._heartbeats.run(lambda name: name in self._capacities))
@@ -114,8 +118,7 @@ class Kubelets:
         _log.info("node_removed", node=name)
         for uid, running_pod in list(self._running.items()):
             if running_pod.pod.spec.node_name == name:
-                running_pod.stop()
-                del self._running[uid]
+                self._release(uid)
 
     def _pods_changed(self, changes: ObjectChanges[Any]) -> None:
         if self._first_list is None:
@@ -146,7 +149,9 @@ class Kubelets:
             self._stop(pod, capacity)
         elif pod.ended:
             self._release(uid)
-        elif uid in self._running or uid in self._finished:
+        elif uid in self._running:
+            self._claims.update(pod)
+        elif uid in self._finished:
             return
         else:
             self._admit(pod, capacity)
@@ -158,11 +163,17 @@ class Kubelets:
             self._finished.add(uid)
             _log.warning("pod_rejected", pod=pod.path, node=node, reason=rejection.reason, message=rejection.message)
             self._write(pod, pod_status.rejected(pod, rejection, now_text()))
-            event = pod_status.rejection_event(pod, rejection, node, now_text())
-            self._calls.add("POST", f"/api/v1/namespaces/{pod.metadata.namespace}/events", event, _JSON)
+            self._warn(pod, rejection.reason, rejection.message)
             return
-        running_pod = self._running[uid] = _RunningPod(pod, self._new_address())
-        self._start_containers(running_pod)
+        self._running[uid] = _RunningPod(pod, self._new_address())
+        self._claims.prepare(pod, self._start_containers)
+
+    def _report_waiting(self, pod: RunPod, problem: str, done: Callable[[], None]) -> None:
+        """Report that the claims of a pod cannot be prepared."""
+        message = f"Failed to prepare dynamic resources: {problem}"
+        _log.warning("pod_waits_for_claims", pod=pod.path, node=pod.spec.node_name, message=message)
+        self._write(pod, pod_status.waiting(pod, now_text()), done)
+        self._warn(pod, "FailedPrepareDynamicResources", message)
 
     def _adopt(self, pod: RunPod) -> None:
         """Adopt a pod that a previous process of these kubelets started."""
@@ -170,17 +181,19 @@ class Kubelets:
         if capacity is None or pod.metadata.deletion_timestamp is not None:
             return
         capacity.take(pod.metadata.uid, read_class(pod).pod_class)
+        self._claims.adopt(pod)
         running_pod = self._running[pod.metadata.uid] = _RunningPod(pod, self._new_address())
         running_pod.started = pod.status.start_time or running_pod.started
         started = parse_time(pod.status.start_time)
         self._schedule_end(running_pod, 0.0 if started is None else max(0.0, time.time() - started))
 
-    def _start_containers(self, running_pod: _RunningPod) -> None:
-        running_pod.started = now_text()
-        node = self._nodes_by_name[running_pod.pod.spec.node_name or ""]
-        address = node.address if running_pod.pod.spec.host_network else running_pod.address
-        body = pod_status.running(running_pod.pod, address, node.address, running_pod.started)
-        self._write(running_pod.pod, body, lambda: self._schedule_end(running_pod, 0.0))
+    def _start_containers(self, pod: RunPod) -> None:
+        running_pod = self._running[pod.metadata.uid]
+        running_pod.pod, running_pod.started = pod, now_text()
+        node = self._nodes_by_name[pod.spec.node_name or ""]
+        address = node.address if pod.spec.host_network else running_pod.address
+        body = pod_status.running(pod, address, node.address, running_pod.started)
+        self._write(pod, body, lambda: self._schedule_end(running_pod, 0.0))
 
     def _schedule_end(self, running_pod: _RunningPod, already_seconds: float) -> None:
         seconds = running_pod.pod.run_seconds
@@ -236,6 +249,7 @@ class Kubelets:
         if running_pod is None:
             return
         running_pod.stop()
+        self._claims.release(running_pod.pod)
         if (capacity := self._capacities.get(running_pod.pod.spec.node_name or "")) is not None:
             capacity.release(uid)
 
@@ -244,6 +258,10 @@ class Kubelets:
         self._finished.discard(uid)
         self._stopping.discard(uid)
         self._removed.discard(uid)
+
+    def _warn(self, pod: RunPod, reason: str, message: str) -> None:
+        event = pod_status.warning_event(pod, reason, message, now_text())
+        self._calls.add("POST", f"/api/v1/namespaces/{pod.metadata.namespace}/events", event, _JSON)
 
     def _write(self, pod: RunPod, body: bytes, done: Any = None) -> None:
         self._calls.add("PATCH", f"{pod.path}/status", body, STRATEGIC_MERGE, done)

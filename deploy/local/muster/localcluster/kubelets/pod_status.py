@@ -31,6 +31,19 @@ def running(pod: RunPod, address: str, node_address: str, now: str) -> bytes:
     return _patch(pod, status)
 
 
+def waiting(pod: RunPod, now: str) -> bytes:
+    """Patch for a pod whose containers cannot be created yet."""
+    reason = "PodInitializing" if pod.spec.init_containers else "ContainerCreating"
+    state = {"waiting": {"reason": reason}}
+    status: Status = {
+        "phase": "Pending",
+        "startTime": pod.status.start_time or now,
+        "conditions": _conditions(ready=False, reason="ContainersNotReady", now=now),
+        "containerStatuses": [_container(each.name, each.image, state) for each in pod.spec.containers or ()],
+    }
+    return _patch(pod, status)
+
+
 def ended(pod: RunPod, exit_code: int, started: str, now: str) -> bytes:
     """Patch for a pod whose containers have ended for good."""
     state = _terminated(exit_code, started, now)
@@ -49,8 +62,8 @@ def rejected(pod: RunPod, rejection: Rejection, now: str) -> bytes:
     return _patch(pod, {"phase": "Failed", "reason": rejection.reason, "message": message, "startTime": now})
 
 
-def rejection_event(pod: RunPod, rejection: Rejection, node: str, now: str) -> bytes:
-    """Event for a rejected pod."""
+def warning_event(pod: RunPod, reason: str, message: str, now: str) -> bytes:
+    """Event about a pod by the kubelet of its node."""
     metadata = pod.metadata
     pod_reference = {"kind": "Pod", "apiVersion": "v1", "namespace": metadata.namespace, "name": metadata.name}
     event = {
@@ -58,9 +71,9 @@ def rejection_event(pod: RunPod, rejection: Rejection, node: str, now: str) -> b
         "kind": "Event",
         "metadata": {"generateName": f"{metadata.name[:50].rstrip('.-')}.", "namespace": metadata.namespace},
         "involvedObject": pod_reference | {"uid": metadata.uid},
-        "reason": rejection.reason,
-        "message": rejection.message,
-        "source": {"component": "kubelet", "host": node},
+        "reason": reason,
+        "message": message,
+        "source": {"component": "kubelet", "host": pod.spec.node_name},
         "firstTimestamp": now,
         "lastTimestamp": now,
         "count": 1,

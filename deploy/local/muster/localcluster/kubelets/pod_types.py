@@ -3,10 +3,10 @@
 from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from muster.kube.api_resources import ApiResource
-from muster.kube.objects import BadObject, Container, Encoded, ObjectMeta, Pod, PodSpec, PodStatus
+from muster.kube.objects import NOTHING, BadObject, Container, Encoded, ObjectMeta, Pod, PodSpec, PodStatus
 
 RUN_SECONDS: Final = "muster.dev/run-seconds"
 """Annotation: run time of the containers in seconds; default forever. Local cluster only."""
@@ -33,6 +33,7 @@ class RunStatus(PodStatus, rename="camel", frozen=True, gc=False):
     """Pod status."""
 
     start_time: str | None = None
+    resource_claim_statuses: Raw = NOTHING
 
 
 class RunPod(Pod, rename="camel", frozen=True, gc=False):
