@@ -127,6 +127,7 @@ async def test_an_unexpected_outcome_of_an_example_fails(tmp_path: Path) -> None
         (("--cpu", "eight"), '--cpu: "eight" is not a quantity'),
         (("--memory", "0"), "--memory must be positive, not 0"),
         (("--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
+        (("--devices", "gpu:8@18-20"), '--devices: "gpu:8@18-20": there is no node 20; the last one is 19'),
     ],
 )
 async def test_invalid_options_are_rejected_before_anything_starts(
@@ -212,6 +213,26 @@ async def test_the_preemption_example_evicts_and_requeues_the_gang(tmp_path: Pat
     assert "default/urgent" in next(line for line in events.splitlines() if line.startswith("Preempted"))
     assert [use for use in json.loads(access) if not use.get("allowed", True)] == []
     assert {use["user"] for use in json.loads(access)} >= {"muster-kubelets"}
+
+
+async def test_nodes_have_devices_by_default(tmp_path: Path) -> None:
+    assert shutil.which("kubectl"), "kubectl is not installed: apt-get install kubernetes-client"
+    columns = "custom-columns=N:.spec.nodeName,D:.spec.devices[0].attributes.productName.string"
+    async with running_up(tmp_path / "state", "--no-examples") as up:
+        await up.says("kubectl get nodes,pods")
+        classes = await kubectl(up, "get", "deviceclasses", "-o", "name")
+        slices = await kubectl(up, "get", "resourceslices", "--no-headers", "-o", columns)
+        cliques = await kubectl(up, "get", "nodes", "-l", "nvidia.com/gpu.clique", "-o", "name")
+        await kubectl(up, "apply", "-f", str(EXAMPLES / "24-device-claims.yaml"))
+        claims = await kubectl(up, "get", "resourceclaims", "--no-headers")
+        access = await kubectl(up, "get", "--raw", "/muster-access")
+    assert [each.rpartition("/")[2] for each in classes.split()] == ["gpu.example.com", "mig.example.com"]
+    products = [each.split(maxsplit=1) for each in slices.splitlines()]
+    assert {node for node, _ in products} == {f"node-{index}" for index in range(10, 20)}
+    assert {product for _, product in products} > {"NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA GB200"}
+    assert len(cliques.split()) == 4
+    assert [each.split()[1] for each in claims.splitlines()] == ["pending"] * 4
+    assert [use for use in json.loads(access) if not use.get("allowed", True)] == []
 
 
 async def kubectl(up: Up, *arguments: str) -> str:

@@ -208,6 +208,8 @@ class Stack:
         argv += ["--cpu", options.cpu, "--memory", options.memory]
         if options.gpus_per_node:
             argv += ["--gpu", str(options.gpus_per_node)]
+        for each in options.devices:
+            argv += ["--devices", each]
         self._add(KUBELETS, [*argv, *options.kubelet_arguments], always)
 
     def _plan_service(self, service: str, name: str, flags: list[str]) -> None:

@@ -16,6 +16,8 @@ class StackOptions:
     memory: str = "32Gi"
     pods_per_node: int = 110
     gpus_per_node: int = 0
+    devices: tuple[str, ...] = ()
+    """Devices of dynamic resource allocation, as in the kubelets' option --devices: "gpu:8@0-3"."""
     kubeconfig: Path | None = None
     """API server to use; None: the embedded one."""
     services_server: str = ""

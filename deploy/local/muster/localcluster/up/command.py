@@ -23,6 +23,15 @@ def up(
     racks: Annotated[int, typer.Option(min=1, help="Number of racks that the nodes are spread over.")] = 4,
     cpu: Annotated[str, typer.Option(help="Allocatable cpu of each node.")] = "8",
     memory: Annotated[str, typer.Option(help="Allocatable memory of each node.")] = "32Gi",
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND:CARDS@FIRST-LAST",
+            help="GPUs of nodes as devices of dynamic resource allocation, e.g. gpu:8@0-3; kinds: gpu, mig, nvlink. "
+            "May be repeated; default: GPUs of each kind on the last ten nodes.",
+            show_default=False,
+        ),
+    ] = None,
     placement: Annotated[PlacementChoice, typer.Option(help="Implementation of placement.")] = PlacementChoice.BEST_FIT,
     examples: Annotated[
         Path | None,
@@ -43,6 +52,7 @@ def up(
 ) -> None:
     """Run a cluster on this machine with example gangs, until Ctrl-C."""
     from muster.localcluster.deploy_files import NoDeployFiles, find_deploy_files
+    from muster.localcluster.kubelets.devices.options import default_devices
     from muster.localcluster.up.run import UpOptions, run_up
 
     try:
@@ -56,6 +66,7 @@ def up(
             racks=racks,
             cpu=cpu,
             memory=memory,
+            devices=tuple(devices) if devices is not None else default_devices(nodes),
             placement="first-fit" if placement is PlacementChoice.FIRST_FIT else "placement",
             examples=applied,
             crds=crds,

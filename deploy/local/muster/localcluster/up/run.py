@@ -23,6 +23,8 @@ from muster.gangs.quantity import BadQuantity, parse_quantity
 from muster.kube.session import KubeSession
 from muster.localcluster.certificates import NoCertificate
 from muster.localcluster.child_process import ChildDied
+from muster.localcluster.device_classes import device_classes
+from muster.localcluster.kubelets.devices.options import BadDevices, options_by_node, parse_devices
 from muster.localcluster.manifests import BadManifest, Manifest, ManifestRejected, apply_manifests, load_manifests
 from muster.localcluster.stack import API_SERVER, ETCD, Stack
 from muster.localcluster.stack_options import StackOptions
@@ -30,7 +32,7 @@ from muster.localcluster.supervisor import supervise
 from muster.localcluster.trace_forwarder import Forwarder
 from muster.localcluster.trace_receiver import TraceReceiver
 from muster.localcluster.up.cluster_view import ClusterView, probe_processes, watch_gangs
-from muster.localcluster.up.examples import examples_in
+from muster.localcluster.up.examples import examples_in, load_examples
 from muster.localcluster.up.outcome import Outcome, wait_until_expected
 from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
@@ -51,6 +53,7 @@ class UpOptions:
     racks: int
     cpu: str
     memory: str
+    devices: tuple[str, ...]
     placement: str
     examples: Path | None
     crds: Path
@@ -64,8 +67,9 @@ def run_up(options: UpOptions) -> None:
     """Run until Ctrl-C, or with `once` until every gang is as expected. Raises CliError."""
     _check_quantity("--cpu", options.cpu)
     _check_quantity("--memory", options.memory)
+    _check_devices(options)
     try:
-        manifests = load_manifests(options.examples) if options.examples else []
+        manifests = load_examples(options.examples) if options.examples else []
         crds = load_manifests(options.crds)
     except BadManifest as error:
         raise CliError(str(error), usage=True) from error
@@ -117,6 +121,7 @@ class _Up:
                 racks=self._options.racks,
                 cpu=self._options.cpu,
                 memory=self._options.memory,
+                devices=self._options.devices,
                 placement=self._options.placement,
                 otlp_endpoint=self._traces.url,
                 quota=True,
@@ -131,7 +136,9 @@ class _Up:
             await stack.start([ETCD, API_SERVER], timeout_seconds=_START_SECONDS)
             session = await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig))
             background.push_async_callback(session.close)
-            await apply_manifests(session, self._crds)  # before the services start, which then need not rediscover
+            await apply_manifests(
+                session, [*self._crds, *device_classes()]
+            )  # before the services start, which then need not rediscover
             await stack.start(timeout_seconds=_START_SECONDS)
             endpoints = stack.endpoints(self._traces.path)
             endpoints.write(self._directory)
@@ -203,6 +210,14 @@ def _check_quantity(option: str, text: str) -> None:
         raise CliError(f"{option}: {error}", usage=True) from error
     if amount <= 0:
         raise CliError(f"{option} must be positive, not {text}", usage=True)
+
+
+def _check_devices(options: UpOptions) -> None:
+    """Raises CliError for an option that cannot be used."""
+    try:
+        options_by_node([parse_devices(each) for each in options.devices], options.nodes)
+    except BadDevices as error:
+        raise CliError(f"--devices: {error}", usage=True) from error
 
 
 async def _first_of(endless: Awaitable[object], work: Awaitable[T]) -> T | None:
