@@ -8,6 +8,8 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from msgspec.structs import replace
+
 from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
 from builders.e2e.observations import LABEL, Observations
 from builders.gangs.dialects import DeclaredGang
@@ -15,6 +17,7 @@ from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import eventually
 from muster.localcluster.apiserver.provisioner import PROVISIONER
+from muster.localcluster.kubelets.devices.cards import Cards
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets
 from muster.localcluster.kubelets.simulated_nodes import SimulatedNode
 from muster.rpc.channel import open_channel
@@ -47,16 +50,19 @@ class World(Observations):
 
     # -- given
 
-    async def nodes(self, *cpus: int, pods: int = _PODS_PER_NODE, gpus: int = 0, **labels: str) -> list[str]:
-        """Create nodes with these CPUs and simulated kubelets; returns their names. Each has `gpus` GPUs."""
+    async def nodes(
+        self, *cpus: int, pods: int = _PODS_PER_NODE, gpus: int = 0, cards: Cards | None = None, **labels: str
+    ) -> list[str]:
+        """Create nodes with these CPUs and simulated kubelets; returns their names.
+
+        Each has `gpus` GPUs as an extended resource, and `cards` as devices of dynamic resource allocation.
+        """
         names = [f"{self.name}-n{cpu}-{len(self._nodes) + number}" for number, cpu in enumerate(cpus)]
         self._nodes += names
         extended = {"nvidia.com/gpu": str(gpus)} if gpus else {}
         labels = {LABEL: self.name, **labels}
-        shapes = [
-            SimulatedNode(name, "10.0.0.1", cpu=str(cpu), memory="64Gi", pods=pods, labels=labels, extended=extended)
-            for name, cpu in zip(names, cpus, strict=True)
-        ]
+        like = SimulatedNode("", "10.0.0.1", memory="64Gi", pods=pods, labels=labels, extended=extended, cards=cards)
+        shapes = [replace(like, name=name, cpu=str(cpu)) for name, cpu in zip(names, cpus, strict=True)]
         kubelets = Kubelets(self.cluster.session, shapes)
         self._kubelets.append(kubelets)
         await kubelets.start()
