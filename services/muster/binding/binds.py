@@ -1,5 +1,5 @@
 """A Bind call: one job per pod. Pods with claims are bound once their volumes are provisioned and their devices
-allocated; with `claims_first`, no pod is bound before the claims of all are ready.
+allocated; with `volumes_first`, no pod is bound before the claims of all are ready.
 
 Labels are written before the pod is bound, because its containers may read them at their start. Only the bind is
 irreversible, so a crash in between leaves a labelled pod, which the next attempt labels again, and never a running pod
@@ -90,7 +90,7 @@ class BindCall:
         self._claims = PodClaims(
             request.pods, session, watch, self._flow, ready=self._claims_ready, failed=self._claims_failed
         )
-        self._awaited = {pod.uid for pod in request.pods if has_claims(pod)} if request.claims_first else set()
+        self._awaited = {pod.uid for pod in request.pods if has_claims(pod)} if request.volumes_first else set()
         """Pods whose claims all others wait for."""
         self._unsettled = set(self._jobs)
         self._trace = trace
@@ -110,7 +110,7 @@ class BindCall:
         self._flow.close(reason)
 
     def _claims_ready(self, uid: str) -> None:
-        if not self._request.claims_first:
+        if not self._request.volumes_first:
             self._flow.add([self._jobs[uid]])
             return
         self._awaited.discard(uid)
@@ -122,7 +122,7 @@ class BindCall:
             return
         failed = self._jobs[uid]
         self.settle(failed, _Result(FAILED, message=reason))
-        if self._request.claims_first:
+        if self._request.volumes_first:
             message = f"it is bound when the claims of pod {failed.pod.namespace}/{failed.pod.name} are ready: {reason}"
             for job in self._jobs.values():
                 if job.pod.uid in self._unsettled:

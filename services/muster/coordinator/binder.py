@@ -69,7 +69,7 @@ class Binder:
                 )
                 for seat in effect.seats
             ],
-            claims_first=effect.claims_first,
+            volumes_first=effect.claims_first,
         )
         pending = {seat.uid for seat in effect.seats}
         reason = _NO_RESULT

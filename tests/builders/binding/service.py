@@ -145,7 +145,7 @@ class Rig:
         timeout: float = SECONDS,
         labels: Mapping[str, str] | None = None,
         gang_span: str = "",
-        claims_first: bool = False,
+        volumes_first: bool = False,
         volumes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         devices: Mapping[str, Sequence[pb.DeviceClaim]] = MappingProxyType({}),
         **more: str,
@@ -168,7 +168,7 @@ class Rig:
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]
         request = pb.BindRequest(
-            leader_epoch=self._leads(epoch), group="ml/gang", pods=bindings, claims_first=claims_first
+            leader_epoch=self._leads(epoch), group="ml/gang", pods=bindings, volumes_first=volumes_first
         )
         return self.stub.Bind(request, timeout=timeout, metadata=gang_metadata(gang_span))
 

@@ -83,7 +83,7 @@ async def test_devices_of_a_pod_that_may_be_bound_are_kept(muster: Rig, carried_
     assert again.outcome == BOUND
 
 
-async def test_with_claims_first_a_claim_that_fails_withholds_all(muster: Rig) -> None:
+async def test_with_volumes_first_a_claim_that_fails_withholds_all(muster: Rig) -> None:
     """The claims of the others are deallocated again, whether they were written before or after the failure."""
     pods = await muster.pods(*names(9))
     made = await claims(muster, *(f"c{number}" for number in range(8)))
@@ -91,7 +91,7 @@ async def test_with_claims_first_a_claim_that_fails_withholds_all(muster: Rig) -
     given = [wanted(each, f"gpu-{number}") for number, each in enumerate(made)]
     devices = by_uid(pods[:8], given)
     with muster.faults.seen(BINDS) as binds:
-        results = await muster.bind(pods, devices=devices, claims_first=True)
+        results = await muster.bind(pods, devices=devices, volumes_first=True)
     assert [each.outcome for each in results] == [WITHHELD] * 3 + [FAILED] + [WITHHELD] * 5
     assert "the claims of pod ml/trainer-3 are ready" in results[8].message
     assert binds == []
@@ -106,7 +106,7 @@ async def test_a_write_in_flight_is_released_after_its_end(muster: Rig) -> None:
     reads = Requests("GET", "/resourceclaims/c1")
     with muster.faults.hold(reads) as failing, muster.faults.hold(STATUS_WRITES) as held:
         devices = by_uid(pods, [wanted(made[0], "gpu-0"), wanted(made[1], "gpu-1")])
-        call = muster.bind_call(pods, devices=devices, claims_first=True)
+        call = muster.bind_call(pods, devices=devices, volumes_first=True)
         await failing.until(1)
         await held.until(1)
         failing.release()
@@ -125,7 +125,7 @@ async def test_no_claim_is_written_for_a_withheld_pod(tmp_path: Path) -> None:
         await allocate(muster, "c1", "gpu-9", users=[OTHER])
         devices = by_uid(pods, [wanted(each, "gpu-0") for each in made])
         with muster.faults.seen(CLAIM_WRITES) as writes:
-            results = await muster.bind(pods, devices=devices, claims_first=True)
+            results = await muster.bind(pods, devices=devices, volumes_first=True)
     assert [each.outcome for each in results] == [WITHHELD, FAILED, WITHHELD]
     assert [each.path.split("/")[-1] for each in writes] == ["c0", "status", "status"]
 

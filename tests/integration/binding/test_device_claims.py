@@ -42,7 +42,7 @@ async def test_claims_are_allocated_reserved_and_protected(muster: Rig) -> None:
     made = await claims(muster, "c0", "c1", annotations={"kept": "yes"}, finalizers=["example.com/kept"])
     given = by_uid(pods, [wanted(made[0], "gpu-0", "gpu-1"), wanted(made[1], "gpu-2")])
     with muster.faults.seen(Requests("", "/resourceclaims/.*")) as requests:
-        results = await muster.bind(pods, devices=given, claims_first=True)
+        results = await muster.bind(pods, devices=given, volumes_first=True)
     assert [(each.outcome, each.message) for each in results] == [(BOUND, "")] * 2
     assert len(requests) == 6, "read, protect and allocate each"
     found = await claim(muster, "c0")

@@ -76,7 +76,7 @@ async def change(muster: Rig, name: str, spec: Object) -> None:
 
 async def test_each_claim_gets_the_chosen_volume(muster: Rig) -> None:
     members = await pods(muster, "c0", "c1")
-    results = await bind(muster, members, "v2", "v1", claims_first=True)
+    results = await bind(muster, members, "v2", "v1", volumes_first=True)
     assert [(result.outcome, result.message) for result in results] == [(BOUND, "")] * 2
     for number, name in enumerate(("v2", "v1")):
         found = await muster.get(f"/api/v1/namespaces/ml/persistentvolumeclaims/c{number}")
@@ -98,7 +98,7 @@ async def test_repeated_calls_reserve_nothing_twice(muster: Rig) -> None:
 async def test_a_volume_that_others_have_fails_the_pod_and_withholds_the_others(muster: Rig) -> None:
     members = await pods(muster, "c0", "c1")
     await change(muster, "v0", {"claimRef": THEIRS})
-    first, second = await bind(muster, members, "v0", "v1", claims_first=True)
+    first, second = await bind(muster, members, "v0", "v1", volumes_first=True)
     assert (first.outcome, second.outcome) == (FAILED, WITHHELD)
     assert first.message.endswith("was taken by claim others/theirs")
     assert (await read(muster, "v0"))["spec"]["claimRef"]["name"] == "theirs"

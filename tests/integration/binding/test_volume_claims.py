@@ -104,13 +104,13 @@ async def test_pod_waits_for_its_own_claims_only(muster: Rig) -> None:
     call.cancel()
 
 
-async def test_with_claims_first_no_pod_is_bound_before_all_volumes_exist(muster: Rig) -> None:
+async def test_with_volumes_first_no_pod_is_bound_before_all_volumes_exist(muster: Rig) -> None:
     await storage_class(muster)
     await storage_class(muster, "slow", seconds="3600")
     await claims(muster, "quick")
     await claims(muster, "late", of_class="slow")
     pods = await pods_with(muster, none=[], one=["quick"], other=["late"])
-    call = asyncio.create_task(results_of(muster.bind_call(pods, claims_first=True)))
+    call = asyncio.create_task(results_of(muster.bind_call(pods, volumes_first=True)))
 
     async def quick_is_bound() -> bool:
         return bool((await claim(muster, "quick"))["spec"].get("volumeName"))
@@ -120,19 +120,19 @@ async def test_with_claims_first_no_pod_is_bound_before_all_volumes_exist(muster
     call.cancel()
 
 
-async def test_with_claims_first_all_pods_are_bound_once_all_volumes_exist(muster: Rig) -> None:
+async def test_with_volumes_first_all_pods_are_bound_once_all_volumes_exist(muster: Rig) -> None:
     await storage_class(muster)
     await claims(muster, "a", "b")
     pods = await pods_with(muster, none=[], one=["a"], other=["b"])
-    results = await results_of(muster.bind_call(pods, claims_first=True))
+    results = await results_of(muster.bind_call(pods, volumes_first=True))
     assert [result.outcome for result in results] == [BOUND] * 3
 
 
-async def test_with_claims_first_a_claim_that_fails_withholds_all_pods(muster: Rig) -> None:
+async def test_with_volumes_first_a_claim_that_fails_withholds_all_pods(muster: Rig) -> None:
     await storage_class(muster)
     await claims(muster, "good")
     pods = await pods_with(muster, none=[], one=["good"], bad=["absent"])
-    results = {result.uid: result for result in await results_of(muster.bind_call(pods, claims_first=True))}
+    results = {result.uid: result for result in await results_of(muster.bind_call(pods, volumes_first=True))}
     outcomes = [results[pod["metadata"]["uid"]].outcome for pod in pods]
     assert outcomes == [WITHHELD, WITHHELD, FAILED]
     assert "claims of pod ml/bad are ready" in results[pods[0]["metadata"]["uid"]].message

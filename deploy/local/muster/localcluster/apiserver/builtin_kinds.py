@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from muster.localcluster.apiserver import device_kinds, events, pod_groups
+from muster.localcluster.apiserver import events, pod_groups
 from muster.localcluster.apiserver.access.kinds import access_kinds
 from muster.localcluster.apiserver.custom_kinds import DefinitionRules
 from muster.localcluster.apiserver.devices import kinds as device_kinds
@@ -250,7 +250,6 @@ def _others() -> list[Kind]:
             "scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses", PriorityClassRules(), "pc", namespaced=False
         ),
         *pod_groups.kinds(),
-        *device_kinds.kinds(),
         *access_kinds(),
         *device_kinds.kinds(),
         _kind("storage.k8s.io", "v1", "StorageClass", "storageclasses", StorageClassRules(), "sc", namespaced=False),

@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.localcluster.apiserver.access.attributes import Attributes, denial_text
 from muster.localcluster.apiserver.access.users import User
-from muster.localcluster.apiserver.device_kinds import CLAIMS, GROUP
+from muster.localcluster.apiserver.devices.kinds import CLAIMS, GROUP
 from muster.localcluster.apiserver.routing import Call
 from muster.localcluster.apiserver.status import forbidden_value, invalid
 from muster.localcluster.apiserver.store import Object
