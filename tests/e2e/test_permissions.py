@@ -316,6 +316,33 @@ async def spec_that_is_not_seen(world: World) -> None:
         await wait_for_status(world, "late", lambda status: "Conflict" in str(status.get("conditions")))
 
 
+async def devices_of_a_claim(world: World, leader_epoch: int) -> None:
+    """A ResourceClaim is allocated. No coordinator runs then: `leader_epoch` is that of the last leader."""
+    [node] = await world.nodes(1)
+    one = world.here(gang("one").of(1))
+    metadata = {"name": "gpu", "namespace": world.name}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": {}}}
+    await world.define(one)
+    await world.cluster.apply(claim, *one.pods())
+    pod_path = f"/api/v1/namespaces/{world.name}/pods/{one.pod_name(0)}"
+    claim_path = f"/apis/resource.k8s.io/v1/namespaces/{world.name}/resourceclaims/gpu"
+    pod, made = [await world.cluster.call("GET", path) for path in (pod_path, claim_path)]
+    allocation = msgspec.json.encode({"devices": {"results": []}})
+    binding = binding_pb2.PodBinding(
+        uid=pod["metadata"]["uid"],
+        namespace=world.name,
+        name=one.pod_name(0),
+        node=node,
+        device_claims=[binding_pb2.DeviceClaim(name="gpu", uid=made["metadata"]["uid"], allocation=allocation)],
+    )
+    world.cluster.invariants.excuse(one.id)
+    async with open_channel(world.cluster.stack.addresses["binding"]) as channel:
+        stub = binding_pb2_grpc.BindingServiceStub(channel)
+        request = binding_pb2.BindRequest(leader_epoch=leader_epoch, group="by hand", pods=[binding])
+        [result] = [each async for answer in stub.Bind(request, timeout=WAIT_SECONDS) for each in answer.results]
+    assert result.outcome == binding_pb2.BindResult.OUTCOME_BOUND, result
+
+
 async def volume_of_another_node(world: World, leader_epoch: int) -> None:
     """Two pods share a claim; its volume is provisioned for the first, and the second is rejected with the reason.
 
@@ -371,6 +398,7 @@ async def test_no_request_is_denied_and_every_permission_is_used(
         stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
         leader = await stub.Leader(coordinator_pb2.LeaderRequest(), timeout=WAIT_SECONDS)
     await cluster.stack.stop_one("coordinator")
+    await devices_of_a_claim(new_world(), leader.epoch)
     await volume_of_another_node(new_world(), leader.epoch)
     asked = await uses(cluster.session)
 

@@ -35,7 +35,15 @@ from muster.binding.pipeline import Job, Pipeline, WriteType
 from muster.binding.pod_claims import PodClaims, has_claims
 from muster.binding.request_bodies import MERGE_PATCH, binding_body, metadata_patch
 from muster.binding.results import Results
-from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.retry_policy import (
+    DONE,
+    Retry,
+    WriteOutcome,
+    is_certain,
+    retryable,
+    status_text,
+    unreachable_outcome,
+)
 from muster.binding.spans import CallTrace, SettledPod
 from muster.binding.v1 import binding_pb2 as pb
 from muster.kube.objects import BadObject, Pod, decode_pod
@@ -129,25 +137,22 @@ class BindCall:
                     self.settle(job, _Result(WITHHELD, message=message))
 
     def settle(self, job: "_BindPod", result: _Result) -> None:
-        """Report the result of a pod, after its ResourceClaims have been released if it is not bound."""
+        """Report the result of a pod, after its ResourceClaims are released if it is not bound."""
         self._unsettled.discard(job.pod.uid)
         if result.outcome == BOUND or (result.outcome == FAILED and job.may_be_bound):
             self._report(job, result)
         else:
-            self._claims.release(job.pod.uid, partial(self._report_released, job, result))
+            self._claims.release(job.pod.uid, partial(self._report, job, result))
 
-    def _report_released(self, job: "_BindPod", result: _Result, problem: str) -> None:
-        message = "; ".join(filter(None, (result.message, problem)))
-        self._report(job, _Result(result.outcome, result.node, message))
-
-    def _report(self, job: "_BindPod", result: _Result) -> None:
+    def _report(self, job: "_BindPod", result: _Result, problem: str = "") -> None:
+        """`problem`: why its ResourceClaims are not released."""
+        text = "; ".join(filter(None, (result.message, problem)))
         pod, seconds = job.pod, self.loop.time() - job.began if job.attempts or has_claims(job.pod) else 0.0
         name = _NAMES[result.outcome]
-        error = "" if result.outcome == BOUND else result.message or name
         if self._trace.on:
             failure = job.last_failure
             settled = SettledPod(pod.namespace, pod.name, pod.uid, name, seconds, job.attempts, failure, pod.node)
-            self._trace.add(settled, error=error)
+            self._trace.add(settled, error="" if result.outcome == BOUND else text or name)
         if result.outcome != BOUND:
             _log.warning(
                 "pod_bind_failed",
@@ -157,11 +162,11 @@ class BindCall:
                 node=pod.node,
                 outcome=name,
                 on_node=result.node,
-                message=result.message,
+                message=text,
                 attempts=job.attempts,
                 **self._trace.log_fields,
             )
-        message = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=result.message)
+        message = pb.BindResult(uid=pod.uid, outcome=result.outcome, node=result.node, message=text)
         self._results.add(message, name, job.attempts)
         if self._results.complete:
             self._trace.close()
@@ -222,7 +227,7 @@ class _BindPod(Job):
         body = binding_body(pod.namespace, pod.name, pod.uid, pod.node, pod.annotations)
         self.may_be_bound = True
         response = await self._call.session.request("POST", path, body=body, timeout_seconds=timeout_seconds)
-        if response.status < 500 and response.status != 408:
+        if is_certain(response):
             self.may_be_bound = before
         return response
 

@@ -10,7 +10,6 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Final
 
 from muster.binding.device_claim_status import (
-    MAX_RESERVATIONS,
     BadDeviceClaim,
     ClaimRejected,
     DeviceClaimState,
@@ -27,8 +26,17 @@ from muster.binding.device_claim_status import (
     used_by,
 )
 from muster.binding.pipeline import Job
-from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
+from muster.binding.retry_policy import (
+    DONE,
+    Retry,
+    WriteOutcome,
+    is_certain,
+    retryable,
+    status_text,
+    unreachable_outcome,
+)
 from muster.binding.v1 import binding_pb2 as pb
+from muster.devices.decoding import MAX_RESERVED_FOR
 from muster.gangs.quoting import quoted
 from muster.kube.objects import BadObject, decode_pod
 from muster.kube.paths import object_path, pod_path
@@ -112,9 +120,13 @@ class _ClaimJob(Job):
 
     async def _write(self, body: bytes, subresource: str = "/status") -> DeviceClaimState:
         """The claim after the write. Raises KubeUnreachable, _Settled."""
+        return self._state(await self._put(body, subresource), "written")
+
+    async def _put(self, body: bytes, subresource: str = "/status") -> Response:
+        """Raises KubeUnreachable, _Settled."""
         if self._claims.flow.closed:
             raise _Settled(Retry(f"{self._claim} was not written"))  # which the flow gives up
-        return self._state(await self._request("PUT", subresource, body), "written")
+        return await self._request("PUT", subresource, body)
 
     async def _request(self, method: Method, subresource: str = "", body: bytes | None = None) -> Response:
         wanted, claims = self._claim.wanted, self._claims
@@ -179,19 +191,32 @@ class WriteDeviceClaim(_ClaimJob):
         pods = self._fitting(found)
         if not pods:
             return found
-        claim.reserved.update(uid for uid, _ in pods)
         if step is Step.RESERVE:
-            return await self._write(reserved_claim(found, pods))
-        claim.allocated = True
-        return await self._write(allocated_claim(found, claim.wanted, pods, time.time()))
+            return await self._reserve(pods, reserved_claim(found, pods))
+        body = allocated_claim(found, claim.wanted, pods, time.time())
+        return await self._reserve(pods, body, allocates=True)
+
+    async def _reserve(
+        self, pods: Collection[tuple[str, str]], body: bytes, *, allocates: bool = False
+    ) -> DeviceClaimState:
+        """Write reservations for pods that have none; notes what has to be removed if the pods are not bound. Raises
+        KubeUnreachable, _Settled.
+        """
+        claim, before = self._claim, (self._claim.reserved, self._claim.allocated)
+        claim.reserved = claim.reserved | {uid for uid, _ in pods}
+        claim.allocated |= allocates
+        response = await self._put(body)
+        if response.status >= 300 and is_certain(response):
+            claim.reserved, claim.allocated = before
+        return self._state(response, "written")
 
     def _fitting(self, found: DeviceClaimState) -> list[tuple[str, str]]:
         """Uid and name of the pods to reserve the claim for; those above the limit fail."""
         missing = unreserved(found, self._claim.pods)
-        free = max(0, MAX_RESERVATIONS - len(found.consumers))
+        free = max(0, MAX_RESERVED_FOR - len(found.consumers))
         if over := missing[free:]:
-            limit = f"{MAX_RESERVATIONS} pods, the limit of the API server"
-            self._reject(over, f"is used by as many as {limit}: it is reserved for {len(found.consumers)} already")
+            limit = f"would be reserved for more than {MAX_RESERVED_FOR} pods, which the API server rejects"
+            self._reject(over, f"{limit}: divide its pods among several claims")
         pods = self._claim.pods
         return [(uid, pods[uid].name) for uid in missing[:free] if uid in pods]
 

@@ -23,8 +23,6 @@ from muster.kube.timestamps import timestamp
 
 FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 """Finalizer of allocated claims. kube-controller-manager removes it with the allocation."""
-MAX_RESERVATIONS: Final = 256
-"""Pods and others that the API server lets one claim be reserved for."""
 
 _MAX_SHOWN: Final = 3
 

@@ -96,6 +96,11 @@ def retryable(response: Response) -> Retry | ServerUnavailable | None:
     return None
 
 
+def is_certain(response: Response) -> bool:
+    """Whether the answer says if the write took effect. Of a write without an answer that is not known either."""
+    return response.status < 500 and response.status != 408
+
+
 def status_text(response: Response) -> str:
     """Status, reason and message of the answer, for messages."""
     return str(ApiStatusError.from_response(response))[:_MAX_TEXT_CHARACTERS]
