@@ -263,3 +263,15 @@ async def test_claims_of_pods_are_validated_and_kept(api: ApiClient) -> None:
 async def test_invalid_claims_of_pods_are_rejected(api: ApiClient, claims: Any, used: Any, problem: str) -> None:
     reply = await api.post(PODS, with_claims(*claims, used=used))
     assert reply.status == 422 and problem in reply.message
+
+
+async def test_unknown_fields_are_rejected_in_strict_mode(api: ApiClient) -> None:
+    slice_with_size = slice_of("a", {"name": "gpu-0", "size": 1})
+    for path, body, field in (
+        (CLAIMS, claim("a", request(amount=2)), "spec.devices.requests[0].exactly.amount"),
+        (TEMPLATES, template("a", request(amount=2)), "spec.spec.devices.requests[0].exactly.amount"),
+        (CLASSES, {"metadata": {"name": "a"}, "spec": {"selector": []}}, "spec.selector"),
+        (SLICES, slice_with_size, "spec.devices[0].size"),
+    ):
+        reply = await api.post(f"{path}?fieldValidation=Strict", body)
+        assert reply.status == 400 and f'unknown field "{field}"' in reply.message
