@@ -18,14 +18,7 @@ from muster.kube.csi_facts import (
     decode_csi_node,
     decode_storage_capacity,
 )
-from muster.kube.device_objects import (
-    DeviceClassObject,
-    ResourceClaimObject,
-    ResourceSliceObject,
-    decode_device_class,
-    decode_resource_claim,
-    decode_resource_slice,
-)
+from muster.kube.device_objects import DeviceResource, decode_device_resource
 from muster.kube.hyper_nodes import API_VERSION as HYPER_NODE_VERSION
 from muster.kube.hyper_nodes import HyperNodeObject, decode_hyper_node
 from muster.kube.objects import (
@@ -182,24 +175,24 @@ STORAGE_CAPACITIES: Final = ApiResource(
 RESOURCE_SLICES: Final = ApiResource(
     "resourceslices.resource.k8s.io",
     "/apis/resource.k8s.io/v1/resourceslices",
-    ResourceSliceObject,
-    decode_resource_slice,
+    DeviceResource,
+    decode_device_resource,
     optional=True,
     dispensable=True,
 )
 DEVICE_CLASSES: Final = ApiResource(
     "deviceclasses.resource.k8s.io",
     "/apis/resource.k8s.io/v1/deviceclasses",
-    DeviceClassObject,
-    decode_device_class,
+    DeviceResource,
+    decode_device_resource,
     optional=True,
     dispensable=True,
 )
 RESOURCE_CLAIMS: Final = ApiResource(
     "resourceclaims.resource.k8s.io",
     "/apis/resource.k8s.io/v1/resourceclaims",
-    ResourceClaimObject,
-    decode_resource_claim,
+    DeviceResource,
+    decode_device_resource,
     optional=True,
     dispensable=True,
 )

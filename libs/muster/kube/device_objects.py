@@ -1,62 +1,67 @@
-"""Decodes ResourceSlices, DeviceClasses and ResourceClaims, with what is wrong with those that cannot be read."""
+"""ResourceSlices, DeviceClasses and ResourceClaims as the API serves them, and their facts."""
 
-from collections.abc import Callable, Mapping
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Callable
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
-from msgspec import Struct, field
+from msgspec import Raw, Struct, field
 
 from muster.devices.decoding import BadDeviceObject, decode_claim, decode_class, decode_slice
 from muster.devices.facts import Claim, DeviceClass, Slice
-from muster.kube.objects import UNREADABLE, BadObject, Encoded, ObjectMeta, salvage
+from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
 
 T = TypeVar("T")
 
 
-class DeviceObject(Struct, Generic[T], frozen=True):
-    """An object of resource.k8s.io. `facts` None: it cannot be read, because of `problem`."""
+class DeviceResource(Struct, frozen=True, gc=False):
+    """An object of resource.k8s.io, whose content is decoded by `slice_facts`, `class_facts` or `claim_facts`."""
 
-    metadata: ObjectMeta
-    facts: T | None = None
+    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+    spec: Raw = NOTHING
+    status: Raw = NOTHING
+
+
+class Decoded(NamedTuple, Generic[T]):
+    """The facts of an object; None if it cannot be read, because of `problem`."""
+
+    facts: T | None
     problem: str = ""
 
 
-class _Salvaged(Struct, frozen=True):
-    metadata: ObjectMeta = field(default_factory=ObjectMeta)
+_resource: Final = msgspec.json.Decoder(DeviceResource)
 
 
-ResourceSliceObject = DeviceObject[Slice]
-DeviceClassObject = DeviceObject[DeviceClass]
-ResourceClaimObject = DeviceObject[Claim]
-
-_fields: Final = msgspec.json.Decoder(dict[str, Any])
-
-
-def decode_resource_slice(data: Encoded) -> ResourceSliceObject:
-    """Decode a ResourceSlice. Raises BadObject if it is not an object with metadata."""
-    return _decoded(data, decode_slice)
-
-
-def decode_device_class(data: Encoded) -> DeviceClassObject:
-    """Decode a DeviceClass. Raises BadObject if it is not an object with metadata."""
-    return _decoded(data, decode_class)
-
-
-def decode_resource_claim(data: Encoded) -> ResourceClaimObject:
-    """Decode a ResourceClaim. Raises BadObject if it is not an object with metadata."""
-    return _decoded(data, decode_claim)
-
-
-def _decoded(data: Encoded, read: Callable[[Mapping[str, Any]], T]) -> DeviceObject[T]:
+def decode_device_resource(data: Encoded) -> DeviceResource:
+    """Decode an object; fields with wrong types keep their defaults. Raises BadObject."""
     try:
-        fields = _fields.decode(data)
-        metadata = msgspec.convert(fields.get("metadata"), ObjectMeta)
-    except (*UNREADABLE, msgspec.ValidationError):
-        known, problem = salvage(_Salvaged, data)
-        if "metadata" not in known:
-            raise BadObject(problem or "it has no metadata") from None
-        return DeviceObject(known["metadata"], problem=problem or "it is nested too deeply, or is no UTF-8")
+        return _resource.decode(data)
+    except UNREADABLE:
+        return DeviceResource(**salvage(DeviceResource, data)[0])
+
+
+def slice_facts(given: DeviceResource) -> Decoded[Slice]:
+    """The facts of a ResourceSlice."""
+    return _decoded("ResourceSlice", given, decode_slice)
+
+
+def class_facts(given: DeviceResource) -> Decoded[DeviceClass]:
+    """The facts of a DeviceClass."""
+    return _decoded("DeviceClass", given, decode_class)
+
+
+def claim_facts(given: DeviceResource) -> Decoded[Claim]:
+    """The facts of a ResourceClaim."""
+    return _decoded("ResourceClaim", given, decode_claim)
+
+
+def _decoded(kind: str, given: DeviceResource, read: Callable[[object], T]) -> Decoded[T]:
+    fields: dict[str, Any] = {"metadata": msgspec.to_builtins(given.metadata)}
     try:
-        return DeviceObject(metadata, read(fields))
+        for name, raw in (("spec", given.spec), ("status", given.status)):
+            if raw is not NOTHING:
+                fields[name] = msgspec.json.decode(raw)
+        return Decoded(read(fields))
     except BadDeviceObject as bad:
-        return DeviceObject(metadata, problem=str(bad))
+        return Decoded(None, str(bad))
+    except UNREADABLE as error:
+        return Decoded(None, f"{kind} {given.metadata.name} cannot be read: {error}")

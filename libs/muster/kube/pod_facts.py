@@ -9,7 +9,7 @@ from msgspec import Struct
 from muster.dialects import eviction_order, muster_annotations
 from muster.dialects.registry import wanted_rank
 from muster.gangs.facts import PodFacts, PodPhase
-from muster.kube.objects import NOTHING, Pod, PodSpec, PriorityClass
+from muster.kube.objects import Pod, PodSpec, PriorityClass
 from muster.kube.pod_class import ReadClass, read_class
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
@@ -25,8 +25,6 @@ _PHASES: Final[Mapping[str | None, PodPhase]] = {
 _PENDING: Final = PodPhase.PENDING
 _BUILT_IN_PRIORITIES: Final = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 _NEVER: Final = "Never"
-_NO_LIST: Final = (b"", b"null", b"[]")
-_DRA: Final = "uses resource claims (DRA), which Muster does not support yet"
 
 
 class Priorities(Struct, frozen=True):
@@ -99,8 +97,6 @@ def pod_facts(
     ours = scheduler_name in scheduler_names
     read = read_class(pod, ours=ours)
     problems = [each for each in (problem, pod.problem, read.problem) if each]
-    if ours and spec.resource_claims is not NOTHING and bytes(spec.resource_claims) not in _NO_LIST:
-        problems.append(_DRA)
     phase = _PHASES.get(status.phase, _PENDING)
     created = started = 0
     try:

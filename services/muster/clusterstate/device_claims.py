@@ -16,7 +16,7 @@ from muster.devices.instance import problem_of
 from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import RESOURCE_CLAIMS
-from muster.kube.device_objects import DeviceClassObject, ResourceClaimObject, ResourceSliceObject
+from muster.kube.device_objects import DeviceResource
 from muster.kube.pod_device_claims import DeviceClaimOfPod
 
 MAX_COLUMNS: Final = 48
@@ -184,19 +184,19 @@ class DeviceClaims:
         self._unread = kinds
         self._stale_pods |= self._uses.keys()
 
-    def put_claim(self, claim: ResourceClaimObject) -> None:
+    def put_claim(self, claim: DeviceResource) -> None:
         self._claim_changed(*self.objects.put_claim(claim))
 
     def drop_claim(self, uid: str) -> None:
         self._claim_changed(*self.objects.drop_claim(uid))
 
-    def put_slice(self, slice_: ResourceSliceObject) -> None:
+    def put_slice(self, slice_: DeviceResource) -> None:
         self._note_nodes(self.objects.put_slice(slice_))
 
     def drop_slice(self, uid: str) -> None:
         self._note_nodes(self.objects.drop_slice(uid))
 
-    def put_class(self, device_class: DeviceClassObject) -> None:
+    def put_class(self, device_class: DeviceResource) -> None:
         self._class_changed(self.objects.put_class(device_class))
 
     def drop_class(self, uid: str) -> None:

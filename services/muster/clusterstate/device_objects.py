@@ -1,9 +1,10 @@
 """ResourceSlices, DeviceClasses and ResourceClaims by name, and the devices that claims hold."""
 
 from collections.abc import Collection
-from typing import NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import msgspec
+import structlog
 
 from muster.cel.selection import DeviceSelection
 from muster.devices.allocation import Devices, held
@@ -11,7 +12,11 @@ from muster.devices.facts import Claim, DeviceClass, Slice
 from muster.devices.holdings import Holdings
 from muster.devices.pools import PoolKey
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, NodeFacts
-from muster.kube.device_objects import DeviceClassObject, ResourceClaimObject, ResourceSliceObject
+from muster.kube.device_objects import Decoded, DeviceResource, claim_facts, class_facts, slice_facts
+
+T = TypeVar("T")
+
+_log: Final = structlog.get_logger(__name__)
 
 ClaimId = tuple[str, str]
 """Namespace and name."""
@@ -43,11 +48,11 @@ class DeviceObjects:
         """Objects that can be read, as they are streamed, by kind and name."""
         self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
 
-    def put_claim(self, claim: ResourceClaimObject) -> tuple[ClaimId | None, Collection[str] | None]:
+    def put_claim(self, claim: DeviceResource) -> tuple[ClaimId | None, Collection[str] | None]:
         """Returns the claim if it differs, and the nodes whose devices it holds or held."""
         metadata = claim.metadata
         id_ = (metadata.namespace, metadata.name)
-        before, after = self.claims.get(id_), KnownClaim(metadata.uid, claim.facts, claim.problem)
+        before, after = self.claims.get(id_), KnownClaim(metadata.uid, *claim_facts(claim))
         self._claim_ids[metadata.uid] = id_
         if before == after:
             return None, ()
@@ -64,19 +69,20 @@ class DeviceObjects:
         self._note(DeviceObjectKind.CLAIM, "/".join(id_), None)
         return id_, self._hold(id_, None)
 
-    def put_slice(self, slice_: ResourceSliceObject) -> Collection[str] | None:
+    def put_slice(self, given: DeviceResource) -> Collection[str] | None:
         """A slice that cannot be read counts as missing, so that its pool is incomplete."""
-        name, uid = slice_.metadata.name, slice_.metadata.uid
+        name, uid = given.metadata.name, given.metadata.uid
+        facts = self._read(slice_facts(given))
         self._slice_names[uid], self._slice_uids[name] = name, uid
         before = self.devices.pools.slice_named(name)
-        if before == slice_.facts:
+        if before == facts:
             return ()
-        if slice_.facts is None:
+        if facts is None:
             return self._without_slice(name)
         nodes = self._nodes_of_pool(before)
-        self.devices.put_slice(slice_.facts)
-        self._note(DeviceObjectKind.SLICE, name, slice_.facts)
-        return _united(nodes, self._nodes_of_pool(slice_.facts))
+        self.devices.put_slice(facts)
+        self._note(DeviceObjectKind.SLICE, name, facts)
+        return _united(nodes, self._nodes_of_pool(facts))
 
     def drop_slice(self, uid: str) -> Collection[str] | None:
         name = self._slice_names.pop(uid, None)
@@ -85,17 +91,18 @@ class DeviceObjects:
         del self._slice_uids[name]
         return self._without_slice(name)
 
-    def put_class(self, device_class: DeviceClassObject) -> bool:
+    def put_class(self, given: DeviceResource) -> bool:
         """Returns whether the class differs. One that cannot be read counts as missing."""
-        name, uid = device_class.metadata.name, device_class.metadata.uid
+        name, uid = given.metadata.name, given.metadata.uid
+        facts = self._read(class_facts(given))
         self._class_names[uid], self._class_uids[name] = name, uid
-        if self.devices.classes.get(name) == device_class.facts:
+        if self.devices.classes.get(name) == facts:
             return False
-        if device_class.facts is None:
+        if facts is None:
             self.devices.remove_class(name)
         else:
-            self.devices.put_class(device_class.facts)
-        self._note(DeviceObjectKind.CLASS, name, device_class.facts)
+            self.devices.put_class(facts)
+        self._note(DeviceObjectKind.CLASS, name, facts)
         return True
 
     def drop_class(self, uid: str) -> bool:
@@ -122,6 +129,13 @@ class DeviceObjects:
         """Objects that changed since the last call; removed ones without content."""
         changes, self._changed = self._changed, {}
         return changes
+
+    @staticmethod
+    def _read(decoded: Decoded[T]) -> T | None:
+        """The facts; what cannot be read is logged, since no pod shows it."""
+        if decoded.facts is None:
+            _log.warning("device_object_unreadable", problem=decoded.problem)
+        return decoded.facts
 
     def _note(self, kind: DeviceObjectKind, name: str, facts: Claim | DeviceClass | Slice | None) -> None:
         """Stream an object as it is now; one that cannot be read as if it were removed."""

@@ -14,7 +14,8 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims"
 STATUS_WRITES = Requests("PUT", "/resourceclaims/[^/]+/status")
 CLAIM_WRITES = Requests("PUT", "/resourceclaims/[^/]+(/status)?")
 DRIVER = "gpu.example.com"
-OTHER = {"resource": "pods", "name": "other-0", "uid": "uid-other"}
+OTHER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "other-0", "uid": "uid-other"}
+"""A user that the claim controller keeps; it removes pods that do not exist."""
 
 
 def allocation(*devices: str, node: str = "node-0") -> Object:

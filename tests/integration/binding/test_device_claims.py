@@ -139,7 +139,7 @@ async def test_a_claim_that_others_allocate_meanwhile_is_left_to_them(muster: Ri
         await allocate(muster, "c0", "gpu-9", users=[OTHER])
         held.release()
         result = await call
-    used = 'is allocated to other devices (gpu.example.com/node-0/gpu-9) and used by pod "other-0"'
+    used = 'is allocated to other devices (gpu.example.com/node-0/gpu-9) and used by "podgroups/other-0"'
     assert (result.outcome, result.message) == (FAILED, f'ResourceClaim "c0" {used}')
     found = await claim(muster, "c0")
     assert (devices_of(found), found["status"]["reservedFor"]) == (["gpu-9"], [OTHER])
@@ -209,7 +209,7 @@ async def test_another_claim_of_the_name_is_not_changed(muster: Rig) -> None:
 
 async def test_a_claim_that_is_being_deleted_fails_its_pod(muster: Rig) -> None:
     [pod] = await muster.pods("trainer-0")
-    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    [made] = await claims(muster, "c0", finalizers=["example.com/keep"])
     await muster.delete(f"{CLAIMS}/c0")
     result = await bind_one(muster, pod, wanted(made, "gpu-0"))
     assert (result.outcome, result.message) == (FAILED, 'ResourceClaim "c0" is being deleted')

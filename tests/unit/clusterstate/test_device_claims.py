@@ -22,7 +22,6 @@ from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAI
 
 GPUS = devices("gpu")
 LARGE = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('80Gi')) >= 0"
-NOT_ALLOCATED = "uses resource claims (DRA), which Muster does not support yet"
 
 
 def cluster(*slices: Object) -> History:
@@ -47,8 +46,8 @@ def facts(history: History, name: str = "x") -> PodFacts:
 
 
 def problem(history: History, name: str = "x") -> str:
-    """Why the pod waits, besides that devices are not allocated yet."""
-    return facts(history, name).problem.removeprefix(NOT_ALLOCATED).removeprefix("; ")
+    """Why the pod waits."""
+    return facts(history, name).problem
 
 
 def claimed(history: History, *requests: Object, name: str = "x", **more: Any) -> None:
