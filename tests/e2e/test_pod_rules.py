@@ -88,11 +88,3 @@ async def test_a_gang_waits_for_a_claim_and_starts_when_it_is_bound(world: World
     [claim] = world.here(a.with_claims(await world.storage_class(at_once=True))).claims(0)
     await world.cluster.apply(claim)
     await world.bound(a)
-
-
-async def test_resource_claims_are_reported_as_unsupported(world: World) -> None:
-    await world.nodes(4)
-    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]
-    a = gang("a").of(2).with_spec(resourceClaims=claims)
-    await world.create(a)
-    await world.waits(a, "uses resource claims (DRA), which Muster does not support yet")

@@ -4,7 +4,7 @@ from typing import Final
 
 from muster.cel.device import Device
 from muster.cel.errors import EvaluationFailed
-from muster.cel.selector import Selector
+from muster.cel.selector import COST_LIMIT, Selector
 from muster.gangs.byte_cache import ByteCache
 
 MAX_BYTES: Final = 16 << 20
@@ -18,8 +18,10 @@ class ResultCache:
     thread.
     """
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_BYTES, cost_limit: int = COST_LIMIT) -> None:
+        """`cost_limit`: units of cost of one evaluation."""
         self._slots = ByteCache(_empty, max_bytes)
+        self._cost_limit = cost_limit
         self.evaluations = 0
         """Evaluations so far."""
         self.cost = 0
@@ -44,7 +46,7 @@ class ResultCache:
     def _evaluated(self, selector: Selector, device: Device) -> bool | EvaluationFailed:
         self.evaluations += 1
         try:
-            outcome = selector.evaluate(device)
+            outcome = selector.evaluate(device, self._cost_limit)
         except EvaluationFailed as failed:
             self.cost += failed.cost
             return failed.with_traceback(None)

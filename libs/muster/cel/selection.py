@@ -9,6 +9,13 @@ from muster.cel.selector import compile_selector
 from muster.devices.facts import Device as DeviceFacts
 from muster.devices.selectors import SelectorError
 from muster.gangs.byte_cache import ByteCache
+from muster.gangs.quoting import quoted
+
+MAX_COST: Final = 50_000
+"""Units of cost of one evaluation, some 50 ms at most; kube-scheduler permits 20 times as many."""
+MEAN_COST: Final = 100
+"""Units of cost of an evaluation on average, besides MAX_COST once: usual expressions cost 10 to 50. So no tenant's
+expression takes a service longer than 0.1 ms a device (I12)."""
 
 _EXPENSIVE_BYTES: Final = 1 << 18
 
@@ -16,13 +23,15 @@ _EXPENSIVE_BYTES: Final = 1 << 18
 class DeviceSelection:
     """Evaluates expressions for devices; one evaluation for all devices that an expression cannot tell apart.
 
-    An expression that exceeded its cost limit for one device fails for all, until `age_caches` has dropped it, so that
-    it costs its limit once and not once a device. Bounded by the caches: 1 MiB of expressions that are compiled, 16 MiB
-    of results, and 256 KiB of expensive expressions. For one thread.
+    An expression that exceeds MAX_COST for one device, or MEAN_COST for many, fails for all, until `age_caches` has
+    dropped it. Bounded by the caches: 1 MiB of expressions that are compiled, 16 MiB of results, and twice 256 KiB of
+    expressions with their costs. For one thread.
     """
 
     def __init__(self) -> None:
-        self._results = ResultCache()
+        self._results = ResultCache(cost_limit=MAX_COST)
+        self._spent: ByteCache[str, list[int]] = ByteCache(lambda _: [0, 0], _EXPENSIVE_BYTES)
+        """Number and cost of the evaluations of an expression."""
         self._expensive: ByteCache[str, list[str]] = ByteCache(lambda _: [], _EXPENSIVE_BYTES)
         self._last: tuple[DeviceFacts, Device] | None = None
         """The device that was converted last: several expressions are evaluated for one after the other."""
@@ -37,8 +46,12 @@ class DeviceSelection:
         failures = self._expensive(expression)
         if failures:
             raise SelectorError(failures[0])
+        before = self._results.evaluations, self._results.cost
         try:
-            return self._results.matches(compile_selector(expression), self._device(facts))
+            matches = self._results.matches(compile_selector(expression), self._device(facts))
+            if before[0] != self._results.evaluations:
+                self._spend(expression, self._results.cost - before[1], failures)
+            return matches
         except CostLimitExceeded as exceeded:
             failures.append(str(exceeded))
             raise SelectorError(str(exceeded)) from None
@@ -46,6 +59,16 @@ class DeviceSelection:
             raise SelectorError(str(error)) from None
         except BadDevice as bad:
             raise SelectorError(f"no expression can be evaluated for device {facts.name}: {bad}") from None
+
+    def _spend(self, expression: str, cost: int, failures: list[str]) -> None:
+        """Count an evaluation. Raises SelectorError if the expression has become too expensive."""
+        spent = self._spent(expression)
+        spent[0] += 1
+        spent[1] += cost
+        if spent[1] > MAX_COST + MEAN_COST * spent[0]:
+            mean = spent[1] // spent[0]
+            failures.append(f"{quoted(expression)} costs {mean} units a device, more than the {MEAN_COST} permitted")
+            raise SelectorError(failures[0])
 
     def _device(self, facts: DeviceFacts) -> Device:
         if self._last is None or self._last[0] is not facts:

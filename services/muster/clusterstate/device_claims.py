@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable
 from typing import Final, NamedTuple
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.cel.selection import expression_problem
 from muster.clusterstate.claim_obstacles import no_right
@@ -19,6 +20,8 @@ from muster.kube.api_resources import RESOURCE_CLAIMS
 from muster.kube.device_objects import DeviceResource
 from muster.kube.pod_device_claims import DeviceClaimOfPod
 
+NODE_NAME: Final = "metadata.name"
+"""The field by which allocations name their node."""
 MAX_COLUMNS: Final = 48
 """Resources that stand for devices at a time. Further selections are not counted, only the devices of their class, so
 that a node may turn out to have no fitting devices when they are chosen."""
@@ -51,6 +54,7 @@ class DeviceClaims:
         self._users: dict[ClaimId, set[str]] = {}
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
         self._columns: dict[str, _Column] = {}
+        self._nodes: set[str] = set()
         self._unread: Collection[str] = ()
         self._stale_pods: set[str] = set()
         self._stale_nodes: set[str] = set()
@@ -94,8 +98,8 @@ class DeviceClaims:
             claim, problem = self._claim(use, each)
             if problem or claim is None:
                 problems.append(problem)
-            elif claim.allocation is None:
-                waiting.append(claim)
+            elif claim.allocation is None or self._is_left_behind(claim, use):
+                waiting.append(replace(claim, allocation=None))
             elif claim.allocation.node_selector is not None:
                 terms.add(claim.allocation.node_selector)
         units = columns_of(waiting)
@@ -133,6 +137,14 @@ class DeviceClaims:
             return None, f"{what} is used by several pods before it is allocated, which Muster does not support yet"
         return claim, ""
 
+    def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
+        """The claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated anew."""
+        if use.bound or claim.allocation is None or not set(claim.reserved_for) <= {use.uid}:
+            return False
+        fields = [each for term in claim.allocation.node_selector or () for each in term.fields]
+        names = {name for each in fields if each.key == NODE_NAME for name in each.values}
+        return bool(names) and not names & self._nodes
+
     def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
         """Selectors of the claims and their classes that cannot be compiled."""
         classes = self.objects.devices.classes
@@ -155,6 +167,11 @@ class DeviceClaims:
             (name, self.objects.offered(node, column.unit, MOST_PER_NODE)) for name, column in self._columns.items()
         )
         return tuple((name, number) for name, number in offers if number)
+
+    @property
+    def weight_of_node(self) -> int:
+        """Processor time of what one node offers, which increases with the number of resources."""
+        return len(self._columns)
 
     def _is_counted(self, name: str) -> bool:
         return name in self._columns or len(self._columns) < MAX_COLUMNS
@@ -204,11 +221,16 @@ class DeviceClaims:
 
     def put_node(self, node: NodeFacts) -> None:
         """A node was added or changed: pools may select it by its labels."""
+        if node.name not in self._nodes:
+            self._nodes.add(node.name)
+            self._stale_pods |= self._uses.keys()
         if self._columns and self.objects.devices.pools.named_nodes is None:
             self._stale_nodes.add(node.name)
 
     def drop_node(self, name: str) -> None:
         self.objects.devices.remove_node(name)
+        self._nodes.discard(name)
+        self._stale_pods |= self._uses.keys()
 
     def _claim_changed(self, id_: ClaimId | None, nodes: Collection[str] | None) -> None:
         if id_ is not None:

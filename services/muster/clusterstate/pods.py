@@ -95,6 +95,11 @@ class Pods:
         amounts, labels = self.volumes.offered(node.name)
         return (*amounts, *self.devices.offered(node)), labels
 
+    @property
+    def weight_of_node(self) -> int:
+        """Processor time of what one node offers, in multiples of a pod's."""
+        return self.volumes.weight_of_node + self.devices.weight_of_node
+
     def take_stale(self) -> Collection[str]:
         """Pods whose demands for volumes or devices may have changed since the last call."""
         return {*self.volumes.take_stale_pods(), *self.devices.take_stale_pods()}

@@ -381,7 +381,7 @@ class ClusterState:
 
     def _weight(self, fact: Recomputed) -> int:
         """Processor time of a fact, in multiples of a pod's."""
-        return self.pods.volumes.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
+        return self.pods.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
 
     def _count_volume(self, name: str) -> bool:
         self.pods.volumes.static_binding.count_volume(name)

@@ -14,7 +14,7 @@ from muster.localcluster.kubelets.devices.cards import CardKind
 from muster.localcluster.kubelets.devices.options import default_devices, parse_devices
 from muster.localcluster.manifests import Manifest, load_manifests
 from muster.localcluster.stack_options import StackOptions
-from muster.localcluster.up.examples import EXPECT, NOT_SUPPORTED, Expected, examples_in, load_examples
+from muster.localcluster.up.examples import EXPECT, Expected, examples_in
 
 EXAMPLES = Path(__file__).parents[3] / "deploy" / "examples"
 
@@ -61,13 +61,6 @@ def test_a_controllers_pods_are_bound_when_all_members_are() -> None:
 def test_an_unknown_expectation_is_an_error() -> None:
     with pytest.raises(CliError, match="'soon'"):
         examples_in([controller("QueueJob", "train", "soon")])
-
-
-def test_unsupported_examples_are_applied_only_by_name() -> None:
-    sources = {each.source.name for each in load_examples(EXAMPLES) if each.source is not None}
-    assert sources == {file.name for file in EXAMPLES.iterdir()} - NOT_SUPPORTED
-    for name in NOT_SUPPORTED:
-        assert load_examples(EXAMPLES / name), name
 
 
 def test_the_device_claims_of_the_examples_fit_the_devices_of_up() -> None:

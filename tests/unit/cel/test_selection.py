@@ -2,7 +2,7 @@
 
 import pytest
 
-from muster.cel.selection import DeviceSelection
+from muster.cel.selection import MAX_COST, MEAN_COST, DeviceSelection
 from muster.devices.facts import Attribute, Device, Slice, Version
 from muster.devices.selectors import SelectorError, SelectorResults
 
@@ -62,10 +62,28 @@ def test_an_expression_that_costs_too_much_costs_its_limit_once() -> None:
         "device.attributes['gpu.example.com'].uuid == '' || lists.range(9000).all(x, lists.range(9000).all(y, true))"
     )
     for number in range(20):
-        with pytest.raises(SelectorError, match="costs more than 1000000 units"):
+        with pytest.raises(SelectorError, match=f"costs more than {MAX_COST} units"):
             selection.matches(endless, card(number))
 
-    assert selection.cost == 1_000_000
+    assert selection.cost == MAX_COST
+
+
+def test_an_expression_that_costs_much_for_many_devices_fails_for_all() -> None:
+    """Each evaluation costs less than the limit."""
+    selection = DeviceSelection()
+    long = "device.attributes['gpu.example.com'].uuid != '' && lists.range(1000).all(x, x >= 0)"
+    evaluated = 0
+    with pytest.raises(SelectorError, match=f"more than the {MEAN_COST} permitted"):
+        for number in range(1000):
+            assert selection.matches(long, card(number))
+            evaluated += 1
+    assert 1 < evaluated < 50
+    spent = selection.cost
+    with pytest.raises(SelectorError):
+        selection.matches(long, card(2000))
+    assert selection.cost == spent
+    usual = "device.attributes['gpu.example.com'].uuid.startsWith('u')"
+    assert all(selection.matches(usual, card(number)) for number in range(5000))
 
 
 def test_the_selectors_of_a_request_are_evaluated_for_the_devices_of_a_slice() -> None:

@@ -202,6 +202,15 @@ def test_pods_that_share_a_claim_wait_until_it_is_allocated() -> None:
     assert problem(history) == problem(history, "y") == ""
 
 
+@pytest.mark.parametrize(("user", "anew"), [("uid-x", True), ("uid-other", False)])
+def test_a_claim_left_on_a_node_that_is_gone_is_allocated_anew(user: str, anew: bool) -> None:
+    history = cluster()
+    claimed(history, exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=(user,))
+    assert requested(history) == {}
+    history.remove(NODES, "uid-n0")
+    assert requested(history) == ({GPUS: 2} if anew else {})
+
+
 def test_of_many_selections_only_so_many_are_told_apart() -> None:
     history = cluster()
     for number in range(MAX_COLUMNS + 5):

@@ -345,13 +345,6 @@ def test_damaged_bytes_never_crash(data: st.DataObject) -> None:
     assert len(facts.problem) < 5000
 
 
-@pytest.mark.parametrize(("claims", "supported"), [(None, True), ([], True), ([{"name": "gpu"}], False)])
-def test_resource_claims_are_reported_as_unsupported(claims: Any, supported: bool) -> None:
-    problem = facts_of(spec={"resourceClaims": claims}).problem
-    assert problem == ("" if supported else "uses resource claims (DRA), which Muster does not support yet")
-    assert not facts_of(spec={"resourceClaims": claims, "schedulerName": "default-scheduler"}).problem
-
-
 def test_the_nominated_node_is_that_of_a_pod_of_ours_that_is_not_bound() -> None:
     status = {"nominatedNodeName": "n1"}
     assert facts_of(status=status).nominated_node == "n1"

@@ -3,23 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from muster.cli.errors import CliError
 from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.dialects import kube_arbitrator
 from muster.dialects.registry import gang_marks, membership_of
-from muster.localcluster.manifests import Manifest, load_manifests
+from muster.localcluster.manifests import Manifest
 
 EXPECT = "muster.dev/expect"
 """Annotation on a pod or its controller with the expected outcome of the gang. Only `muster up` reads it."""
-
-NOT_SUPPORTED: Final = frozenset({"24-device-claims.yaml"})
-"""Files of the example directory that `muster up` leaves out, since Muster does not schedule what they contain yet.
-
-`--examples FILE` applies them. A file becomes an example by being removed from here.
-"""
 
 _PENDING_PHASES = (Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_WAITING, Phase.PHASE_TIMED_OUT)
 
@@ -53,14 +46,6 @@ class Example:
         if self.expected is Expected.BOUND:
             return gang.phase == Phase.PHASE_SATISFIED and gang.bound == self.expected_bound(gang)
         return gang.phase in _PENDING_PHASES and gang.bound == 0 and bool(gang.reason)
-
-
-def load_examples(path: Path) -> list[Manifest]:
-    """Objects of a file, or of all supported files of a directory. Raises BadManifest."""
-    manifests = load_manifests(path)
-    if not path.is_dir():
-        return manifests
-    return [each for each in manifests if each.source is None or each.source.name not in NOT_SUPPORTED]
 
 
 def examples_in(manifests: Iterable[Manifest]) -> list[Example]:

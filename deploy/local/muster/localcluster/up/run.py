@@ -32,7 +32,7 @@ from muster.localcluster.supervisor import supervise
 from muster.localcluster.trace_forwarder import Forwarder
 from muster.localcluster.trace_receiver import TraceReceiver
 from muster.localcluster.up.cluster_view import ClusterView, probe_processes, watch_gangs
-from muster.localcluster.up.examples import examples_in, load_examples
+from muster.localcluster.up.examples import examples_in
 from muster.localcluster.up.outcome import Outcome, wait_until_expected
 from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
@@ -69,7 +69,7 @@ def run_up(options: UpOptions) -> None:
     _check_quantity("--memory", options.memory)
     _check_devices(options)
     try:
-        manifests = load_examples(options.examples) if options.examples else []
+        manifests = load_manifests(options.examples) if options.examples else []
         crds = load_manifests(options.crds)
     except BadManifest as error:
         raise CliError(str(error), usage=True) from error

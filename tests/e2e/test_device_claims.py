@@ -1,0 +1,93 @@
+"""Gangs whose pods claim devices: allocated whole, each device once, and given back."""
+
+import pytest
+
+from builders.e2e.devices import devices_of, gpus, with_claims
+from builders.e2e.world import World
+from builders.gangs.manifests import gang
+from muster.localcluster.kubelets.devices.cards import DRIVER, CardKind, Cards
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+FOUR = Cards(CardKind.GPU, 4)
+LARGE = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('40Gi')) >= 0"
+
+
+async def test_every_member_gets_devices_of_its_own(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, 4, cards=FOUR)
+    a = await with_claims(world, gang("a").of(4), gpus(world, 2, LARGE))
+    await world.create(a)
+    await world.bound(a)
+    found = await devices_of(world, a)
+    names = [device for devices in found.values() for device in devices]
+    assert len(set(names)) == len(names) == 8
+    on = world.bound_pods(a)
+    assert all(device.startswith(f"{on[pod]}/") for pod, devices in found.items() for device in devices)
+
+
+async def test_a_gang_without_enough_devices_holds_none_and_starts_with_more(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, cards=FOUR)
+    a = await with_claims(world, gang("a").of(2), gpus(world, 3))
+    await world.create(a)
+    await world.waits(a, "devices")
+    assert await devices_of(world, a) == {}
+    b = await with_claims(world, gang("b").of(2), gpus(world, 2))
+    await world.create(b)
+    await world.bound(b)
+    await world.nodes(4, 4, cards=FOUR)
+    await world.bound(a)
+
+
+async def test_devices_of_ended_pods_are_used_again(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, cards=FOUR)
+    first = await with_claims(world, gang("first").of(2), gpus(world, 2))
+    await world.create(first)
+    await world.bound(first)
+    second = await with_claims(world, gang("second").of(2), gpus(world, 2))
+    await world.create(second)
+    await world.waits(second)
+    await world.end_pods(first)
+    await world.bound(second)
+    await world.delete(first)
+
+
+async def test_two_gangs_for_the_same_devices_start_one_after_the_other(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, 8, cards=FOUR)
+    a, b = [await with_claims(world, gang(name).of(2), gpus(world, 3)) for name in ("a", "b")]
+    await world.create(a, b)
+    started = await world.one_bound(a, b)
+    other = b if started.name == a.name else a
+    await world.waits(other)
+    assert (await devices_of(world, started)).keys() == world.bound_pods(started).keys()
+    await world.delete(started)
+    await world.bound(other)
+
+
+async def test_devices_on_one_board_are_chosen_by_an_attribute(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, cards=FOUR)
+    same = [{"matchAttribute": f"{DRIVER}/productName", "requests": ["r0"]}]
+    a = await with_claims(world, gang("a").of(1), gpus(world, 4), constraints=same)
+    await world.create(a)
+    await world.bound(a)
+    assert [len(devices) for devices in (await devices_of(world, a)).values()] == [4]
+
+
+async def test_an_expression_that_fails_is_quoted_in_the_reason(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, cards=FOUR)
+    a = await with_claims(world, gang("a").of(1), gpus(world, 1, f"device.attributes['{DRIVER}'].index == 9"))
+    await world.create(a)
+    await world.waits(a, "devices")
+
+
+async def test_pods_whose_template_is_missing_wait_for_it(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, cards=FOUR)
+    a = gang("a").of(2).with_spec(resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "none"}])
+    await world.create(a)
+    await world.waits(a, 'ResourceClaim "gpu" to be created from ResourceClaimTemplate "none"')
