@@ -224,6 +224,7 @@ async def test_nodes_have_devices_by_default(tmp_path: Path) -> None:
         slices = await kubectl(up, "get", "resourceslices", "--no-headers", "-o", columns)
         cliques = await kubectl(up, "get", "nodes", "-l", "nvidia.com/gpu.clique", "-o", "name")
         await kubectl(up, "apply", "-f", str(EXAMPLES / "24-device-claims.yaml"))
+        await kubectl(up, "wait", "--for=condition=PodScheduled", "--timeout=60s", "pods", "--all")
         claims = await kubectl(up, "get", "resourceclaims", "--no-headers")
         access = await kubectl(up, "get", "--raw", "/muster-access")
     assert [each.rpartition("/")[2] for each in classes.split()] == ["gpu.example.com", "mig.example.com"]
@@ -231,7 +232,7 @@ async def test_nodes_have_devices_by_default(tmp_path: Path) -> None:
     assert {node for node, _ in products} == {f"node-{index}" for index in range(10, 20)}
     assert {product for _, product in products} > {"NVIDIA A100-SXM4-80GB", "NVIDIA H100 80GB HBM3", "NVIDIA GB200"}
     assert len(cliques.split()) == 4
-    assert [each.split()[1] for each in claims.splitlines()] == ["pending"] * 4
+    assert [each.split()[1] for each in claims.splitlines()] == ["allocated,reserved"] * 4
     assert [use for use in json.loads(access) if not use.get("allowed", True)] == []
 
 

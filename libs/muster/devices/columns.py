@@ -1,4 +1,4 @@
-"""Claims as counted resources, so that placement and ledger count devices like cpu (docs/decisions/0061).
+"""Claims as counted resources, so that placement and ledger count devices like cpu (decision 0061).
 
 A request for a number of devices of a class becomes a request for that many of the class; with selectors or
 tolerations of its own, also for as many that meet these. What cannot be counted this way (constraints, alternatives,
