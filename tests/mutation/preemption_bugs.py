@@ -4,6 +4,13 @@ from mutation.bug import Bug
 
 PREEMPTION_BUGS = (
     Bug(
+        "a gang of a composite evicts another one of it",
+        "preemption/potential_victims.py",
+        "                if group.surplus or gang.id in siblings:",
+        "                if group.surplus:",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "a step compares the classes of all starving groups",
         "backfill/reservation.py",
         " and self._cache.ledger.sums - before < MAX_CLASSES:",

@@ -668,6 +668,15 @@ FOUND = {
         answer_scattered
         restore_backup
     """,
+    "a gang of a composite does not evict another one of it": """
+        create size=2
+        create slot=3
+        run
+        create_odd_member
+        create slot=2 size=3 priority=1
+        compose group=3 needed=1
+        create slot=1 size=1 cpu=1 never=1
+    """,
     "no nodes are requested for a gang with nominated capacity that is edited during an attempt": """
         create_divided parts=2 size=1
         toggle_graceful
