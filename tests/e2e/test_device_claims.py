@@ -67,6 +67,18 @@ async def test_two_gangs_for_the_same_devices_start_one_after_the_other(world: W
     await world.bound(other)
 
 
+async def test_a_gang_of_higher_priority_preempts_for_devices(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, cards=FOUR)
+    low = await with_claims(world, gang("low").of(2), gpus(world, 2))
+    await world.create(low)
+    await world.bound(low)
+    high = await with_claims(world, gang("high").of(2).with_priority(1000), gpus(world, 2))
+    await world.create(high)
+    await world.bound(high)
+    assert len({device for devices in (await devices_of(world, high)).values() for device in devices}) == 4
+
+
 async def test_devices_on_one_board_are_chosen_by_an_attribute(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     await world.nodes(4, cards=FOUR)

@@ -61,6 +61,11 @@ def is_device_resource(resource: str) -> bool:
     return resource.startswith((_DEVICES, _DEVICE_CLAIMS))
 
 
+def is_searched(resource: str) -> bool:
+    """Whether its amount is the result of a search, because it stands for claims together."""
+    return resource.startswith(_DEVICE_CLAIMS)
+
+
 def is_static(resource: str) -> bool:
     """Whether the resource stands for static volumes."""
     return resource.startswith(_STATIC)

@@ -5,7 +5,8 @@ from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
-from muster.gangs.facts import Batch, DeviceObject
+from muster.gangs.device_object_parts import cut_by_bytes
+from muster.gangs.facts import Batch
 
 T = TypeVar("T")
 
@@ -45,7 +46,7 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
         yield Batch(static_volumes=volumes)
     for claims in _cut(snapshot.static_claims):
         yield Batch(static_claims=claims)
-    for device_objects in _cut_by_bytes(snapshot.device_objects):
+    for device_objects in cut_by_bytes(snapshot.device_objects, CHUNK_BYTES):
         yield Batch(device_objects=device_objects)
     for pods in _cut(snapshot.pods):
         yield Batch(pods=pods)
@@ -66,11 +67,11 @@ def delta_chunks(delta: Batch, through: dict[str, int]) -> Iterator[Batch]:
         for label_sets in _cut(delta.removed_label_sets):
             yield Batch(removed_label_sets=label_sets, through=through)
         delta = replace(delta, removed_pod_classes=(), removed_selectors=(), removed_label_sets=())
-    *first, last = _cut_by_bytes(delta.device_objects) if delta.device_objects else [()]
-    for device_objects in first:
+    parts = list(cut_by_bytes(delta.device_objects, CHUNK_BYTES))
+    for device_objects in parts[:-1]:
         yield Batch(device_objects=device_objects, through=through)
-    if first:
-        delta = replace(delta, device_objects=last)
+    if len(parts) > 1:
+        delta = replace(delta, device_objects=parts[-1])
     chunks = list(_cut(delta.pods))
     if len(chunks) > 1:
         for added in _cut(delta.pod_classes):
@@ -131,19 +132,6 @@ def change_count(delta: Batch) -> int:
         + len(delta.removed_static_claims)
         + len(delta.device_objects)
     )
-
-
-def _cut_by_bytes(objects: tuple[DeviceObject, ...]) -> list[tuple[DeviceObject, ...]]:
-    """Parts of about CHUNK_BYTES: a ResourceSlice may have 128 devices."""
-    parts: list[list[DeviceObject]] = []
-    size = 0
-    for each in objects:
-        if not parts or size + len(each.content) > CHUNK_BYTES or len(parts[-1]) >= CHUNK_OBJECTS:
-            parts.append([])
-            size = 0
-        parts[-1].append(each)
-        size += len(each.content)
-    return [tuple(part) for part in parts]
 
 
 def _cut(objects: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

@@ -14,6 +14,7 @@ from muster.clusterstate.device_objects import ClaimId, DeviceObjects
 from muster.devices.columns import MOST_PER_NODE, columns_of
 from muster.devices.facts import Claim
 from muster.devices.instance import problem_of
+from muster.gangs.counted_resources import is_searched
 from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import RESOURCE_CLAIMS
@@ -25,6 +26,10 @@ NODE_NAME: Final = "metadata.name"
 MAX_COLUMNS: Final = 48
 """Resources that stand for devices at a time. Further selections are not counted, only the devices of their class, so
 that a node may turn out to have no fitting devices when they are chosen."""
+
+
+_WEIGHT_OF_SEARCH: Final = 80
+"""Weight of a search of `SEARCH_STEPS`, 30 ms."""
 
 
 class DeviceUse(Struct, frozen=True, gc=False):
@@ -72,6 +77,7 @@ class DeviceClaims:
             users = self._users.setdefault(id_, set())
             users.add(use.uid)
             self._stale_pods |= users if len(users) > 1 else set()
+            self._hold(id_)
 
     def release(self, uid: str) -> None:
         """A pod was removed, has ended, or uses no claims."""
@@ -85,6 +91,7 @@ class DeviceClaims:
             self._stale_pods |= users
             if not users:
                 del self._users[id_]
+            self._hold(id_)
 
     def demands(self, uid: str) -> Demands:
         """The demands of a pod's claims."""
@@ -93,6 +100,7 @@ class DeviceClaims:
             return NO_DEMANDS
         terms: set[tuple[NodeSelectorTerm, ...]] = set()
         waiting: list[Claim] = []
+        counted: list[Claim] = []
         problems: list[str] = []
         for each in use.claims:
             claim, problem = self._claim(use, each)
@@ -100,12 +108,15 @@ class DeviceClaims:
                 problems.append(problem)
             elif claim.allocation is None or self._is_left_behind(claim, use):
                 waiting.append(replace(claim, allocation=None))
-            elif claim.allocation.node_selector is not None:
-                terms.add(claim.allocation.node_selector)
-        units = columns_of(waiting)
+            else:
+                if claim.allocation.node_selector is not None:
+                    terms.add(claim.allocation.node_selector)
+                if self._is_counted_claim((use.namespace, each.name)):
+                    counted.append(replace(claim, allocation=None))
+        units = columns_of([*waiting, *counted])
         problem = problem_of(waiting, self.objects.devices.classes).blocked
         problems += [problem] if problem else self._bad_expressions(waiting)
-        amounts = {name: amount for name, amount in units.amounts.items() if self._is_counted(name)}
+        amounts = {name: amount for name, amount in units.amounts.items() if self._has_place(name)}
         self._request(uid, {name: units.units[name] for name in amounts})
         return Demands(
             tuple(sorted(terms, key=repr)),
@@ -136,6 +147,16 @@ class DeviceClaims:
         if claim.allocation is None and len(self._users[use.namespace, of_pod.name]) > 1:
             return None, f"{what} is used by several pods before it is allocated, which Muster does not support yet"
         return claim, ""
+
+    def _is_counted_claim(self, id_: ClaimId) -> bool:
+        """The allocated claim is of one pod, which requests its devices as resources: they are free when it goes."""
+        known, users = self.objects.claims.get(id_), self._users.get(id_, ())
+        if known is None or known.facts is None or len(users) != 1:
+            return False
+        return set(known.facts.reserved_for) <= set(users)
+
+    def _hold(self, id_: ClaimId) -> None:
+        self._note_nodes(self.objects.hold(id_, counted=self._is_counted_claim(id_)))
 
     def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
         """The claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated anew."""
@@ -170,10 +191,12 @@ class DeviceClaims:
 
     @property
     def weight_of_node(self) -> int:
-        """Processor time of what one node offers, which increases with the number of resources."""
-        return len(self._columns)
+        """Processor time of what one node offers, which increases with the number of resources; one that stands for
+        claims together may need a search.
+        """
+        return len(self._columns) + _WEIGHT_OF_SEARCH * sum(map(is_searched, self._columns))
 
-    def _is_counted(self, name: str) -> bool:
+    def _has_place(self, name: str) -> bool:
         return name in self._columns or len(self._columns) < MAX_COLUMNS
 
     def _request(self, uid: str, units: dict[str, tuple[Claim, ...]]) -> None:
@@ -235,6 +258,7 @@ class DeviceClaims:
     def _claim_changed(self, id_: ClaimId | None, nodes: Collection[str] | None) -> None:
         if id_ is not None:
             self._stale_pods |= self._users.get(id_, set())
+            self._hold(id_)
         self._note_nodes(nodes)
 
     def _class_changed(self, differs: bool) -> None:

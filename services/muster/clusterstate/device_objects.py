@@ -11,6 +11,7 @@ from muster.devices.allocation import Devices, held
 from muster.devices.facts import Claim, DeviceClass, Slice
 from muster.devices.holdings import Holdings
 from muster.devices.pools import PoolKey
+from muster.devices.search import BUDGET
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, NodeFacts
 from muster.kube.device_objects import Decoded, DeviceResource, claim_facts, class_facts, slice_facts
 
@@ -20,6 +21,10 @@ _log: Final = structlog.get_logger(__name__)
 
 ClaimId = tuple[str, str]
 """Namespace and name."""
+
+
+SEARCH_STEPS: Final = BUDGET // 10
+"""Steps of the search for what one node offers, about 30 ms at most; on equal nodes it is not repeated."""
 
 
 class KnownClaim(NamedTuple):
@@ -36,7 +41,7 @@ class DeviceObjects:
     """
 
     def __init__(self) -> None:
-        self.devices = Devices(DeviceSelection().matches)
+        self.devices = Devices(DeviceSelection().matches, SEARCH_STEPS)
         self.claims: dict[ClaimId, KnownClaim] = {}
         self._claim_ids: dict[str, ClaimId] = {}  # by uid
         self._slice_names: dict[str, str] = {}  # by uid
@@ -49,7 +54,7 @@ class DeviceObjects:
         self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
 
     def put_claim(self, claim: DeviceResource) -> tuple[ClaimId | None, Collection[str] | None]:
-        """Returns the claim if it differs, and the nodes whose devices it holds or held."""
+        """Returns the claim if it differs; `hold` has to follow. Removed claims hold nothing: also their nodes."""
         metadata = claim.metadata
         id_ = (metadata.namespace, metadata.name)
         before, after = self.claims.get(id_), KnownClaim(metadata.uid, *claim_facts(claim))
@@ -58,7 +63,7 @@ class DeviceObjects:
             return None, ()
         self.claims[id_] = after
         self._note(DeviceObjectKind.CLAIM, "/".join(id_), after.facts)
-        return id_, self._hold(id_, after)
+        return id_, ()
 
     def drop_claim(self, uid: str) -> tuple[ClaimId | None, Collection[str] | None]:
         """As `put_claim`."""
@@ -67,7 +72,7 @@ class DeviceObjects:
             return None, ()
         del self.claims[id_]
         self._note(DeviceObjectKind.CLAIM, "/".join(id_), None)
-        return id_, self._hold(id_, None)
+        return id_, self._nodes_with(self._holdings.hold("/".join(id_), ()))
 
     def put_slice(self, given: DeviceResource) -> Collection[str] | None:
         """A slice that cannot be read counts as missing, so that its pool is incomplete."""
@@ -151,9 +156,10 @@ class DeviceObjects:
         self._note(DeviceObjectKind.SLICE, name, None)
         return nodes
 
-    def _hold(self, id_: ClaimId, after: KnownClaim | None) -> Collection[str] | None:
-        """Note the devices of a claim."""
-        claims = [after.facts] if after is not None and after.facts is not None else []
+    def hold(self, id_: ClaimId, *, counted: bool) -> Collection[str] | None:
+        """Note the devices of a claim. Those of a counted one are not held: its pod requests them as resources."""
+        known = self.claims.get(id_)
+        claims = [known.facts] if known is not None and known.facts is not None and not counted else []
         return self._nodes_with(self._holdings.hold("/".join(id_), held(claims)))
 
     def _nodes_of_pool(self, slice_: Slice | None) -> Collection[str] | None:

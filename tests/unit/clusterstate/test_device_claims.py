@@ -66,17 +66,31 @@ def test_nodes_offer_free_devices_while_pods_claim_some() -> None:
     assert (offered(history), offered(history, "n1")) == ({}, {})
 
 
-def test_allocated_devices_are_not_offered_and_their_pod_requests_none() -> None:
+def test_a_pod_requests_its_devices_also_when_they_are_allocated() -> None:
     history = cluster()
     claimed(history, exactly(2))
-    claimed(history, exactly(2), name="y")
-    history.put(RESOURCE_CLAIMS, resource_claim_object("claim-x", exactly(2), on="n0", devices=("gpu-0", "gpu-1")))
-    assert (requested(history), offered(history)) == ({}, {GPUS: 2})
+    allocated = resource_claim_object("claim-x", exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=("uid-x",))
+    history.put(RESOURCE_CLAIMS, allocated)
+    assert (requested(history), offered(history)) == ({GPUS: 2}, {GPUS: 4})
     [[term]] = history.state.pods.classes[facts(history).class_id].volumes
     assert isinstance(term, NodeSelectorTerm)
     assert term.fields[0].values == ("n0",)
+    claimed(history, exactly(1), name="y")
+    history.remove(PODS, "uid-x")
+    assert offered(history) == {GPUS: 2}
     history.remove(RESOURCE_CLAIMS, "uid-claim-ml-claim-x")
-    assert (offered(history), problem(history)) == ({GPUS: 4}, 'ResourceClaim "claim-x" does not exist')
+    assert offered(history) == {GPUS: 4}
+
+
+@pytest.mark.parametrize("users", [("uid-stranger",), ("uid-x", "uid-stranger")])
+def test_devices_that_others_use_are_not_offered(users: tuple[str, ...]) -> None:
+    history = cluster()
+    claimed(history, exactly(2))
+    claimed(history, exactly(1), name="y")
+    history.put(
+        RESOURCE_CLAIMS, resource_claim_object("claim-x", exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=users)
+    )
+    assert (requested(history), offered(history)) == ({}, {GPUS: 2})
 
 
 def test_selectors_of_a_request_are_counted_besides_its_class() -> None:
@@ -206,9 +220,9 @@ def test_pods_that_share_a_claim_wait_until_it_is_allocated() -> None:
 def test_a_claim_left_on_a_node_that_is_gone_is_allocated_anew(user: str, anew: bool) -> None:
     history = cluster()
     claimed(history, exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=(user,))
-    assert requested(history) == {}
+    assert len(history.state.pods.classes[facts(history).class_id].volumes) == 1
     history.remove(NODES, "uid-n0")
-    assert requested(history) == ({GPUS: 2} if anew else {})
+    assert len(history.state.pods.classes[facts(history).class_id].volumes) == (0 if anew else 1)
 
 
 def test_of_many_selections_only_so_many_are_told_apart() -> None:

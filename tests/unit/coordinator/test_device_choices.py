@@ -5,7 +5,7 @@ import pytest
 
 from builders.devices.facts import claim, way
 from builders.devices.streamed import allocated, claim_object, class_object, slice_object
-from muster.coordinator.core.cache.device_choices import DeviceChoices, NoDevices
+from muster.coordinator.core.cache.device_choices import MOST_TOGETHER, DeviceChoices, NoDevices
 from muster.coordinator.core.events import Seat
 from muster.devices.facts import Allocation, Claim, Config, DeviceId, DeviceResult
 from muster.gangs.facts import (
@@ -54,8 +54,18 @@ def test_seats_of_a_node_get_devices_of_their_own() -> None:
 def test_no_seat_gets_devices_if_one_cannot() -> None:
     chooser = choices(*claims(3, 2))
     found = chooser.choose([seat(0), seat(1)], pods(("c0",), ("c1",)), NODES)
-    assert found == NoDevices("node n0 has no devices for ResourceClaims team/c0, team/c1 together", "n0")
+    why = "node n0 has no devices for ResourceClaims team/c0, team/c1 together (proved impossible)"
+    assert found == NoDevices(why, "n0")
     assert not isinstance(chooser.choose([seat(0)], pods(("c0",)), NODES), NoDevices)
+
+
+def test_very_many_claims_of_one_node_are_allocated_seat_by_seat() -> None:
+    number = 2 * MOST_TOGETHER
+    found = choices(*claims(*[1] * number), on=number).choose(
+        [seat(each) for each in range(number)], pods(*((f"c{each}",) for each in range(number))), NODES
+    )
+    assert not isinstance(found, NoDevices)
+    assert len({result.id for each in found.values() for _, one in each for result in one.results}) == number
 
 
 def test_devices_of_a_reservation_are_not_chosen_again_until_it_ends() -> None:

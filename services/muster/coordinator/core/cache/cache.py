@@ -16,10 +16,13 @@ from muster.coordinator.core.preemption.nomination import Nomination
 from muster.coordinator.core.queue.pre_enqueue import groups_agree, why_not_alone, why_not_yet
 from muster.coordinator.core.report.waits import Lack, Wait
 from muster.coordinator.core.slices import Slices, parts
+from muster.gangs.device_object_parts import cut_by_bytes
 from muster.gangs.facts import Batch, GangFacts, GangMode, PodFacts, Problem, Severity
 
 MAX_OUTDATED: Final = 50
 """Gangs that are reconciled in one step for the sake of their message alone, 0.4 ms each; the next step goes on."""
+_DECODED_BYTES: Final = 1 << 17
+"""Content of device objects that is decoded in one piece: about 5 ms."""
 
 
 class Cache:
@@ -127,7 +130,7 @@ class Cache:
             yield from self._apply_nodes(batch)
         if batch.static_volumes or batch.static_claims or batch.removed_static_volumes or batch.removed_static_claims:
             yield from self._apply_volumes(batch)
-        for device_objects in parts(batch.device_objects):
+        for device_objects in cut_by_bytes(batch.device_objects, _DECODED_BYTES):
             ledger.devices.apply(Batch(device_objects=device_objects))
             yield
         if batch.trees or batch.removed_trees:

@@ -17,8 +17,13 @@ from muster.devices.allocation import Devices, held
 from muster.devices.allocation_json import allocation_json
 from muster.devices.facts import Allocation, Claim, DeviceClass, DeviceId, Slice
 from muster.devices.holdings import Holdings
-from muster.devices.search import Outcome
+from muster.devices.search import BUDGET, Outcome
 from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodFacts
+
+MOST_TOGETHER: Final = 64
+"""Claims of one node for which devices are searched together; of more, those of one seat after the other."""
+_STEPS: Final = BUDGET // 6
+"""Steps of one search, about 50 ms: a step of the coordinator waits for it (I12)."""
 
 Chosen = dict[str, tuple[tuple[str, Allocation], ...]]
 """Pairs of claim and allocation, by uid of the pod."""
@@ -40,7 +45,7 @@ class DeviceChoices:
 
     def __init__(self) -> None:
         self.claims: dict[str, Claim] = {}
-        self._devices = Devices(DeviceSelection().matches)
+        self._devices = Devices(DeviceSelection().matches, _STEPS)
         self._holdings = Holdings(self._devices)
         self._bound: set[str] = set()
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
@@ -155,12 +160,18 @@ class DeviceChoices:
         self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: Chosen, taken: set[DeviceId]
     ) -> NoDevices | None:
         """Add the devices of one node, which are marked as allocated, to `chosen` and `taken`."""
-        unallocated = [(seat, claim) for seat, claim in wants if claim.allocation is None]
+        if len(wants) > MOST_TOGETHER and len({seat.uid for seat, _ in wants}) > 1:
+            by_seat: dict[str, list[tuple[Seat, Claim]]] = {}
+            for want in wants:
+                by_seat.setdefault(want[0].uid, []).append(want)
+            failures = (self._choose_on(node, each, chosen, taken) for each in by_seat.values())
+            return next((failure for failure in failures if failure is not None), None)
         answer = self._devices.allocate(node, [claim for _, claim in wants])
         if answer.outcome is not Outcome.FOUND:
             listed = _listed(claim for _, claim in wants)
-            why = answer.reason or f"node {node.name} has no devices for {listed} together"
+            why = answer.reason or f"node {node.name} has no devices for {listed} together ({answer.outcome.value})"
             return NoDevices(why, node.name)
+        unallocated = [(seat, claim) for seat, claim in wants if claim.allocation is None]
         for (seat, claim), allocation in zip(unallocated, answer.allocations, strict=True):
             chosen[seat.uid] = (*chosen.get(seat.uid, ()), (claim.name, allocation))
             ids = {each.id for each in allocation.results if not each.admin_access}

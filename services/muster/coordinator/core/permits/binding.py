@@ -342,7 +342,10 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     if volumes.claims:
         unbindable.update(seat.uid for seat in seats if volumes.lacks_choice(seat, gang.pods[seat.uid].claims))
     devices = cache.ledger.devices
-    unbindable.update(seat.uid for seat in seats if devices.lacks_choice(seat, gang.pods[seat.uid].device_claims))
+    for seat in seats:
+        claims = gang.pods[seat.uid].device_claims
+        if claims and devices.lacks_choice(seat, claims):
+            unbindable.add(seat.uid)
     return unbindable
 
 
