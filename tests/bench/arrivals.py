@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bench import load
+from bench import device_claims, load
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes, UnschedulableTimes
 
@@ -13,11 +13,15 @@ BOUND_SECONDS = 300.0
 _WARM_UP = 5  # warm-up gangs, not measured
 
 
-async def throughput(cluster: BenchCluster, size: int) -> dict[str, Any]:
-    """Throughput: the pods exist before the scheduler starts."""
-    gangs = load.gangs_of(size, cluster.options.pods, cluster.namespace)
+async def throughput(cluster: BenchCluster, size: int, claims: bool | None = None) -> dict[str, Any]:
+    """Throughput: the pods exist before the scheduler starts. `claims`: each pod has a device, by a claim or as an
+    extended resource.
+    """
+    gangs = load.gangs_of(size, cluster.options.pods, cluster.namespace, gpus=int(claims is False))
     say(f"creating {len(gangs)} gangs of {size}")
-    await load.create(cluster.session, *gangs)
+    if claims:
+        await device_claims.publish(cluster.session, cluster.options.nodes)
+    await (device_claims if claims else load).create(cluster.session, *gangs)
     binds = BindTimes(cluster.session, cluster.namespace)
     await binds.start()
     before = cluster.costs()

@@ -17,8 +17,9 @@ from muster.localcluster.stack_options import StackOptions
 class BenchCluster:
     """A cluster, and the cost of its processes."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        self.options = options
+    def __init__(self, options: argparse.Namespace, *, gpus: int = 0) -> None:
+        """`gpus`: of each node, as an extended resource."""
+        self.options, self._gpus = options, gpus
         self._external = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.watch_pid)}
         self._files = tempfile.TemporaryDirectory(prefix="muster-bench-")
         self.stack = Stack(
@@ -35,7 +36,7 @@ class BenchCluster:
         await self.stack.start([name for name in (ETCD, API_SERVER) if name in self.stack.children])
         self.session = await KubeSession.connect(KubeSettings(kubeconfig=self.stack.kubeconfig))
         say(f"creating {self.options.nodes} nodes")
-        await load.add_nodes(self.session, self.options.nodes)
+        await load.add_nodes(self.session, self.options.nodes, gpus=self._gpus)
         self.namespace = await load.add_namespace(self.session)
         return self
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from bench.device_claims import EXTENDED_RESOURCE
 from builders.gangs.manifests import Workload, gang
 from builders.kube.nodes import Machine, make_nodes
 from builders.wait import eventually
@@ -24,10 +25,11 @@ _CLEAR_SECONDS = 600.0
 _AT_ONCE = 32
 
 
-async def add_nodes(session: KubeSession, count: int) -> None:
-    """Create nodes of 64 CPUs and 256 GiB in racks of 20."""
+async def add_nodes(session: KubeSession, count: int, *, gpus: int = 0) -> None:
+    """Create nodes of 64 CPUs and 256 GiB, with so many GPUs, in racks of 20."""
+    room = {**ROOM, EXTENDED_RESOURCE: str(gpus)} if gpus else ROOM
     machines = [
-        Machine(f"bench-{number:04}", ROOM, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
+        Machine(f"bench-{number:04}", room, {LABEL: "true", "rack": f"rack-{number // 20:03}"})
         for number in range(count)
     ]
     for start in range(0, count, _AT_ONCE):
@@ -41,12 +43,13 @@ async def add_namespace(session: KubeSession) -> str:
     return name
 
 
-def gangs_of(size: int, pods: int, namespace: str) -> list[Workload]:
+def gangs_of(size: int, pods: int, namespace: str, *, gpus: int = 0) -> list[Workload]:
     """Pods in gangs of one size, on the bench's nodes only."""
+    more = {EXTENDED_RESOURCE: str(gpus)} if gpus else {}
     return [
         gang(f"g{size}-{number:04}")
         .of(size)
-        .asking(cpu=1, memory="1Gi")
+        .asking(cpu=1, memory="1Gi", **more)
         .in_namespace(namespace)
         .on_nodes(**{LABEL: "true"})
         for number in range(pods // size)

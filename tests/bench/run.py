@@ -3,6 +3,7 @@
 python tests/bench/run.py [PART ...] [--kubeconfig FILE] [--nodes 1000] ...
 
 throughput  nodes and pods exist before the services start (--pods, --sizes)
+claims      the same, with a device for each pod: as an extended resource, then by a ResourceClaim
 latency     gangs of 8 arrive one by one, each when the one before is bound; from the response to the creation of the
             last pod to the last observed bind (--arrivals)
 idle        a full cluster with infeasible gangs (--pending) and no changes (--seconds); then only irrelevant updates of
@@ -33,10 +34,11 @@ import uvloop
 
 from bench import arrivals, pending
 from bench.bench_cluster import BenchCluster
+from bench.device_claims import DEVICES_PER_NODE
 from bench.flood import flood
 from bench.turnover import diversity
 
-PARTS = ("throughput", "latency", "idle", "freed", "flood", "unschedulable", "diversity")
+PARTS = ("throughput", "claims", "latency", "idle", "freed", "flood", "unschedulable", "diversity")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -82,6 +84,13 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
         for size in map(int, options.sizes.split(",")):
             async with BenchCluster(options) as cluster:
                 results["throughput"][f"gangs_of_{size}"] = await arrivals.throughput(cluster, size)
+    if "claims" in options.parts:
+        results["claims"] = {}
+        for size in map(int, options.sizes.split(",")):
+            for name, gpus in (("extended_resource", DEVICES_PER_NODE), ("claims", 0)):
+                async with BenchCluster(options, gpus=gpus) as cluster:
+                    measured = await arrivals.throughput(cluster, size, claims=not gpus)
+                results["claims"][f"gangs_of_{size}_by_{name}"] = measured
     if "latency" in options.parts and options.arrivals:
         async with BenchCluster(options) as cluster:
             results["latency"] = await arrivals.latency(cluster, options.arrivals)
