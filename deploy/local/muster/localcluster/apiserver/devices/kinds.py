@@ -49,6 +49,7 @@ class ClaimRules(Rules):
 
     empty_status: ClassVar = {}
     checks_status = True
+    status_changes_labels = False
 
     def default(self, obj: Object) -> None:
         read(obj, Claim)
