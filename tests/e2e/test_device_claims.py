@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.e2e.devices import devices_of, gpus, with_claims
+from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_named_claim
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
 from muster.localcluster.kubelets.devices.cards import DRIVER, CardKind, Cards
@@ -24,6 +24,18 @@ async def test_every_member_gets_devices_of_its_own(world: World) -> None:
     assert len(set(names)) == len(names) == 8
     on = world.bound_pods(a)
     assert all(device.startswith(f"{on[pod]}/") for pod, devices in found.items() for device in devices)
+
+
+async def test_a_claim_is_allocated_reserved_and_protected(world: World) -> None:
+    """Also on an API server without controllers."""
+    await world.nodes(4, cards=FOUR)
+    a = await with_named_claim(world, gang("a").of(1), gpus(world, 2, LARGE))
+    await world.create(a)
+    await world.bound(a)
+    [claim] = await claims_of(world, a)
+    assert claim["metadata"]["finalizers"] == ["resource.kubernetes.io/delete-protection"]
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == list(world.bound_pods(a))
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
 
 
 async def test_a_gang_without_enough_devices_holds_none_and_starts_with_more(world: World) -> None:

@@ -19,6 +19,15 @@ async def with_claims(world: World, workload: Workload, *requests: dict[str, Any
     return workload.with_spec(resourceClaims=[reference])
 
 
+async def with_named_claim(world: World, workload: Workload, *requests: dict[str, Any]) -> Workload:
+    """The workload, whose pods use one claim, which is created with its name."""
+    workload = world.here(workload)
+    device_class, namespace, template = _objects(world, workload, requests, {})
+    claim = {**template, "kind": "ResourceClaim", "spec": template["spec"]["spec"]}
+    await world.cluster.apply(device_class, namespace, claim)
+    return workload.with_spec(resourceClaims=[{"name": "devices", "resourceClaimName": workload.name}])
+
+
 def gpus(world: World, count: int = 1, *expressions: str, **more: Any) -> dict[str, Any]:
     """A request for so many GPUs that all expressions select."""
     selectors = [{"cel": {"expression": each}} for each in expressions]
@@ -52,12 +61,17 @@ def _objects(
     ]
 
 
-async def devices_of(world: World, workload: Workload) -> dict[str, list[str]]:
-    """Names of the allocated devices, as "pool/device", by pod that the claim is reserved for."""
+async def claims_of(world: World, workload: Workload) -> list[dict[str, Any]]:
+    """The claims in the namespace of the workload."""
     namespace = world.here(workload).namespace
     answer = await world.cluster.call("GET", f"/apis/{API}/namespaces/{namespace}/resourceclaims")
+    return list(answer["items"])
+
+
+async def devices_of(world: World, workload: Workload) -> dict[str, list[str]]:
+    """Names of the allocated devices, as "pool/device", by pod that the claim is reserved for."""
     found: dict[str, list[str]] = {}
-    for claim in answer["items"]:
+    for claim in await claims_of(world, workload):
         status = claim.get("status") or {}
         results = (status.get("allocation") or {"devices": {"results": []}})["devices"]["results"]
         for user in status.get("reservedFor") or ():
