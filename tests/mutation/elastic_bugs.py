@@ -29,7 +29,7 @@ ELASTIC_BUGS = (
     Bug(
         "surplus evicts whole gangs",
         "preemption/potential_victims.py",
-        "                if group.surplus or gang.id in siblings:",
+        "                if group.surplus or gang.id in partners:",
         "                if False:",
         first=_GROWTH_TESTS,
     ),

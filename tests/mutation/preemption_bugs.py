@@ -4,9 +4,9 @@ from mutation.bug import Bug
 
 PREEMPTION_BUGS = (
     Bug(
-        "a gang of a composite evicts another one of it",
+        "a gang evicts a partner",
         "preemption/potential_victims.py",
-        "                if group.surplus or gang.id in siblings:",
+        "                if group.surplus or gang.id in partners:",
         "                if group.surplus:",
         first="simulation/test_found_scenarios.py",
     ),

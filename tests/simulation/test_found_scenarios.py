@@ -677,6 +677,15 @@ FOUND = {
         compose group=3 needed=1
         create slot=1 size=1 cpu=1 never=1
     """,
+    "a gang of a gang group does not evict another one of it": """
+        create size=5 slack=3
+        create slot=1 size=1 priority=1
+        run
+        create_members
+        delete_gang slot=1
+        create slot=1 size=1 cpu=1 priority=1 group=5
+        edit_group group=1
+    """,
     "no nodes are requested for a gang with nominated capacity that is edited during an attempt": """
         create_divided parts=2 size=1
         toggle_graceful

@@ -13,7 +13,7 @@ Of a gang with more bound pods than its minimum, those above it are removed one 
 `preemption/surplus`. Where a gang of a priority has subgroups that it can spare, the priority has two levels: pods of
 all its gangs that go one by one, and these subgroups, each whole; then whole gangs. Surplus of the preemptor's own gang
 only removes surplus of others: it never takes the minimum of a gang that would then be ahead of it in the queue. Nor
-do gangs of one composite take each other's: the composite would need the victim again.
+do gangs of one gang group or composite take each other's: they would need the victim again.
 
 docs/scheduling.md#preemption has the rules.
 """
@@ -26,7 +26,6 @@ from msgspec.structs import replace
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.elastic.loans import borrowers, gives_back
-from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
 from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.preemption.nomination import Victims, may_preempt
@@ -211,7 +210,7 @@ class PotentialVictims:
 
     def _offer_running(self, group: Group, level: int, cautious: bool) -> None:
         allowed = self._allowed()
-        siblings = {id_ for gang in group.gangs if composites_of(gang) and gang.facts for id_ in gang.facts.group}
+        partners = {id_ for gang in group.gangs if gang.facts is not None for id_ in gang.facts.group}
         for _, gangs in self._running.below(group.preempting_priority):
             whole = level + self._spare_subgroups(group, gangs)
             for gang in gangs:
@@ -225,7 +224,7 @@ class PotentialVictims:
                     continue
                 if cautious:
                     allowed.subtract(covered)
-                if group.surplus or gang.id in siblings:
+                if group.surplus or gang.id in partners:
                     self._offer_spare(gang, level, allowed)
                 elif whole > level:
                     self._offer_parts(gang, level, whole)
