@@ -52,7 +52,7 @@ _MAX_WRITES: Final = 4  # of one attempt: deallocate, protect, allocate, and one
 
 
 class DeviceClaimWrites:
-    """What a Bind call wants and has written of one claim."""
+    """State of one claim in a Bind call: the wanted allocation, and the part that is written."""
 
     def __init__(self, wanted: WantedClaim) -> None:
         self.wanted = wanted

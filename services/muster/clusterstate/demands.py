@@ -1,4 +1,4 @@
-"""What a pod's claims, of volumes and of devices, add to its class and its facts."""
+"""Additions of a pod's claims, of volumes and of devices, to its class and its facts."""
 
 from typing import Final
 

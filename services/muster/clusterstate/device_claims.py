@@ -181,7 +181,7 @@ class DeviceClaims:
     # -- counted resources
 
     def offered(self, node: NodeFacts) -> Amounts:
-        """What a node offers of the resources that stand for devices."""
+        """Amounts that a node offers of the resources that stand for devices."""
         if not self._columns:
             return ()
         offers = (

@@ -9,7 +9,7 @@ GPU = "device.attributes['gpu'].kind == 'gpu'"
 
 
 def slice_object(node: str, number: int) -> DeviceObject:
-    """So many equal GPUs, "gpu-0", "gpu-1" ..., of a node."""
+    """Equal GPUs of a node, "gpu-0", "gpu-1" ..., as many as `number`."""
     devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
     facts = Slice(node, "gpu", node, node_name=node, devices=devices)
     return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))

@@ -182,7 +182,7 @@ class DeviceChoices:
     # -- writes
 
     def writes(self, seat: Seat, names: Iterable[str]) -> tuple[DeviceWrite, ...]:
-        """What is to be written to the pod's claims."""
+        """Writes to the pod's claims."""
         allocations = dict(seat.devices)
         found = []
         for name in names:

@@ -39,7 +39,7 @@ match.
 
 
 class WaitsFor(NamedTuple):
-    """What could let a group start that has no place now."""
+    """Conditions under which a group that has no place now could start."""
 
     classes: frozenset[str]
     """Classes of its pending members."""
