@@ -4,26 +4,33 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, overload
+from typing import Any, Final, TypeVar, overload
 
 T = TypeVar("T")
 What = str | Callable[[], object]
 
+WAIT_SECONDS: Final = 60.0
+"""Deadline of waits for what must happen: long, since machines that run tests stall for many seconds at times."""
+
 
 @overload
 async def eventually(
-    condition: Callable[[], Awaitable[T | None]], what: What = "", *, seconds: float = 30.0, every_seconds: float = 0.01
+    condition: Callable[[], Awaitable[T | None]],
+    what: What = "",
+    *,
+    seconds: float = WAIT_SECONDS,
+    every_seconds: float = 0.01,
 ) -> T: ...
 
 
 @overload
 async def eventually(
-    condition: Callable[[], T | None], what: What = "", *, seconds: float = 30.0, every_seconds: float = 0.01
+    condition: Callable[[], T | None], what: What = "", *, seconds: float = WAIT_SECONDS, every_seconds: float = 0.01
 ) -> T: ...
 
 
 async def eventually(
-    condition: Callable[[], Any], what: What = "", *, seconds: float = 30.0, every_seconds: float = 0.01
+    condition: Callable[[], Any], what: What = "", *, seconds: float = WAIT_SECONDS, every_seconds: float = 0.01
 ) -> Any:
     """Evaluate `condition` until its result is true; return that result.
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from builders.e2e.cluster import WAIT_SECONDS
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -9,6 +9,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
+from builders.wait import WAIT_SECONDS
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -17,7 +18,7 @@ async def becomes(world: World, service: str, *, ready: bool) -> None:
     """Wait until the health service reports this status."""
     wanted = health_pb2.HealthCheckResponse.SERVING if ready else health_pb2.HealthCheckResponse.NOT_SERVING
     async with (
-        asyncio.timeout(30),
+        asyncio.timeout(WAIT_SECONDS),
         grpc.aio.insecure_channel(world.cluster.stack.addresses[service]) as channel,
     ):
         async for answer in health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest()):

@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from builders.e2e.api_requests import is_used, refused, user_of, uses
 from builders.e2e.autoscaler import Autoscaler, install
-from builders.e2e.cluster import CRDS, WAIT_SECONDS, Cluster, running_cluster
+from builders.e2e.cluster import CRDS, Cluster, running_cluster
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
@@ -24,7 +24,7 @@ from builders.gangs.manifests import gang, plain
 from builders.gangs.queue_jobs import queue_job, template
 from builders.gangs.sakkara_manifests import group as sakkara_group
 from builders.gangs.volcano_jobs import JOB_KIND, JOB_VERSION, group_name, pod_group_of, volcano_job
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.binding.v1 import binding_pb2, binding_pb2_grpc
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc

@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from builders.e2e.cluster import WAIT_SECONDS, node_of
+from builders.e2e.cluster import node_of
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import gang
 from builders.gangs.queue_jobs import queue_job, template
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from builders.e2e.cluster import WAIT_SECONDS, Cluster, real_kubeconfig, running_cluster
+from builders.e2e.cluster import Cluster, real_kubeconfig, running_cluster
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang, plain
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -23,7 +23,7 @@ JSON = dict[str, Any]
 DEFAULT = "default-scheduler"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-SECONDS = 30.0
+SECONDS = 60.0
 ADMITTED = {WORKLOAD: "job-x"}
 """The annotation that Kueue writes on the pods that it has admitted."""
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from builders.e2e.cluster import WAIT_SECONDS, Cluster
+from builders.e2e.cluster import Cluster
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
 from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import plain
 from builders.gangs.volcano_jobs import JOB_KIND, JOB_VERSION, group_name, pod_group_of, pods_of, volcano_job
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.kube.timestamps import parse_timestamp
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")

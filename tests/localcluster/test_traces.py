@@ -110,7 +110,7 @@ async def test_exported_spans_are_written(path: Path) -> None:
     )
     async with grpc.aio.insecure_channel(receiver.url.removeprefix("http://")) as channel:
         stub = trace_service_pb2_grpc.TraceServiceStub(channel)  # type: ignore[no-untyped-call]
-        await stub.Export(request, timeout=10)
+        await stub.Export(request, timeout=30)
     await receiver.stop()
     assert spans_of_trace(path, T1) == [
         Span(

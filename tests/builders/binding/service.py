@@ -24,7 +24,7 @@ from muster.localcluster.ports import free_port
 from muster.rpc.call_spans import gang_metadata
 from muster.rpc.channel import open_channel
 
-SECONDS = 20.0
+SECONDS = 60.0
 """Deadline of calls that should take milliseconds."""
 
 _R = TypeVar("_R", pb.BindResult, pb.EvictResult)

@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from builders.wait import WAIT_SECONDS
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.config.settings import PLAIN_TEXT
@@ -56,7 +57,7 @@ class BindingStub(pb_grpc.BindingServiceServicer):
 
     async def until_written(self, holds: Callable[[list[pb.WriteRequest]], bool]) -> None:
         """Wait until the condition holds for the recorded writes."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not holds(self.writes):
                 self._asked.clear()
                 await self._asked.wait()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+from builders.wait import WAIT_SECONDS
 from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.gangs.selection import PodSelection
 from muster.rpc.channel import open_channel
@@ -54,7 +55,7 @@ class Mirror:
 
     async def until_disconnected(self) -> None:
         """Wait until the subscription has failed at least once."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while not self.disconnected:
                 await self._step()
 

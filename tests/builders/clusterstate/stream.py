@@ -8,6 +8,7 @@ from typing import Any
 import grpc
 from grpc import aio
 
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.config.settings import PLAIN_TEXT
@@ -45,7 +46,7 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
 
     async def until_subscribed(self, times: int = 1) -> None:
         """Wait until there have been this many subscriptions."""
-        async with asyncio.timeout(10), self._subscribed:
+        async with asyncio.timeout(WAIT_SECONDS), self._subscribed:
             await self._subscribed.wait_for(lambda: len(self.subscribers) >= times)
 
     async def Watch(  # noqa: N802

@@ -32,7 +32,7 @@ from muster.localcluster.probes import http_ready, wait_until_ready
 SECONDS = 150.0
 """Deadline for operations that take a few seconds on an idle machine."""
 
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 60.0
 _COMPONENT = "app.kubernetes.io/component"
 _APPS, _BATCH = f"/apis/apps/v1/namespaces/{NAMESPACE}", f"/apis/batch/v1/namespaces/{NAMESPACE}"
 _OF_ETCD = (2379, 2380, 2381)

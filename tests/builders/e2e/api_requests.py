@@ -22,7 +22,7 @@ from muster.localcluster.permissions import (
 )
 from muster.localcluster.stack import Stack
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 _CONNECTIONS = 256
 
 

@@ -24,7 +24,7 @@ from builders.etcd.records import EtcdRecords
 from builders.kube.provisioner import Provisioner
 from builders.kube.server_features import ApiServer, api_server
 from builders.kube.watch import follow_kind
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.cli.gangs import gang_line
 from muster.config.settings import PLAIN_TEXT, KubeSettings
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc, record_pb2
@@ -37,9 +37,7 @@ from muster.localcluster.up.cluster_view import ClusterView, watch_gangs
 from muster.rpc.channel import open_channel
 
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
-CALL_SECONDS = 20.0
-WAIT_SECONDS = 30.0
-"""Deadline for operations that take a second on an idle machine."""
+CALL_SECONDS = 60.0
 
 _sharing: list["Cluster"] = []
 """Clusters on a real API server: each would schedule the pods of the others."""

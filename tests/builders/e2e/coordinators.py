@@ -14,7 +14,7 @@ from muster.localcluster.ports import free_port
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 
 LEASE_SECONDS = 2
-_SECONDS = 30.0
+_SECONDS = 60.0
 
 
 class Coordinator:
@@ -53,7 +53,7 @@ class Coordinator:
         """The response to List: "this replica leads", or the reason why it does not answer."""
         async with grpc.aio.insecure_channel(self.address) as channel:
             try:
-                await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
+                await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=30)
             except grpc.aio.AioRpcError as error:
                 assert error.code() is grpc.StatusCode.UNAVAILABLE
                 return error.details() or ""

@@ -5,8 +5,9 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable
 
-from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster, node_of
+from builders.e2e.cluster import JSON, Cluster, node_of
 from builders.gangs.manifests import Workload
+from builders.wait import WAIT_SECONDS
 from muster.coordinator.v1 import coordinator_pb2
 from muster.coordinator.v1.coordinator_pb2 import Phase
 from muster.coordinator.v1.record_pb2 import GangRecord

@@ -24,7 +24,7 @@ from muster.localcluster.stack_options import StackOptions
 from muster.rpc.channel import open_channel
 
 WAIT_SECONDS = 60.0
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 60.0
 _SHORTEST_SECRET = 12
 _TOKEN = re.compile(r"token: *(\S+)")
 

@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from builders.e2e.cluster import JSON, WAIT_SECONDS, Cluster
+from builders.e2e.cluster import JSON, Cluster
 from builders.e2e.observations import LABEL, Observations
 from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.localcluster.apiserver.provisioner import PROVISIONER
 from muster.localcluster.kubelets.devices.cards import Cards
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets

@@ -14,7 +14,7 @@ from muster.coordinator.v1.record_pb2 import GangRecord
 
 _PREFIX = "/muster/v1/"
 _END = "/muster/v10"
-_SECONDS = 30.0
+_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from muster.kube.session import ApiStatusError, KubeSession, Method
 
 Object = dict[str, Any]
 
-_SECONDS = 20.0
+_SECONDS = 60.0
 _KINDS = {
     "Pod": "/api/v1/namespaces/{namespace}/pods",
     "Node": "/api/v1/nodes",

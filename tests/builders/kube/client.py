@@ -20,7 +20,7 @@ PODS = "/api/v1/namespaces/default/pods"
 NODES = "/api/v1/nodes"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
-_DEADLINE_SECONDS = 10.0
+_DEADLINE_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

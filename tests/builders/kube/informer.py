@@ -5,6 +5,7 @@ from typing import Any
 
 import yaml
 
+from builders.wait import WAIT_SECONDS
 from muster.kube.informer import Informer, InformerOptions
 from muster.kube.object_changes import ObjectChanges, Removed
 
@@ -68,5 +69,5 @@ def kubeconfig(url: str) -> str:
 
 
 async def complete(informer: Informer[Any]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await informer.complete.wait()

@@ -8,7 +8,7 @@ import msgspec
 
 from muster.kube.session import ApiStatusError, KubeSession
 
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 60.0
 
 
 @dataclass(frozen=True)

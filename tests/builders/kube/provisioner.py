@@ -24,7 +24,7 @@ _HOSTNAME: Final = "kubernetes.io/hostname"
 _CLAIMS: Final = "/api/v1/persistentvolumeclaims"
 _CLASSES: Final = "/apis/storage.k8s.io/v1/storageclasses"
 _VOLUMES: Final = "/api/v1/persistentvolumes"
-_CALL_SECONDS: Final = 20.0
+_CALL_SECONDS: Final = 60.0
 _SETTLED: Final = (404, 409)
 
 

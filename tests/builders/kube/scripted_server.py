@@ -8,6 +8,8 @@ from typing import Any
 
 from aiohttp import web
 
+from builders.wait import WAIT_SECONDS
+
 Object = dict[str, Any]
 
 
@@ -45,7 +47,7 @@ class ScriptedApi:
 
     async def watch(self) -> "Watch":
         """Wait for the next watch."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await self._watches.get()
 
     @asynccontextmanager

@@ -13,7 +13,7 @@ NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
 """Versions of scheduling.k8s.io, the newest first."""
 
 _LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
-_CALL_SECONDS: Final = 20.0
+_CALL_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from muster.kube.session import KubeSession, KubeUnreachable
 Change = Literal["ADDED", "MODIFIED", "DELETED"]
 OnChange = Callable[[Change, dict[str, Any]], None]
 
-_CALL_SECONDS = 20.0
+_CALL_SECONDS = 60.0
 _RETRY_SECONDS = 0.1
 
 

@@ -22,7 +22,7 @@ from muster.localcluster.ports import free_port
 
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/default/leases/muster-lifecycle"
-SECONDS = 20.0
+SECONDS = 60.0
 """Deadline of steps that take milliseconds."""
 
 _MANIFESTS = Path(__file__).parents[3] / "deploy" / "crds"

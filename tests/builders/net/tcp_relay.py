@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator
 
 from builders.net.relay import CHUNK_BYTES, Relay, until_one_ends
 
-_SECONDS = 30.0
+_SECONDS = 60.0
 
 
 class Held:

@@ -14,6 +14,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from builders.clusterstate.stream import ClusterStream, serving
 from builders.placement.clusters import node, pod_class
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
 from muster.config.settings import PLAIN_TEXT
 from muster.gangs.facts import Batch, PodFacts, PodPhase
@@ -75,28 +76,28 @@ class Placement:
     """Mirror of the service, if it runs in the test itself."""
 
     async def solve(
-        self, *groups: pb.GangGroup, pods: int = 0, held: tuple[pb.Reservation, ...] = (), seconds: float = 10
+        self, *groups: pb.GangGroup, pods: int = 0, held: tuple[pb.Reservation, ...] = (), seconds: float = 30
     ) -> pb.SolveResponse:
         revision = state_pb.Revision(kinds={"pods": pods} if pods else {})
         request = pb.SolveRequest(min_revision=revision, reservations=held, groups=groups)
         return await self.stub.Solve(request, timeout=seconds)
 
-    async def refused(self, *groups: pb.GangGroup, pods: int = 0, seconds: float = 10) -> tuple[grpc.StatusCode, str]:
+    async def refused(self, *groups: pb.GangGroup, pods: int = 0, seconds: float = 30) -> tuple[grpc.StatusCode, str]:
         with pytest.raises(aio.AioRpcError) as caught:
             await self.solve(*groups, pods=pods, seconds=seconds)
         return caught.value.code(), caught.value.details() or ""
 
     async def answer(self, request: pb.SolveRequest) -> pb.GroupResult:
-        [result] = (await self.stub.Solve(request, timeout=10)).results
+        [result] = (await self.stub.Solve(request, timeout=30)).results
         return result
 
     async def refusal(self, request: pb.SolveRequest) -> tuple[grpc.StatusCode, str]:
         with pytest.raises(aio.AioRpcError) as caught:
-            await self.stub.Solve(request, timeout=10)
+            await self.stub.Solve(request, timeout=30)
         return caught.value.code(), caught.value.details() or ""
 
     async def until(self, status: "health_pb2.HealthCheckResponse.ServingStatus.ValueType") -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             async for response in self.health.Watch(health_pb2.HealthCheckRequest(service=FULL_NAME)):
                 if response.status == status:
                     return

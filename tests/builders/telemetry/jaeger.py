@@ -16,7 +16,7 @@ from muster.localcluster.ports import free_port
 from muster.localcluster.probes import http_ready, wait_until_ready
 
 PROGRAM = Path(sys.prefix) / "tools" / "jaeger"
-_START_SECONDS = 30.0
+_START_SECONDS = 60.0
 _AGAIN_SECONDS = 0.1
 _UNUSED = (
     "--admin.http.host-port",

@@ -44,7 +44,7 @@ async def mirror(config: KubeSettings, kube: KubeCalls) -> AsyncIterator[Mirror]
 async def health(port: int) -> Any:
     async with open_channel(f"127.0.0.1:{port}") as channel:
         stub = health_pb2_grpc.HealthStub(channel)
-        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=30)
         return answer.status
 
 

@@ -9,6 +9,7 @@ import pytest
 from grpc import aio
 
 from builders.clusterstate.mirror import mirroring
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
@@ -92,7 +93,7 @@ async def test_a_slow_subscriber_gets_a_snapshot_and_blocks_nobody() -> None:
         assert mirror.snapshots == 1
         assert len(cluster.broadcaster) == 2
         reasons = []
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             while (message := await anext(messages)).synced.through.kinds.get("pods") != cluster.revision:
                 if message.WhichOneof("step") == "snapshot_begin":
                     reasons.append(message.snapshot_begin.reason)

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from builders.net.certificates import Authority
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.config.settings import TlsSettings
 from muster.coordinator.settings import NoPassword, read_password
 from muster.etcd.users import UserSetup, set_up_users
@@ -67,7 +67,7 @@ async def test_a_coordinator_leads_with_certificate_and_prefix_permissions(etcd:
     child, address = coordinator(etcd, tmp_path, etcd.client, PASSWORD)
     await child.start()
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await wait_until_ready(child, grpc_serving(address))
         await eventually(lambda: '"term_started"' in child.log.read_text())
         assert PASSWORD not in child.log.read_text()
@@ -83,7 +83,7 @@ async def test_a_wrong_password_is_reported_and_the_corrected_file_is_used(etcd:
         await eventually(lambda: "authentication failed" in child.log.read_text())
         assert not await grpc_serving(address)()
         (tmp_path / "password").write_text(PASSWORD + "\n")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await wait_until_ready(child, grpc_serving(address))
     finally:
         await child.kill()

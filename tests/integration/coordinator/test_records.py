@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.etcd.server import etcd_in, fence_of, store_at
+from builders.wait import WAIT_SECONDS
 from muster.coordinator import records
 from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
@@ -44,7 +45,7 @@ class Written:
         self._more.set()
 
     async def all_of(self, count: int) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(self.answers) < count:
                 self._more.clear()
                 await self._more.wait()
@@ -150,7 +151,7 @@ async def test_i2_a_former_leader_writes_nothing(store: Store) -> None:
     await store.ask(lambda client: client.delete(fence.key))
     await fence_of(store)
     with pytest.raises(ExceptionGroup) as failed:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await write(store, fence, [Persist(1, (record("x/ns/a"),))])
     assert failed.group_contains(Fenced)
     assert await records.load(store, PREFIX) == []

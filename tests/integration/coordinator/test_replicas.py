@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from builders.core.replicas import Coordination, placements
 from builders.gangs.facts import gang
 from builders.net.certificates import Authority
-from builders.wait import yield_to_loop
+from builders.wait import WAIT_SECONDS, yield_to_loop
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed
@@ -60,7 +60,7 @@ class Replica(pb_grpc.PlacementServiceServicer):
         return pb.DescribeResponse()
 
     async def until_asked(self) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await self._came.wait()
 
 
@@ -183,7 +183,7 @@ async def test_all_replicas_behind_a_name_are_called() -> None:
         third = asyncio.create_task(replicas.acquire().__aenter__())
         await yield_to_loop()
         assert not third.done()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await third is endpoint
     await channel.close()
 

@@ -9,7 +9,7 @@ import pytest
 
 from builders.e2e.coordinators import Coordinator
 from builders.etcd.server import etcd_in
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.probes import grpc_serving, wait_until_ready
 
@@ -63,5 +63,5 @@ async def test_a_coordinator_is_not_ready_without_etcd_and_recovers(etcd: EtcdPr
         await first.until("does not lead")
         await etcd.start()
         await first.until("this replica leads")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             await wait_until_ready(first.child, ready)

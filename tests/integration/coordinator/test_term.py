@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from builders.clusterstate.stream import ClusterStream, serving
 from builders.core.objects import node, plain_pod, pod_class
 from builders.etcd.server import etcd_in, store_at
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
 from muster.coordinator.effect_runner import Channels
@@ -62,7 +62,7 @@ async def test_a_crashed_call_ends_the_term(etcd: EtcdProcess) -> None:
         await closed.close()
         term = Term(reported, Channels(open_, closed, open_), store, await election.campaign())
         with pytest.raises(aio.UsageError):
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(WAIT_SECONDS):
                 await term.run()
         await election.resign()
         await open_.close()
@@ -99,13 +99,13 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
         running = asyncio.create_task(service.run(reported))
         try:
             await stream.until_subscribed()
-            async with asyncio.timeout(30), aio.insecure_channel(reported.listen) as channel:
+            async with asyncio.timeout(WAIT_SECONDS), aio.insecure_channel(reported.listen) as channel:
                 coordinator = CoordinatorServiceStub(channel)
                 watch = coordinator.Watch(pb.WatchRequest())
                 first_read = asyncio.create_task(watch.read())
                 for ask in (
-                    lambda: coordinator.List(pb.ListRequest(), timeout=5),
-                    lambda: coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5),
+                    lambda: coordinator.List(pb.ListRequest(), timeout=30),
+                    lambda: coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=30),
                 ):
                     with pytest.raises(aio.AioRpcError, match="has no state of the cluster yet") as refused:
                         await ask()
@@ -117,7 +117,7 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
                 assert isinstance(second, pb.WatchResponse)
                 assert [gang.id for gang in first.gangs] == ["plain/default/p"]
                 assert second.synced
-                assert (await coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=5)).gang.minimum == 1
+                assert (await coordinator.Explain(pb.ExplainRequest(gang="default/p"), timeout=30)).gang.minimum == 1
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -126,7 +126,7 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
 async def gangs(channel: aio.Channel) -> list[str]:
     """Ids of gangs; none while no coordinator leads."""
     try:
-        answer = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=5)
+        answer = await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=30)
     except aio.AioRpcError as error:
         assert error.code() is grpc.StatusCode.UNAVAILABLE
         return []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from builders.etcd.server import etcd_in, store_at
-from builders.wait import block_event_loop, eventually, yield_to_loop
+from builders.wait import WAIT_SECONDS, block_event_loop, eventually, yield_to_loop
 from muster.etcd import election as election_module
 from muster.etcd import lease_keepalive
 from muster.etcd.election import Election, Leadership
@@ -35,7 +35,7 @@ class Candidate:
         self.campaign = asyncio.ensure_future(self.election.campaign())
 
     async def leading(self) -> Leadership:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             return await asyncio.shield(self.campaign)
 
     async def crash(self) -> None:
@@ -77,7 +77,7 @@ async def leader_of(candidate: Candidate) -> str | None:
 
 
 async def lost(leadership: Leadership) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         await leadership.lost.wait()
     assert not leadership.held
     return leadership.loss_reason
@@ -200,7 +200,7 @@ async def test_leadership_is_lost_without_etcd_and_regained_with_it(etcd: EtcdPr
     assert await lost(leadership) == "the lease was not renewed in time"
     again = asyncio.create_task(first.election.campaign())
     await etcd.start()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         regained = await again
     assert regained.held
     with pytest.raises(Fenced):
@@ -307,7 +307,7 @@ async def test_campaign_waits_until_etcd_starts(tmp_path: Path) -> None:
 async def test_many_candidates_lead_one_at_a_time_in_turn(candidates: Candidates) -> None:
     waiting = [await candidates.add(str(number), ttl_seconds=60) for number in range(4)]
     revisions: list[int] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         while waiting:
             await asyncio.wait([candidate.campaign for candidate in waiting], return_when=asyncio.FIRST_COMPLETED)
             leaders = [candidate for candidate in waiting if candidate.campaign.done()]

@@ -15,7 +15,7 @@ from muster.localcluster.etcd import EtcdProcess
 
 PREFIX = "/muster/v1"
 USER, ROOT_PASSWORD = "muster", "root's own"
-SECONDS = 30.0
+SECONDS = 60.0
 TTL_SECONDS = 60
 """Long enough that no lease expires in these tests."""
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from builders.etcd.server import etcd_in, eventually_healthy, fence_of, put, store_at
+from builders.wait import WAIT_SECONDS
 from muster.etcd.store import BadEndpoints, EtcdUnavailable, Fence, Fenced, Store, TooLarge
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
@@ -125,7 +126,7 @@ async def test_frozen_etcd_fails_calls_at_their_deadline(etcd: EtcdProcess) -> N
     async with store_at(etcd.endpoint, timeout_seconds=0.3) as impatient:
         fence = await fence_of(impatient)
         etcd.pause()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             with pytest.raises(EtcdUnavailable) as caught:
                 await impatient.commit(fence, {"/test/gangs/a": b"perhaps"})
             assert not caught.value.outcome_known

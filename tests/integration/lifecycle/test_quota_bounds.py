@@ -9,6 +9,7 @@ import aiohttp
 import pytest
 
 from builders.net.certificates import Authority
+from builders.wait import WAIT_SECONDS
 from muster.lifecycle.quota import webhook
 from muster.lifecycle.quota.tls import ReloadedTls
 from muster.lifecycle.quota.webhook import PATH, QuotaWebhook
@@ -61,7 +62,7 @@ async def test_a_body_that_never_ends_is_not_waited_for(
         yield b"{"
         await never.wait()
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         assert await status(url, endless()) == 408
 
 

@@ -18,11 +18,11 @@ async def test_not_ready_before_the_first_snapshot(stream: ClusterStream) -> Non
     stream.opening = [snapshot_begin_step("subscribed"), batch_step(snapshot("a"))]
     async with running(stream) as service:
         await stream.until_subscribed()
-        status = await service.health.Check(health_pb2.HealthCheckRequest(service=FULL_NAME), timeout=10)
+        status = await service.health.Check(health_pb2.HealthCheckRequest(service=FULL_NAME), timeout=30)
         assert status.status == health_pb2.HealthCheckResponse.NOT_SERVING
         code, _ = await service.refused(asks(("x", 1)), seconds=5)
         assert code is grpc.StatusCode.UNAVAILABLE
-        described = await service.stub.Describe(pb.DescribeRequest(), timeout=10)
+        described = await service.stub.Describe(pb.DescribeRequest(), timeout=30)
         assert not described.HasField("revision")
         stream.send(synced_step({"pods": 1}))
         await service.until_ready()
@@ -37,7 +37,7 @@ async def test_a_solve_never_uses_an_incomplete_snapshot(placement: Placement, s
     assert not waiting.done()
     stream.send(synced_step({"pods": 51}))
     assert where((await waiting).results[0]) == {"new": 1}
-    described = await placement.stub.Describe(pb.DescribeRequest(), timeout=10)
+    described = await placement.stub.Describe(pb.DescribeRequest(), timeout=30)
     assert (described.implementation, described.nodes, described.revision.kinds["pods"]) == ("best-fit", 1, 51)
 
 

@@ -44,7 +44,7 @@ async def test_alive_but_not_ready_while_kernels_compile(
             placement = Placement(channel, pb_grpc.PlacementServiceStub(channel), health_pb2_grpc.HealthStub(channel))
             assert await asyncio.to_thread(compiler.begun.wait, 10)
             asked = health_pb2.HealthCheckRequest(service=FULL_NAME)
-            status = await placement.health.Check(asked, timeout=10, wait_for_ready=True)
+            status = await placement.health.Check(asked, timeout=30, wait_for_ready=True)
             assert status.status == health_pb2.HealthCheckResponse.NOT_SERVING
             assert stream.subscribers == []
             compiler.let_go.set()
@@ -65,13 +65,13 @@ async def test_the_service_serves_until_it_is_stopped(stream: ClusterStream) -> 
         channel = open_channel(listen, PLAIN_TEXT)
         try:
             stub: pb_grpc.PlacementServiceAsyncStub = pb_grpc.PlacementServiceStub(channel)
-            response = await stub.Solve(pb.SolveRequest(groups=[asks(("x", 4))]), timeout=10, wait_for_ready=True)
+            response = await stub.Solve(pb.SolveRequest(groups=[asks(("x", 4))]), timeout=30, wait_for_ready=True)
             assert where(response.results[0]) == {"a": 4}
             assert stream.subscribers == ["placement/test-0"]
             service.cancel()
             await asyncio.gather(service, return_exceptions=True)
             with pytest.raises(aio.AioRpcError, match="UNAVAILABLE"):
-                await stub.Describe(pb.DescribeRequest(), timeout=5)
+                await stub.Describe(pb.DescribeRequest(), timeout=30)
         finally:
             service.cancel()
             await channel.close()

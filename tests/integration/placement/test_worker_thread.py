@@ -57,7 +57,7 @@ def stream() -> ClusterStream:
 
 
 async def health(placement: Placement) -> int:
-    response = await placement.health.Check(health_pb2.HealthCheckRequest(service=FULL_NAME), timeout=10)
+    response = await placement.health.Check(health_pb2.HealthCheckRequest(service=FULL_NAME), timeout=30)
     return int(response.status)
 
 
@@ -70,13 +70,14 @@ async def test_health_checks_are_answered_while_a_solve_is_under_way(stream: Clu
             solving = asyncio.create_task(placement.solve(asks(("x", 6))))
             await until_waiting(gate)
             assert await health(placement) == health_pb2.HealthCheckResponse.SERVING
-            assert (await placement.stub.Describe(pb.DescribeRequest(), timeout=10)).nodes == 2
+            assert (await placement.stub.Describe(pb.DescribeRequest(), timeout=30)).nodes == 2
             stream.send(batch_step(Batch(nodes=(node("c", 4),), through={"nodes": 6})))
             assert not solving.done()
         finally:
             gate.open()
         [result] = (await solving).results
         assert result.outcome == PLACED
+        await eventually(lambda: placement.mirror.cluster is not None and len(placement.mirror.cluster.nodes) == 3)
         [more] = (await placement.solve(asks(("x", 12)))).results
         assert more.outcome == PLACED
 
@@ -118,7 +119,7 @@ async def test_a_large_batch_is_applied_in_the_worker_thread(stream: ClusterStre
             stream.send(batch_step(Batch(nodes=nodes, through={"nodes": 6})))
             await eventually(placement.mirror.lock.locked)
             assert await health(placement) == health_pb2.HealthCheckResponse.SERVING
-            assert (await placement.stub.Describe(pb.DescribeRequest(), timeout=10)).nodes == 2
+            assert (await placement.stub.Describe(pb.DescribeRequest(), timeout=30)).nodes == 2
         finally:
             gate.open()
         await occupied

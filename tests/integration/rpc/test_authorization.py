@@ -71,10 +71,10 @@ async def test_streams_health_and_reflection_are_rejected_too(authority: Authori
         health = health_pb2_grpc.HealthStub(channel)
         watched = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
         for call in (
-            health.Check(health_pb2.HealthCheckRequest(), timeout=10),
-            health.Watch(health_pb2.HealthCheckRequest(), timeout=10).read(),
+            health.Check(health_pb2.HealthCheckRequest(), timeout=30),
+            health.Watch(health_pb2.HealthCheckRequest(), timeout=30).read(),
             watched.read(),
-            reflection.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest()]), timeout=10).read(),
+            reflection.ServerReflectionInfo(iter([reflection_pb2.ServerReflectionRequest()]), timeout=30).read(),
         ):
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await call

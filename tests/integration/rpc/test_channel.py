@@ -8,6 +8,7 @@ import pytest
 from opentelemetry import trace
 
 from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
 from muster.rpc.errors import MissingDeadline
@@ -89,5 +90,5 @@ async def test_replicas_that_are_not_ready_get_no_calls() -> None:
         assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
         assert placement.calls == 0
         server.set_ready(True)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             assert await describe(channel, timeout_seconds=30, wait_for_ready=True) == "test"

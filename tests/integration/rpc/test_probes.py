@@ -10,6 +10,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from builders.net.certificates import Authority
 from builders.net.grpc import PLACEMENT, Placement, channel_to, describe
+from builders.wait import WAIT_SECONDS
 from muster.config.settings import PLAIN_TEXT
 from muster.localcluster.ports import free_port
 from muster.placement.v1 import placement_pb2_grpc
@@ -30,7 +31,7 @@ async def server(tmp_path: Path) -> AsyncIterator[RpcServer]:
 
 
 async def health(channel: grpc.aio.Channel, service: str = "") -> int:
-    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+    answer = await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
     return int(answer.status)
 
 
@@ -47,7 +48,7 @@ async def test_the_probe_port_serves_health_only(server: RpcServer) -> None:
             await describe(channel)
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=10).read()
+            await health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(), timeout=30).read()
         assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -74,7 +75,7 @@ async def test_a_draining_server_is_alive_and_not_ready() -> None:
         running = asyncio.create_task(describe(channel))
         await arrived.wait()
         stopping = asyncio.create_task(server.stop(30))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             while await health(probes) == SERVING:
                 pass
             assert await health(probes, LIVENESS) == SERVING

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 
 from builders.net.certificates import Authority
 from builders.net.grpc import ClusterState, Placement, channel_to, describe, serving
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.config.settings import TlsSettings
 from muster.rpc.credentials import BadCertificates, Certificates
 from muster.rpc.subscription import SnapshotComplete, Step, subscribe
@@ -143,7 +143,7 @@ async def test_a_subscription_reconnects_with_the_new_certificate(pair: Pair) ->
 
 
 async def _complete(steps: AsyncIterator[Step]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         async for step in steps:
             if isinstance(step, SnapshotComplete):
                 return

@@ -11,7 +11,7 @@ from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from structlog.testing import capture_logs
 
 from builders.net.grpc import CLUSTER_STATE, PLACEMENT, ClusterState, Placement, channel_to, describe, serving
-from builders.wait import eventually
+from builders.wait import WAIT_SECONDS, eventually
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import PLAIN_TEXT
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
@@ -23,7 +23,7 @@ SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.Health
 
 async def health(channel: grpc.aio.Channel, service: str = "") -> int:
     stub = health_pb2_grpc.HealthStub(channel)
-    answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+    answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=30)
     return int(answer.status)
 
 
@@ -72,7 +72,7 @@ async def test_reflection_lists_the_services_where_it_is_asked_for() -> None:
     async with serving(placement=Placement(), reflects=True) as (_, port), channel_to(port) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
-        async for answer in stub.ServerReflectionInfo(iter([request]), timeout=10):
+        async for answer in stub.ServerReflectionInfo(iter([request]), timeout=30):
             names = {service.name for service in answer.list_services_response.service}
     assert names == {PLACEMENT, "grpc.health.v1.Health", "grpc.reflection.v1alpha.ServerReflection"}
 
@@ -82,7 +82,7 @@ async def test_without_it_there_is_no_reflection() -> None:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         request = reflection_pb2.ServerReflectionRequest(list_services="")
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await stub.ServerReflectionInfo(iter([request]), timeout=10).read()
+            await stub.ServerReflectionInfo(iter([request]), timeout=30).read()
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
 
 
@@ -138,7 +138,7 @@ async def test_a_call_past_its_deadline_is_cancelled_on_the_server() -> None:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await describe(channel, timeout_seconds=0.2)
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await ended.wait()
 
 
@@ -162,7 +162,7 @@ async def test_stop_finishes_running_calls_and_accepts_no_new_ones() -> None:
         assert not stopping.done()
         go_on.set()
         assert await running == "test"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await stopping
 
 
@@ -176,7 +176,7 @@ async def test_stop_cuts_off_what_does_not_finish_in_time() -> None:
     async with serving(placement=Placement(hang)) as (server, port), channel_to(port) as channel:
         running = asyncio.create_task(describe(channel, timeout_seconds=60))
         await arrived.wait()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             await server.stop(0.1)
             with pytest.raises(grpc.aio.AioRpcError):
                 await running
@@ -189,8 +189,8 @@ async def test_stop_ends_subscriptions_at_once_and_says_why() -> None:
         stream = stub.Watch(clusterstate_pb2.WatchRequest(subscriber="test"))
         cluster_state.send_delta("a")
         await stream.read()
-        async with asyncio.timeout(10):  # far below the grace
-            await server.stop(60)
+        async with asyncio.timeout(WAIT_SECONDS):  # far below the grace
+            await server.stop(600)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await stream.read()
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -202,7 +202,7 @@ async def test_stop_during_the_first_write_ends_the_subscription() -> None:
 
     class StopsMeanwhile(clusterstate_pb2_grpc.ClusterStateServiceServicer):
         async def Watch(self, request: object, context: object) -> AsyncIterator[Any]:  # noqa: N802
-            stops.append(asyncio.create_task(server.stop(60)))
+            stops.append(asyncio.create_task(server.stop(600)))
             yield clusterstate_pb2.WatchResponse()
             await asyncio.Event().wait()
 
@@ -210,7 +210,7 @@ async def test_stop_during_the_first_write_ends_the_subscription() -> None:
     register = clusterstate_pb2_grpc.add_ClusterStateServiceServicer_to_server
     server.add(register, StopsMeanwhile(), CLUSTER_STATE)
     port = await server.start()
-    async with channel_to(port) as channel, asyncio.timeout(30):  # far below the grace
+    async with channel_to(port) as channel, asyncio.timeout(WAIT_SECONDS):  # far below the grace
         stream = clusterstate_pb2_grpc.ClusterStateServiceStub(channel).Watch(clusterstate_pb2.WatchRequest())
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             async for _ in stream:
@@ -230,5 +230,5 @@ async def test_an_address_in_use_is_named() -> None:
 async def test_a_method_that_is_not_there_is_unimplemented() -> None:
     async with serving(cluster_state=ClusterState()) as (_, port), channel_to(port) as channel:
         with pytest.raises(grpc.aio.AioRpcError) as caught:
-            await placement_pb2_grpc.PlacementServiceStub(channel).Solve(placement_pb2.SolveRequest(), timeout=10)
+            await placement_pb2_grpc.PlacementServiceStub(channel).Solve(placement_pb2.SolveRequest(), timeout=30)
     assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from builders.net.grpc import ClusterState, channel_to, serving
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step, subscribe
 
@@ -16,7 +17,7 @@ def cluster_state() -> ClusterState:
 
 
 async def take(steps: AsyncIterator[Step], number: int) -> list[Step]:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(WAIT_SECONDS):
         return [await anext(steps) for _ in range(number)]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from builders.net.certificates import Authority
 from builders.net.grpc import Placement, channel_to, describe, serving
+from builders.wait import WAIT_SECONDS
 from muster.config.settings import PLAIN_TEXT, TlsSettings
 from muster.rpc.channel import open_channel
 from muster.rpc.credentials import BadCertificates
@@ -39,7 +40,7 @@ async def test_several_replicas_at_addresses_without_a_name_talk(authority: Auth
         serving(placement=placements[0], tls=tls) as (_, one),
         serving(placement=placements[1], tls=tls) as (_, two),
         channel_to(f"ipv4:127.0.0.1:{one},127.0.0.1:{two}", authority.issue("client")) as channel,
-        asyncio.timeout(20),
+        asyncio.timeout(WAIT_SECONDS),
     ):
         while not all(placement.calls for placement in placements):
             await describe(channel)

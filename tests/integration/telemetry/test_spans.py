@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from builders.net.grpc import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
-from builders.wait import yield_to_loop
+from builders.wait import WAIT_SECONDS, yield_to_loop
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.telemetry import tracing
@@ -172,7 +172,7 @@ async def test_health_and_subscriptions_have_no_spans(traced: Traced) -> None:
 
     cluster_state = ClusterState()
     async with serving(cluster_state=cluster_state) as (_, port), channel_to(port) as channel:
-        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=10)
+        await health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=30)
         stub = clusterstate_pb2_grpc.ClusterStateServiceStub(channel)
         stream = stub.Watch(clusterstate_pb2.WatchRequest(subscriber="test"))
         cluster_state.send_delta("a")
@@ -187,6 +187,6 @@ async def test_shutdown_without_a_collector_is_fast(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
     shutdown = tracing.configure_tracing("test", "test-0")
     tracing.record_span("lost", 1, 2)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await asyncio.to_thread(shutdown)
     assert not tracing.enabled()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from builders.kube.client import CRDS, ApiClient
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.state import ClusterState
 from muster.config.settings import KubeSettings
 from muster.dialects import coscheduling
@@ -77,7 +78,7 @@ async def test_gangs_are_read_by_the_existing_definition(api: ApiClient, session
 
     task = asyncio.create_task(Informer(session, definitions(coscheduling.DEFINITION), take).run())
     await api.created(GROUPS, {"metadata": {"name": "g"}, "spec": {"minMember": 3, "scheduleTimeoutSeconds": 7}})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(WAIT_SECONDS):
         await streamed.wait()
     task.cancel()
     with suppress(asyncio.CancelledError):

@@ -3,6 +3,7 @@
 import asyncio
 
 from builders.kube.client import NODES, PODS, TABLE, ApiClient, api_client, config_map, node, pod
+from builders.wait import WAIT_SECONDS
 from muster.localcluster.apiserver import ApiServer, Timing
 
 MAPS = "/api/v1/namespaces/default/configmaps"
@@ -169,7 +170,7 @@ async def test_a_slow_watch_delays_no_other_and_ends_with_410() -> None:
                     changed = await api.patch(f"{MAPS}/c", {"data": {"n": str(number), "fill": "x" * 100_000}})
                     while (await attentive.next())["object"]["metadata"]["resourceVersion"] != changed.revision:
                         pass
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(WAIT_SECONDS):
             rest = await reader.read()
     finally:
         writer.close()

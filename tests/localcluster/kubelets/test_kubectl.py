@@ -10,6 +10,7 @@ import pytest
 
 from builders.e2e.local_cluster import running_kubelets
 from builders.kube.client import PODS, ApiClient, api_client
+from builders.wait import WAIT_SECONDS
 from muster.localcluster.apiserver import ApiServer
 from muster.localcluster.kubelets import simulated_nodes
 
@@ -170,7 +171,7 @@ async def test_watching(kubectl: Kubectl, api: ApiClient) -> None:
     try:
         assert watching.stdout is not None
         await kubectl("apply", "-f", "-", stdin=POD)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(WAIT_SECONDS):
             seen = b""
             while b"Running" not in seen:
                 seen += await watching.stdout.readline()

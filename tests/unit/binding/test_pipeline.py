@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from builders.wait import yield_to_loop
+from builders.wait import WAIT_SECONDS, yield_to_loop
 from muster.binding.pipeline import Flow, Job, Pipeline, WriteType
 from muster.binding.retry_policy import DONE, Retry, ServerUnavailable, WriteOutcome
 
@@ -60,7 +60,7 @@ class Recorder:
         return [Work(self, f"{prefix}{number}") for number in range(count)]
 
     async def until_finished(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             while len(self.finished) < count:
                 self.end_of_one.clear()
                 await self.end_of_one.wait()
@@ -214,7 +214,7 @@ async def test_drain_waits_for_attempts_in_flight() -> None:
     assert not draining.done()
     for job in jobs:
         job.end.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await draining
 
 

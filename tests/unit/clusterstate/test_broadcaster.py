@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+from builders.wait import WAIT_SECONDS
 from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.chunks import change_count, delta_chunks
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
@@ -59,7 +60,7 @@ class Subscriber:
         self.synced = False
 
     async def step(self) -> pb.WatchResponse:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(WAIT_SECONDS):
             message = pb.WatchResponse.FromString(await anext(self._messages))
         match message.WhichOneof("step"):
             case "snapshot_begin":

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from builders.wait import WAIT_SECONDS
 from muster.lifecycle import election
 from muster.lifecycle.election import Leadership
 
@@ -13,7 +14,7 @@ async def test_leadership_is_lost_unless_extended() -> None:
     leadership = Leadership()
     leadership.extend(election._now() + 0.05)
     assert leadership.leads
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await leadership.until_lost()
     assert not leadership.leads
 
@@ -38,7 +39,7 @@ async def test_extended_leadership_is_kept_and_lost_leadership_can_be_regained()
     leadership.lose("the test says so")
     assert not leadership.leads
     leadership.extend(election._now() + 3600)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(WAIT_SECONDS):
         await leadership.until_leading()
 
 

@@ -15,7 +15,7 @@ from muster.lifecycle.election import Leadership
 from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.work_queue import WorkQueue
 
-SECONDS = 10.0
+SECONDS = 60.0
 
 
 class Bench:
