@@ -79,7 +79,7 @@ async def test_p30_a_host_port_is_used_once_per_node(world: World) -> None:
 
 
 async def test_a_gang_waits_for_a_claim_and_starts_when_it_is_bound(world: World) -> None:
-    world.cluster.api_server.needs_volumes()
+    world.cluster.api_server.needs_controllers()
     await world.nodes(4)
     shared = [{"name": "data", "persistentVolumeClaim": {"claimName": "a-0-data"}}]
     a = gang("a").of(2).with_spec(volumes=shared)

@@ -17,7 +17,7 @@ SELECTIONS = Requests("PATCH", "/persistentvolumeclaims/[^/]+")
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def simulated(world: World) -> AsyncIterator[None]:
-    world.cluster.api_server.needs_volumes()
+    world.cluster.api_server.needs_controllers()
     yield
 
 

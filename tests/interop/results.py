@@ -29,9 +29,9 @@ class Result(Struct, frozen=True):
     outcome: Outcome
     seconds: float = 0.0
     reason: str = ""
-    """Why it fails."""
+    """Reason of a failure."""
     remark: str = ""
-    """What readers should know if it works."""
+    """Note for readers about a scenario that works."""
 
 
 class Run(Struct, frozen=True):

@@ -37,7 +37,7 @@ class Sandbox(ObservedGangs):
         super().__init__(cluster, self._world.name, controllers)
         self.kind, self.starts, self.size = kind, starts, size
         self.remark = ""
-        """What readers of a result should know."""
+        """Note for readers of the result."""
         self._declared: dict[str, list[JSON]] = {}
         self._paths: dict[tuple[str, str], str] = {}
 

@@ -63,7 +63,7 @@ class Starts:
             gang.starting_since = None
 
     def violations(self) -> list[str]:
-        """What was violated; call it when nothing is under way."""
+        """Violations up to now; call it when nothing is under way."""
         for key, gang in self._gangs.items():
             self._judge(key, gang, self._clock())
         return self._late

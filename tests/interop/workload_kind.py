@@ -9,7 +9,7 @@ from interop.gang import JSON, Gang
 
 
 class OnFailure(Enum):
-    """What the controller does when a member fails."""
+    """Reaction of the controller to a failed member."""
 
     REPLACED = "creates a pod in its place"
     RESTARTS_GANG = "deletes and creates all pods"
@@ -40,10 +40,10 @@ class WorkloadKind:
     """One row of the table of workloads. Scenarios know a controller only by this."""
 
     controller: str
-    """Its name in the table of controllers."""
+    """Name in the table of controllers."""
     name: str
     user_sets: str
-    """What the user must set so that the pods are one gang, as Markdown."""
+    """Settings that the user must make so that the pods are one gang, as Markdown."""
     objects: Callable[[Gang], Sequence[JSON]]
     """Objects to create, the workload last. They are deleted in reverse order."""
     on_failure: OnFailure
@@ -73,7 +73,7 @@ class WorkloadKind:
     """All members exist before the first starts, and must start together."""
 
     withheld: Sequence[Withheld] = ()
-    """What `kubectl muster explain` recognises."""
+    """Controls that withhold members, as `kubectl muster explain` recognises them."""
     documented: str = ""
     """The heading in docs/migration.md with a command that creates one; empty: there is none."""
     is_example: bool = False

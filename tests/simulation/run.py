@@ -4,6 +4,7 @@ python tests/simulation/run.py [--seeds 2000] [--first 0] [--seed N] [--no-shrin
 """
 
 import argparse
+import gc
 import os
 import sys
 import time
@@ -48,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _play_all(seeds: range) -> list[tuple[int, Failure]]:
     began, failures, done = time.monotonic(), list[tuple[int, Failure]](), 0
-    with Pool(os.cpu_count()) as pool:
+    with Pool(os.cpu_count(), _collect_rarely) as pool:
         for found in pool.imap_unordered(_play_some, _batches(seeds)):
             failures += found
             done += SEEDS_AT_ONCE
@@ -60,6 +61,12 @@ def _play_all(seeds: range) -> list[tuple[int, Failure]]:
     done = min(done, len(seeds))
     print(f"{done} scenarios in {seconds:.1f} s, {len(failures)} failed")
     return sorted(failures)
+
+
+def _collect_rarely() -> None:
+    """Collect garbage after 50,000 objects instead of 700: a fifth of the time of a scenario otherwise."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 20)
 
 
 def _batches(seeds: range) -> Iterator[list[int]]:

@@ -1,19 +1,24 @@
 """Features of the API server of end-to-end tests: a real one may lack a cluster's controllers."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from typing import Final
 
 import msgspec
 import pytest
 
+from builders.wait import eventually
 from muster.kube.session import ApiStatusError, KubeSession
 
 NATIVE_VERSIONS: Final = ("v1beta1", "v1alpha3", "v1alpha2")
 """Versions of scheduling.k8s.io, the newest first."""
 
-_LEASE: Final = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager"
+_NAMESPACES: Final = "/api/v1/namespaces"
 _CALL_SECONDS: Final = 60.0
+_CONTROLLER_SECONDS: Final = 15.0
+"""Longest wait for a controller that may not run."""
+
+_controllers: dict[str, bool] = {}
+"""Whether controllers run, by address of the server; as many entries as servers that one test run uses."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +37,6 @@ class ApiServer:
         """Skip the test without controllers."""
         if not self.has_controllers:
             pytest.skip("no kube-controller-manager runs beside this API server")
-
-    def needs_volumes(self) -> None:
-        """Skip the test if no controller binds claims to volumes of the tests' provisioner."""
-        self.needs_controllers()
 
     def needs_native(self) -> None:
         """Skip the test without PodGroups of scheduling.k8s.io or the controller of their finalizers."""
@@ -57,12 +58,29 @@ async def api_server(session: KubeSession, *, is_real: bool) -> ApiServer:
 
 
 async def _has_controllers(session: KubeSession) -> bool:
-    answer = await session.request("GET", _LEASE, timeout_seconds=_CALL_SECONDS)
-    if answer.status != 200:
+    """Whether a controller gives a new namespace its service account; asked once for each server."""
+    if session.server not in _controllers:
+        _controllers[session.server] = await _new_namespace_gets_service_account(session)
+    return _controllers[session.server]
+
+
+async def _new_namespace_gets_service_account(session: KubeSession) -> bool:
+    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"generateName": "controllers-"}}
+    answer = await session.request("POST", _NAMESPACES, body=msgspec.json.encode(body), timeout_seconds=_CALL_SECONDS)
+    if answer.status != 201:
+        raise ApiStatusError.from_response(answer)
+    path = f"{_NAMESPACES}/{msgspec.json.decode(answer.body)['metadata']['name']}"
+
+    async def has_account() -> bool:
+        account = await session.request("GET", f"{path}/serviceaccounts/default", timeout_seconds=_CALL_SECONDS)
+        return account.status == 200
+
+    try:
+        return await eventually(has_account, seconds=_CONTROLLER_SECONDS, every_seconds=0.1)
+    except AssertionError:
         return False
-    spec = msgspec.json.decode(answer.body)["spec"]
-    renewed = datetime.fromisoformat(spec["renewTime"])
-    return datetime.now(UTC) - renewed < timedelta(seconds=spec["leaseDurationSeconds"])
+    finally:
+        await session.request("DELETE", path, timeout_seconds=_CALL_SECONDS)
 
 
 async def _native_versions(session: KubeSession) -> tuple[str, ...]:
