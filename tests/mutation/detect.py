@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import pytest
 
 import muster.coordinator.core as core
-from simulation.runner import generate
+from simulation.runner import collect_rarely, generate
 
 FIRST_SEEDS = 60
 """Random scenarios that run before the tests: they detect most bugs, and more of them take longer than the tests."""
@@ -41,6 +41,7 @@ def _expect_progress() -> None:
 def main(seeds: int, first: str, tests: Sequence[str]) -> int:
     """Runs the first tests, some random scenarios, all tests, and the other random scenarios."""
     print(f"core: {Path(core.__file__).parent}", flush=True)  # the watchdog ends the process without flushing
+    collect_rarely()
     if first and (code := _run_tests(first)):
         return code
     if _fails(range(min(seeds, FIRST_SEEDS))):

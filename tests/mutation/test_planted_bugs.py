@@ -56,7 +56,7 @@ def detect(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
 def copy_core(folder: Path) -> Path:
     """Copies the core, and binding's leader fence, to a source root of their own."""
     core = folder / "muster/coordinator/core"
-    shutil.copytree(CORE, core, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(CORE, core, ignore=shutil.ignore_patterns("*.pyc.*"))  # bytecode that is being written
     fence = folder / FENCE.relative_to(ROOT / "services")
     fence.parent.mkdir(parents=True)
     shutil.copy(FENCE, fence)

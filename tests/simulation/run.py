@@ -4,7 +4,6 @@ python tests/simulation/run.py [--seeds 2000] [--first 0] [--seed N] [--no-shrin
 """
 
 import argparse
-import gc
 import os
 import sys
 import time
@@ -17,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from simulation.actions import text
 from simulation.printing import print_scenario
-from simulation.runner import Failure, failure_of, generate
+from simulation.runner import Failure, collect_rarely, failure_of, generate
 from simulation.shrink import shrink
 
 SEEDS_AT_ONCE = 20
@@ -49,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _play_all(seeds: range) -> list[tuple[int, Failure]]:
     began, failures, done = time.monotonic(), list[tuple[int, Failure]](), 0
-    with Pool(os.cpu_count(), _collect_rarely) as pool:
+    with Pool(os.cpu_count(), collect_rarely) as pool:
         for found in pool.imap_unordered(_play_some, _batches(seeds)):
             failures += found
             done += SEEDS_AT_ONCE
@@ -61,12 +60,6 @@ def _play_all(seeds: range) -> list[tuple[int, Failure]]:
     done = min(done, len(seeds))
     print(f"{done} scenarios in {seconds:.1f} s, {len(failures)} failed")
     return sorted(failures)
-
-
-def _collect_rarely() -> None:
-    """Collect garbage after 50,000 objects instead of 700: a fifth of the time of a scenario otherwise."""
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
 
 
 def _batches(seeds: range) -> Iterator[list[int]]:
