@@ -177,7 +177,8 @@ class Ground:
     def __init__(self, directory: Path) -> None:
         self.directory, self.state = directory, directory / "state"
         tools = [str(Path(sys.prefix) / "bin"), str(HELM.parent), os.environ["PATH"]]
-        clean = {key: value for key, value in os.environ.items() if not key.startswith(("MUSTER_", "OTEL_", "MAKE"))}
+        settings = ("MUSTER_", "OTEL_", "MAKE", "ARGS")
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(settings)}
         self.environment = {
             **clean,
             "KUBECONFIG": str(self.state / "kubeconfig"),
