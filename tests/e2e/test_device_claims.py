@@ -101,6 +101,26 @@ async def test_devices_on_one_board_are_chosen_by_an_attribute(world: World) -> 
     assert [len(devices) for devices in (await devices_of(world, a)).values()] == [4]
 
 
+async def test_devices_that_a_rule_taints_are_used_when_it_is_removed(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    [node, _] = await world.nodes(4, 4, cards=FOUR)
+    rule = {
+        "apiVersion": "resource.k8s.io/v1beta2",
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": world.name},
+        "spec": {"deviceSelector": {"pool": node}, "taint": {"key": "broken", "effect": "NoSchedule"}},
+    }
+    await world.cluster.apply(rule)
+    try:
+        a = await with_claims(world, gang("a").of(2), gpus(world, 3))
+        await world.create(a)
+        await world.waits(a, "devices")
+    finally:
+        await world.cluster.call("DELETE", f"/apis/resource.k8s.io/v1beta2/devicetaintrules/{world.name}")
+    await world.bound(a)
+    assert node in world.bound_pods(a).values()
+
+
 async def test_an_expression_that_fails_is_quoted_in_the_reason(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     await world.nodes(4, cards=FOUR)

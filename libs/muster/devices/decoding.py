@@ -30,6 +30,7 @@ from muster.devices.facts import (
     Request,
     Selection,
     Slice,
+    TaintRule,
     Unsupported,
     Version,
 )
@@ -73,7 +74,7 @@ T = TypeVar("T")
 
 
 class BadDeviceObject(ValueError):
-    """A ResourceSlice, DeviceClass or ResourceClaim that cannot be read; the message quotes the field."""
+    """An object of resource.k8s.io that cannot be read; the message quotes the field."""
 
 
 class _Meta(Struct, rename="camel", frozen=True):
@@ -185,6 +186,24 @@ class _Config(Struct, frozen=True):
 
 _Configs = Annotated[list[_Config], Meta(max_length=_MAX_CONFIGS)] | None
 _Selectors = Annotated[list[_DeviceSelector], Meta(max_length=MAX_SELECTORS)] | None
+
+
+class _TaintSelector(Struct, rename="camel", frozen=True):
+    driver: Name | None = None
+    pool: Name | None = None
+    device: Name | None = None
+    device_class_name: Name | None = None
+    selectors: _Selectors = None
+
+
+class _TaintRuleSpec(Struct, rename="camel", frozen=True):
+    taint: _Taint
+    device_selector: _TaintSelector | None = None
+
+
+class _TaintRule(Struct, frozen=True):
+    spec: _TaintRuleSpec
+    metadata: _Meta = field(default_factory=_Meta)
 
 
 class _ClassSpec(Struct, rename="camel", frozen=True):
@@ -309,6 +328,25 @@ def decode_class(fields: object) -> DeviceClass:
     )
 
 
+def decode_taint_rule(fields: object) -> TaintRule:
+    """A DeviceTaintRule from the fields of its JSON. Raises BadDeviceObject."""
+    read = _read("DeviceTaintRule", fields, _TaintRule)
+    selector = read.spec.device_selector
+    if selector is None:
+        return TaintRule(read.metadata.name, _taint(read.spec.taint), selects=False)
+    selectors, unsupported = _expressions(selector.selectors)
+    return TaintRule(
+        name=read.metadata.name,
+        taint=_taint(read.spec.taint),
+        selects=unsupported is None,
+        driver=selector.driver or "",
+        pool=selector.pool or "",
+        device=selector.device or "",
+        device_class=selector.device_class_name or "",
+        selectors=selectors,
+    )
+
+
 def decode_claim(fields: object) -> Claim:
     """A ResourceClaim from the fields of its JSON. Raises BadDeviceObject."""
     read = _read("ResourceClaim", fields, _Claim)
@@ -384,15 +422,18 @@ def _device(driver: str, read: _Device) -> Device:
         attributes=_qualified(driver, {name: value for name, value in values.items() if value is not None}),
         capacity=_qualified(driver, {name: _nanos(each.value) for name, each in (read.capacity or {}).items()}),
         consumes=tuple(CounterSet(each.counter_set, _amounts(each.counters)) for each in consumes),
-        taints=tuple(
-            DeviceTaint(each.key, each.value, _EFFECTS.get(each.effect, TaintEffect.NONE)) for each in read.taints or ()
-        ),
+        taints=tuple(map(_taint, read.taints or ())),
         node_name=read.node_name or "",
         node_selector=_selection(read.node_selector),
         all_nodes=bool(read.all_nodes),
         binds_to_node=bool(read.binds_to_node),
         unsupported=unsupported,
     )
+
+
+def _taint(read: _Taint) -> DeviceTaint:
+    """The taint; effects that are not known have no effect."""
+    return DeviceTaint(read.key, read.value, _EFFECTS.get(read.effect, TaintEffect.NONE))
 
 
 def _qualified(driver: str, values: dict[str, T]) -> dict[str, T]:

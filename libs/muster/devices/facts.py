@@ -72,6 +72,21 @@ class DeviceTaint(Struct, frozen=True, gc=False):
     effect: TaintEffect = TaintEffect.NO_SCHEDULE
 
 
+class TaintRule(Struct, frozen=True, gc=False):
+    """A DeviceTaintRule: a taint of all devices that it selects. Fields that are empty select every device;
+    `device_class` and `selectors` exist only until Kubernetes 1.34. `selects` False: it selects no device.
+    """
+
+    name: str
+    taint: DeviceTaint
+    selects: bool = True
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    device_class: str = ""
+    selectors: tuple[str, ...] = ()
+
+
 class DeviceToleration(Struct, frozen=True, gc=False):
     """A toleration; effect NONE covers all effects, an empty key with EXISTS every taint."""
 

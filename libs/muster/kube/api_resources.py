@@ -102,6 +102,7 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
     "resourceslices": "ResourceSlice",
     "deviceclasses": "DeviceClass",
     "resourceclaims": "ResourceClaim",
+    "devicetaintrules": "DeviceTaintRule",
 }
 """Kinds by plural."""
 
@@ -196,6 +197,18 @@ RESOURCE_CLAIMS: Final = ApiResource(
     optional=True,
     dispensable=True,
 )
+DEVICE_TAINT_RULES: Final = ApiResource(
+    "devicetaintrules.resource.k8s.io",
+    "/apis/resource.k8s.io/v1/devicetaintrules",
+    DeviceResource,
+    decode_device_resource,
+    optional=True,
+    dispensable=True,
+    older_paths=(
+        "/apis/resource.k8s.io/v1beta2/devicetaintrules",
+        "/apis/resource.k8s.io/v1alpha3/devicetaintrules",
+    ),
+)
 HYPER_NODES: Final = ApiResource(
     "hypernodes.topology.volcano.sh",
     f"/apis/{HYPER_NODE_VERSION}/hypernodes",
@@ -264,6 +277,7 @@ ALL: Final[tuple[ApiResource[Any], ...]] = (
     RESOURCE_SLICES,
     DEVICE_CLASSES,
     RESOURCE_CLAIMS,
+    DEVICE_TAINT_RULES,
     HYPER_NODES,
     *map(definitions, DEFINITIONS.values()),
     COMPOSITE_GROUPS,

@@ -1,4 +1,4 @@
-"""ResourceSlices, DeviceClasses and ResourceClaims as the API serves them, and their facts."""
+"""ResourceSlices, DeviceClasses, ResourceClaims and DeviceTaintRules as the API serves them, and their facts."""
 
 from collections.abc import Callable
 from typing import Any, Final, Generic, NamedTuple, TypeVar
@@ -6,15 +6,15 @@ from typing import Any, Final, Generic, NamedTuple, TypeVar
 import msgspec
 from msgspec import Raw, Struct, field
 
-from muster.devices.decoding import BadDeviceObject, decode_claim, decode_class, decode_slice
-from muster.devices.facts import Claim, DeviceClass, Slice
+from muster.devices.decoding import BadDeviceObject, decode_claim, decode_class, decode_slice, decode_taint_rule
+from muster.devices.facts import Claim, DeviceClass, Slice, TaintRule
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
 
 T = TypeVar("T")
 
 
 class DeviceResource(Struct, frozen=True, gc=False):
-    """An object of resource.k8s.io, whose content is decoded by `slice_facts`, `class_facts` or `claim_facts`."""
+    """An object of resource.k8s.io, whose content is decoded by one of the functions below."""
 
     metadata: ObjectMeta = field(default_factory=ObjectMeta)
     spec: Raw = NOTHING
@@ -52,6 +52,11 @@ def class_facts(given: DeviceResource) -> Decoded[DeviceClass]:
 def claim_facts(given: DeviceResource) -> Decoded[Claim]:
     """The facts of a ResourceClaim."""
     return _decoded("ResourceClaim", given, decode_claim)
+
+
+def taint_rule_facts(given: DeviceResource) -> Decoded[TaintRule]:
+    """The facts of a DeviceTaintRule."""
+    return _decoded("DeviceTaintRule", given, decode_taint_rule)
 
 
 def _decoded(kind: str, given: DeviceResource, read: Callable[[object], T]) -> Decoded[T]:

@@ -236,6 +236,10 @@ class DeviceClaims:
     def drop_slice(self, uid: str) -> None:
         self._note_nodes(self.objects.drop_slice(uid))
 
+    def taint_slice(self, name: str) -> None:
+        """Apply the DeviceTaintRules to a slice again."""
+        self._note_nodes(self.objects.taint_slice(name))
+
     def put_class(self, device_class: DeviceResource) -> None:
         self._class_changed(self.objects.put_class(device_class))
 
@@ -289,7 +293,10 @@ class DeviceClaims:
         """Number of entries by kind."""
         pools = self.objects.devices.pools
         return Counter(
-            resource_claims=len(self.objects.claims), resource_slices=len(pools), device_columns=len(self._columns)
+            resource_claims=len(self.objects.claims),
+            resource_slices=len(pools),
+            device_columns=len(self._columns),
+            device_taint_rules=len(self.objects.taint_rules),
         )
 
 

@@ -37,9 +37,11 @@ class Recomputed(IntEnum):
     """Nodes that a pattern of HyperNodes matches."""
     GROUPED_POD = 10
     """The group that a pod names is basic now, or not any more."""
+    DEVICE_SLICE = 11
+    """A ResourceSlice whose devices DeviceTaintRules may have changed, by name."""
 
 
-_FIRST: Final = (Recomputed.STATIC_VOLUME, Recomputed.STATIC_CLAIM)
+_FIRST: Final = (Recomputed.STATIC_VOLUME, Recomputed.STATIC_CLAIM, Recomputed.DEVICE_SLICE)
 
 Entry = tuple[Recomputed, str]
 """Kind, and uid, name or id."""

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from muster.clusterstate.basic_groups import BasicGroups
 from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
+from muster.clusterstate.device_objects import WEIGHT_OF_SLICE
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
@@ -29,6 +30,7 @@ from muster.kube.api_resources import (
     CSI_NODES,
     DEFINITIONS,
     DEVICE_CLASSES,
+    DEVICE_TAINT_RULES,
     HYPER_NODES,
     NAMESPACES,
     NODES,
@@ -61,6 +63,7 @@ _CLASS_KINDS: Final = (
     RESOURCE_SLICES.kind,
     DEVICE_CLASSES.kind,
     RESOURCE_CLAIMS.kind,
+    DEVICE_TAINT_RULES.kind,
     *registry.CONTROLLER_GANG_KINDS,
 )
 
@@ -109,6 +112,7 @@ class ClusterState:
             Recomputed.BUDGET: self._remove_budget,
             Recomputed.STATIC_VOLUME: self._count_volume,
             Recomputed.STATIC_CLAIM: self._note_claim,
+            Recomputed.DEVICE_SLICE: self._taint_slice,
             Recomputed.TOPOLOGY_MAP: self._tree_updates.read_map,
             Recomputed.TREE: self._tree_updates.check,
             Recomputed.PATTERN: self._tree_updates.evaluate,
@@ -129,6 +133,7 @@ class ClusterState:
             RESOURCE_SLICES.kind: self._without_facts(devices.put_slice),
             DEVICE_CLASSES.kind: self._without_facts(devices.put_class),
             RESOURCE_CLAIMS.kind: self._without_facts(devices.put_claim),
+            DEVICE_TAINT_RULES.kind: self._without_facts(devices.objects.put_taint_rule),
             TOPOLOGIES: self._tree_updates.put_map,
             HYPER_NODES.kind: self._tree_updates.put_hyper_node,
             COMPOSITE_GROUPS.kind: self._put_composite,
@@ -149,6 +154,7 @@ class ClusterState:
             RESOURCE_SLICES.kind: self._without_facts(lambda removed: devices.drop_slice(removed.uid)),
             DEVICE_CLASSES.kind: self._without_facts(lambda removed: devices.drop_class(removed.uid)),
             RESOURCE_CLAIMS.kind: self._without_facts(lambda removed: devices.drop_claim(removed.uid)),
+            DEVICE_TAINT_RULES.kind: self._without_facts(lambda removed: devices.objects.drop_taint_rule(removed.uid)),
             TOPOLOGIES: self._tree_updates.drop_map,
             HYPER_NODES.kind: self._tree_updates.drop_hyper_node,
             COMPOSITE_GROUPS.kind: self._drop_composite,
@@ -176,9 +182,7 @@ class ClusterState:
                 continue
             if self.pods.volumes.static_binding.has_changes:
                 matters |= self._add_volumes()
-            if self.pods.devices.objects.has_changes:
-                self._pending.device_objects.update(self.pods.devices.objects.take_changes())
-                matters = True
+            matters |= self._add_device_objects()
             if matters:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
@@ -327,6 +331,14 @@ class ClusterState:
         self._pending.static_claims.update(claims)
         return bool(volumes or claims)
 
+    def _add_device_objects(self) -> bool:
+        """Add changed device objects to the batch; returns whether there are any."""
+        objects = self.pods.devices.objects
+        if not objects.has_changes:
+            return False
+        self._pending.device_objects.update(objects.take_changes())
+        return True
+
     # -- facts that are computed again because of other objects
 
     def _without_facts(self, take: Callable[[Any], None]) -> Callable[[Any], bool]:
@@ -342,12 +354,13 @@ class ClusterState:
         self._recomputation.add(fact, names, *self._cause)
 
     def _queue_volumes(self) -> None:
-        """Pods come before nodes: what nodes offer may be requested from when they offer it. Volumes, on which both
-        depend, come first.
+        """Pods come before nodes: what nodes offer may be requested from when they offer it. Volumes and devices, on
+        which both depend, come first.
         """
         volumes, claims = self.pods.volumes.take_stale_static()
         static = [(Recomputed.STATIC_VOLUME, name) for name in volumes]
         static += [(Recomputed.STATIC_CLAIM, "/".join(id_)) for id_ in claims]
+        static += [(Recomputed.DEVICE_SLICE, name) for name in self.pods.devices.objects.take_stale_slices()]
         self._recomputation.add_first(static, *self._cause)
         self._queue(Recomputed.POD, self.pods.take_stale())
         self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
@@ -362,7 +375,9 @@ class ClusterState:
                 found = Unreadable(Reason.REJECTED, f"{fact.name} {name}: {error}")
                 malformed = self._malformed.setdefault("recomputation", MalformedObjects("recomputation"))
                 malformed.note(found, effect="what is known of it stays", error=error)
-        if self._volumes_counted:
+        tainted = self._add_device_objects()
+        changed |= tainted
+        if self._volumes_counted or tainted:
             self._volumes_counted = False
             changed |= self._add_volumes()
             self._cause = next(iter(work.causes.items()))
@@ -381,6 +396,8 @@ class ClusterState:
 
     def _weight(self, fact: Recomputed) -> int:
         """Processor time of a fact, in multiples of a pod's."""
+        if fact is Recomputed.DEVICE_SLICE:
+            return WEIGHT_OF_SLICE
         return self.pods.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
 
     def _count_volume(self, name: str) -> bool:
@@ -392,6 +409,10 @@ class ClusterState:
         namespace, name = id_.split("/", 1)
         self.pods.volumes.static_binding.note_claim((namespace, name))
         self._volumes_counted = True
+        return False
+
+    def _taint_slice(self, name: str) -> bool:
+        self.pods.devices.taint_slice(name)
         return False
 
     def _refresh_node(self, name: str) -> bool:

@@ -24,6 +24,7 @@ _KINDS = {
     "StorageClass": "/apis/storage.k8s.io/v1/storageclasses",
     "DeviceClass": "/apis/resource.k8s.io/v1/deviceclasses",
     "ResourceSlice": "/apis/resource.k8s.io/v1/resourceslices",
+    "DeviceTaintRule": "/apis/resource.k8s.io/v1beta2/devicetaintrules",
     "ResourceClaim": "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaims",
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates",
 }

@@ -1,4 +1,4 @@
-"""JSON of ResourceSlices, DeviceClasses and ResourceClaims, and of pods that use claims."""
+"""JSON of ResourceSlices, DeviceClasses, ResourceClaims and DeviceTaintRules, and of pods that use claims."""
 
 from typing import Any
 
@@ -51,6 +51,14 @@ def device_class_object(name: str = "gpu", *expressions: str) -> Object:
         "metadata": {"name": name, "uid": f"uid-class-{name}"},
         "spec": {"selectors": [{"cel": {"expression": each}} for each in selectors]},
     }
+
+
+def taint_rule_object(name: str, selector: Object | None, *, effect: str = "NoSchedule", key: str = "") -> Object:
+    """A DeviceTaintRule with its name as the key of the taint, or `key`; `selector`: spec.deviceSelector."""
+    spec: Object = {"taint": {"key": key or name, "effect": effect}}
+    if selector is not None:
+        spec["deviceSelector"] = selector
+    return {"metadata": {"name": name, "uid": f"uid-rule-{name}"}, "spec": spec}
 
 
 def exactly(count: int = 1, *expressions: str, device_class: str = "gpu", **more: Any) -> Object:

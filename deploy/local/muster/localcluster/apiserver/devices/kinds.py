@@ -1,4 +1,4 @@
-"""Kinds of resource.k8s.io/v1: device classes, claims, claim templates and slices."""
+"""Kinds of resource.k8s.io: device classes, claims, claim templates, slices and taint rules."""
 
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, ClassVar, Final
@@ -11,6 +11,7 @@ from muster.localcluster.apiserver.devices.slice_types import (
     SliceSpec,
 )
 from muster.localcluster.apiserver.devices.slice_validation import slice_spec_causes
+from muster.localcluster.apiserver.devices.taint_rules import TaintRuleRules
 from muster.localcluster.apiserver.devices.types import (
     Claim,
     ClaimSpec,
@@ -165,11 +166,19 @@ def kinds() -> list[Kind]:
             namespaced=False,
             selectable=("spec.nodeName", "spec.driver"),
         ),
+        _kind(
+            "DeviceTaintRule",
+            "devicetaintrules",
+            TaintRuleRules(),
+            version="v1beta2",
+            namespaced=False,
+            subresources=(STATUS,),
+        ),
     ]
 
 
-def _kind(name: str, plural: str, rules: Rules, **options: Any) -> Kind:
-    return Kind(GROUP, "v1", name, plural, rules=rules, table=TABLES.get(f"{plural}.{GROUP}"), **options)
+def _kind(name: str, plural: str, rules: Rules, *, version: str = "v1", **options: Any) -> Kind:
+    return Kind(GROUP, version, name, plural, rules=rules, table=TABLES.get(f"{plural}.{GROUP}"), **options)
 
 
 def _member(obj: Object, name: str) -> Object:

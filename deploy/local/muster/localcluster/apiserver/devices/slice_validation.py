@@ -153,7 +153,7 @@ def _device_causes(device: Device, field: str, *, per_device: bool) -> Iterator[
         if amount.request_policy is not None and not device.allow_multiple_allocations:
             detail = "allowMultipleAllocations must be true"
             yield forbidden_value(f"{field}.capacity[{name}].requestPolicy", detail)
-    yield from each_causes(device.taints or [], _MAX_TAINTS, _taint_causes, f"{field}.taints")
+    yield from each_causes(device.taints or [], _MAX_TAINTS, taint_causes, f"{field}.taints")
     consumed = device.consumes_counters or []
     yield from each_causes(consumed, _MAX_CONSUMED_SETS, _consumption_causes, f"{field}.consumesCounters")
     yield from duplicate_causes([each.counter_set for each in consumed], f"{field}.consumesCounters")
@@ -196,7 +196,8 @@ def _attribute_causes(attribute: Attribute, field: str) -> Iterator[Cause]:
             yield invalid_value(at, version, "must be a string compatible with semver.org spec 2.0.0")
 
 
-def _taint_causes(taint: Taint, field: str) -> Iterator[Cause]:
+def taint_causes(taint: Taint, field: str) -> Iterator[Cause]:
+    """Problems of a taint of devices."""
     for problem in qualified_name_problems(taint.key or ""):
         yield invalid_value(f"{field}.key", taint.key or "", problem)
     for problem in value_problems(taint.value or ""):
