@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_named_claim
+from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_extended_resource, with_named_claim
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
 from muster.localcluster.kubelets.devices.cards import DRIVER, CardKind, Cards
@@ -119,6 +119,48 @@ async def test_devices_that_a_rule_taints_are_used_when_it_is_removed(world: Wor
         await world.cluster.call("DELETE", f"/apis/resource.k8s.io/v1beta2/devicetaintrules/{world.name}")
     await world.bound(a)
     assert node in world.bound_pods(a).values()
+
+
+async def test_pods_with_an_extended_resource_get_devices_and_give_them_back(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, 4, cards=FOUR)
+    a = await with_extended_resource(world, gang("a").of(4), 2)
+    await world.create(a)
+    await world.bound(a)
+    found = await devices_of(world, a)
+    names = [device for devices in found.values() for device in devices]
+    assert len(set(names)) == len(names) == 8
+    on = world.bound_pods(a)
+    assert all(device.startswith(f"{on[pod]}/") for pod, devices in found.items() for device in devices)
+    owners = {each["metadata"]["name"]: each["metadata"]["ownerReferences"][0] for each in await claims_of(world, a)}
+    for name in on:
+        pod = await world.cluster.call("GET", f"/api/v1/namespaces/{a.namespace}/pods/{name}")
+        assert owners[pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"]]["name"] == name
+    await world.running(a)
+    b = await with_extended_resource(world, gang("b").of(2), 4)
+    await world.create(b)
+    await world.waits(b)
+    await world.end_pods(a)
+    await world.bound(b)
+
+
+async def test_claims_and_extended_resources_share_no_device(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, cards=FOUR)
+    a = await with_extended_resource(world, gang("a").of(1), 3)
+    await world.create(a)
+    await world.bound(a)
+    b = await with_claims(world, gang("b").of(1), gpus(world, 2))
+    await world.create(b)
+    await world.waits(b, "devices")
+    await world.delete(a)
+    await world.bound(b)
+    c = await with_extended_resource(world, gang("c").of(1), 3)
+    await world.create(c)
+    await world.waits(c)
+    d = await with_extended_resource(world, gang("d").of(1), 2)
+    await world.create(d)
+    await world.bound(d)
 
 
 async def test_an_expression_that_fails_is_quoted_in_the_reason(world: World) -> None:

@@ -343,6 +343,35 @@ async def devices_of_a_claim(world: World, leader_epoch: int) -> None:
     assert result.outcome == binding_pb2.BindResult.OUTCOME_BOUND, result
 
 
+async def devices_of_a_pod_that_is_gone(world: World, leader_epoch: int) -> None:
+    """The claim for extended resources of a pod is created and deleted. No coordinator runs then: `leader_epoch` is
+    that of the last leader.
+    """
+    [node] = await world.nodes(1)
+    result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
+    exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
+    spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+    await world.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.name}})
+    binding = binding_pb2.PodBinding(
+        uid="gone",
+        namespace=world.name,
+        name="gone",
+        node=node,
+        extended_claim=binding_pb2.ExtendedClaim(
+            spec=msgspec.json.encode(spec),
+            allocation=msgspec.json.encode({"devices": {"results": [result]}}),
+            mappings=[binding_pb2.RequestMapping(container="main", resource="example.com/gpu", request="gpu")],
+        ),
+    )
+    async with open_channel(world.cluster.stack.addresses["binding"]) as channel:
+        stub = binding_pb2_grpc.BindingServiceStub(channel)
+        request = binding_pb2.BindRequest(leader_epoch=leader_epoch, group="by hand", pods=[binding])
+        [answer] = [each async for answer in stub.Bind(request, timeout=WAIT_SECONDS) for each in answer.results]
+    assert answer.outcome == binding_pb2.BindResult.OUTCOME_FAILED, answer
+    found = await world.cluster.call("GET", f"/apis/resource.k8s.io/v1/namespaces/{world.name}/resourceclaims")
+    assert found["items"] == []
+
+
 async def volume_of_another_node(world: World, leader_epoch: int) -> None:
     """Two pods share a claim; its volume is provisioned for the first, and the second is rejected with the reason.
 
@@ -399,6 +428,7 @@ async def test_no_request_is_denied_and_every_permission_is_used(
         leader = await stub.Leader(coordinator_pb2.LeaderRequest(), timeout=WAIT_SECONDS)
     await cluster.stack.stop_one("coordinator")
     await devices_of_a_claim(new_world(), leader.epoch)
+    await devices_of_a_pod_that_is_gone(new_world(), leader.epoch)
     await volume_of_another_node(new_world(), leader.epoch)
     asked = await uses(cluster.session)
 

@@ -3,6 +3,7 @@
 from mutation.bug import Bug
 
 _CHOICES = "unit/coordinator/test_device_choices.py"
+_EXTENDED = "unit/coordinator/test_extended_resources.py"
 _CLAIMS = "unit/coordinator/test_device_claims.py"
 
 DEVICE_BUGS = (
@@ -47,6 +48,34 @@ DEVICE_BUGS = (
         "            self._bound.discard(uid)\n            self.release(uid)",
         "            pass",
         first=_CHOICES,
+    ),
+    Bug(
+        "extended resources get no devices",
+        "solve/request.py",
+        "        if ledger.classes[class_id].extended and ledger.nodes[node].device_backed",
+        "        if False",
+        first=_EXTENDED,
+    ),
+    Bug(
+        "a claim for extended resources is written after the bind of others",
+        "permits/binding.py",
+        "gang.pods[uid].device_claims or held.seat.devices for",
+        "gang.pods[uid].device_claims for",
+        first=_EXTENDED,
+    ),
+    Bug(
+        "pods are bound with devices that a plugin offers by now",
+        "permits/binding.py",
+        " or lacks_extended(cache.ledger, seat):",
+        ":",
+        first=_EXTENDED,
+    ),
+    Bug(
+        "a new leader takes the claim for extended resources for one of others",
+        "cache/device_choices.py",
+        'if name != EXTENDED_CLAIM else self._extended.get(seat.uid, "")',
+        'if name != EXTENDED_CLAIM else ""',
+        first=_EXTENDED,
     ),
     Bug(
         "a snapshot removes no device objects",

@@ -5,7 +5,7 @@ read share one computation, and a node is looked at again only after its slices 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
@@ -253,13 +253,3 @@ def _node_selector(members: Sequence[Member], node_name: str) -> Selection:
             labels += [requirement for requirement in term.labels if requirement not in labels]
             fields += [requirement for requirement in term.fields if requirement not in fields]
     return (NodeSelectorTerm(tuple(labels), tuple(fields)),) if labels or fields else None
-
-
-def classes_by_resource(classes: Mapping[str, DeviceClass]) -> dict[str, DeviceClass]:
-    """The class of each extended resource: of several, the one created last, then the lower name."""
-    found: dict[str, DeviceClass] = {}
-    for each in sorted(classes.values(), key=lambda one: (-one.created_seconds, one.name)):
-        found.setdefault(f"deviceclass.resource.kubernetes.io/{each.name}", each)
-        if each.extended_resource:
-            found.setdefault(each.extended_resource, each)
-    return found

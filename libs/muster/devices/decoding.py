@@ -40,6 +40,8 @@ from muster.gangs.quoting import quoted
 
 MAX_RESERVED_FOR: Final = 256
 """Consumers of one claim."""
+EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+"""Annotation of claims that schedulers create for extended resources; "true"."""
 
 _MAX_TAINTS: Final = 16
 _MAX_COUNTER_SETS: Final = 8
@@ -84,6 +86,7 @@ class _Meta(Struct, rename="camel", frozen=True):
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list["_Owner"] | None = None
+    annotations: dict[str, str] | None = None
 
 
 class _Owner(Struct, frozen=True):
@@ -363,6 +366,7 @@ def decode_claim(fields: object) -> Claim:
             owner=next((each.uid for each in meta.owner_references or () if each.controller), ""),
             deleting=meta.deletion_timestamp is not None,
             config=_configs(read.spec.devices.config),
+            extended=(meta.annotations or {}).get(EXTENDED_ANNOTATION) == "true",
         )
     except _BadValue as error:
         raise BadDeviceObject(f"ResourceClaim {quoted(f'{meta.namespace}/{meta.name}')}: {error}") from None

@@ -226,7 +226,9 @@ class Allocation(Struct, frozen=True, gc=False):
 
 
 class Claim(Struct, frozen=True, gc=False):
-    """A ResourceClaim. `owner`: uid of its controller; `reserved_for`: uids of the pods or PodGroups that use it."""
+    """A ResourceClaim. `owner`: uid of its controller; `reserved_for`: uids of the pods or PodGroups that use it;
+    `extended`: a scheduler created it for extended resources that its owner requests.
+    """
 
     namespace: str
     name: str
@@ -238,6 +240,7 @@ class Claim(Struct, frozen=True, gc=False):
     owner: str = ""
     deleting: bool = False
     config: tuple[Config, ...] = ()
+    extended: bool = False
 
     @property
     def id(self) -> str:

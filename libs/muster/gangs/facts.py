@@ -175,6 +175,19 @@ class HostPort(Struct, frozen=True, gc=False):
     port: int
 
 
+class ExtendedRequest(Struct, frozen=True, gc=False):
+    """A container's request for an extended resource. `request`: the name of a claim's request that stands for it;
+    `index`: that of the container among all; `starts`: an init container that ends before the others start.
+    """
+
+    container: str
+    resource: str
+    request: str
+    index: int
+    amount: int
+    starts: bool = False
+
+
 class PodClass(Struct, frozen=True, gc=False):
     """Properties of a pod that matter to placement, except its labels. `id` is a hash of the others.
 
@@ -195,6 +208,7 @@ class PodClass(Struct, frozen=True, gc=False):
     host_ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     label_set: str = ""
+    extended: tuple[ExtendedRequest, ...] = ()
 
 
 _KIND_DELIMITER: Final = "@"  # never part of a hash
@@ -215,7 +229,7 @@ def split_kind(kind: str) -> tuple[str, str]:
 
 
 class NodeFacts(Struct, frozen=True, gc=False):
-    """A node."""
+    """A node. `device_backed`: extended resources that it offers as devices of a DeviceClass."""
 
     name: str
     uid: str = ""
@@ -225,6 +239,7 @@ class NodeFacts(Struct, frozen=True, gc=False):
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True
+    device_backed: tuple[str, ...] = ()
 
 
 LEADER: Final = 1

@@ -14,14 +14,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.devices.extended_resources import is_extended
 from muster.gangs.byte_cache import ByteCache, cached_by_bytes
-from muster.gangs.facts import HostPort, PodClass
+from muster.gangs.facts import ExtendedRequest, HostPort, PodClass
 from muster.gangs.quoting import quoted
 from muster.gangs.selectors import PodSelector
 from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
 from muster.kube.node_selection import node_selection
 from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
-from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, effective_requests
+from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, container_requests, effective_requests
 
 _CACHE_BYTES: Final = 24 * 1024 * 1024
 """Limit of each of the two caches: 20,000 usual templates."""
@@ -34,6 +35,7 @@ _OMITTED_IF_EMPTY: Final = (
     "host_ports",
     "volumes",
     "label_set",
+    "extended",
 )
 """Fields that are not part of the hashed content when they are empty, so that ids of older versions stay the same."""
 
@@ -173,6 +175,7 @@ def _computed_class(key: _ClassKey) -> ReadClass:
         terms.preferred,
         terms.spread,
         _host_ports((*containers, *(each for each in init_containers if _is_sidecar(each))), problems),
+        extended=_extended(fields) if any(is_extended(name) for name, _ in requests) else (),
     )
     return ReadClass(identified(content), "; ".join(dict.fromkeys(problems)), terms.selectors)
 
@@ -195,6 +198,20 @@ def _request_fields(container: _ContainerKey, statuses: Mapping[str, tuple[bytes
     name, resources, _, _ = container
     allocated, actual = statuses.get(name, (b"", b""))
     return ContainerRequestFields(name, resources, allocated, actual, restarts=_is_sidecar(container))
+
+
+def _extended(fields: PodRequestFields) -> tuple[ExtendedRequest, ...]:
+    """Requests of all containers for extended resources. kube-scheduler, too, names them by the position among the
+    sorted names of all resources of the container.
+    """
+    found = []
+    for index, container in enumerate((*fields.init_containers, *fields.containers)):
+        starts = index < len(fields.init_containers) and not container.restarts
+        for position, (resource, amount) in enumerate(container_requests(container)):
+            if amount > 0 and is_extended(resource):
+                request = f"container-{index}-request-{position}"
+                found.append(ExtendedRequest(container.name, resource, request, index, amount, starts))
+    return tuple(found)
 
 
 def _is_sidecar(container: _ContainerKey) -> bool:

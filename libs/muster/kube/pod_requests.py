@@ -84,6 +84,12 @@ def exact_requests(fields: PodRequestFields, problems: list[str]) -> Nanos:
     return _Requests(fields, problems).of_pod()
 
 
+def container_requests(container: ContainerRequestFields) -> list[tuple[str, int]]:
+    """Amounts that a container's spec requests, zeros included, by name; malformed quantities count as zero."""
+    requests = _Requests(PodRequestFields(), []).of_container(container)
+    return [(name, amount_of(name, nanos, round_up=True)) for name, nanos in sorted(requests.items())]
+
+
 class _Requests:
     """Computes the requests of one pod, and collects problems."""
 
@@ -100,6 +106,9 @@ class _Requests:
         overhead = self._amounts(self._fields.overhead, "overhead")
         total.update(self._pod_level(overhead))
         return _sum([total, overhead])
+
+    def of_container(self, container: ContainerRequestFields) -> Nanos:
+        return self._specified(container, f"containers {quoted(container.name)}")
 
     def _summed(self, of: Callable[[ContainerRequestFields, str], Nanos]) -> Nanos:
         running = _sum(of(each, f"containers {quoted(each.name)}") for each in self._fields.containers)

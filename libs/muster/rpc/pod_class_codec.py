@@ -8,6 +8,7 @@ from typing import Any, Final
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import (
     Amounts,
+    ExtendedRequest,
     HostPort,
     NodeOperator,
     NodeRequirement,
@@ -52,6 +53,17 @@ def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
         spread=map(_encode_spread, pod_class.spread),
         host_ports=[pb.HostPort(protocol=port.protocol, ip=port.ip, port=port.port) for port in pod_class.host_ports],
         volumes=map(encode_required, pod_class.volumes),
+        extended=[
+            pb.ExtendedRequest(
+                container=each.container,
+                resource=each.resource,
+                request=each.request,
+                index=each.index,
+                amount=each.amount,
+                starts=each.starts,
+            )
+            for each in pod_class.extended
+        ],
     )
     if pod_class.required_node_affinity is not None:
         message.required_node_affinity.SetInParent()
@@ -85,6 +97,10 @@ def decode_pod_class(message: pb.PodClass) -> PodClass:
         tuple(map(_decode_spread, message.spread)),
         tuple(HostPort(_intern(port.protocol), _intern(port.ip), port.port) for port in message.host_ports),
         tuple(map(decode_required, message.volumes)),
+        extended=tuple(
+            ExtendedRequest(each.container, _intern(each.resource), each.request, each.index, each.amount, each.starts)
+            for each in message.extended
+        ),
     )
 
 

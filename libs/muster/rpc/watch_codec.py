@@ -287,6 +287,7 @@ def encode_node(node: NodeFacts) -> pb.Node:
         taints=[pb.Taint(key=t.key, value=t.value, effect=number(t.effect)) for t in node.taints],
         unschedulable=node.unschedulable,
         ready=node.ready,
+        device_backed=node.device_backed,
     )
 
 
@@ -301,6 +302,7 @@ def decode_node(message: pb.Node) -> NodeFacts:
         tuple(Taint(t.key, t.value, EFFECTS.get(t.effect, TaintEffect.NONE)) for t in message.taints),
         message.unschedulable,
         message.ready,
+        tuple(map(_intern, message.device_backed)) if message.device_backed else (),
     )
 
 

@@ -25,6 +25,7 @@ from muster.binding.device_claim_status import (
     unreserved,
     used_by,
 )
+from muster.binding.extended_claims import Creation
 from muster.binding.pipeline import Job
 from muster.binding.retry_policy import (
     DONE,
@@ -54,8 +55,9 @@ _MAX_WRITES: Final = 4  # of one attempt: deallocate, protect, allocate, and one
 class DeviceClaimWrites:
     """State of one claim in a Bind call: the wanted allocation, and the part that is written."""
 
-    def __init__(self, wanted: WantedClaim) -> None:
-        self.wanted = wanted
+    def __init__(self, wanted: WantedClaim, creation: Creation | None = None) -> None:
+        """`creation`: how the claim is created; None: it exists."""
+        self.wanted, self.creation = wanted, creation
         self.pods: dict[str, pb.PodBinding] = {}
         """Pods by uid that the claim is to be reserved for: until they are settled."""
         self.reserved: set[str] = set()
@@ -76,7 +78,7 @@ class DeviceClaimWrites:
         return f"ResourceClaim {quoted(self.wanted.name)}"
 
 
-class _Settled(Exception):
+class Settled(Exception):
     """The attempt ends with an outcome."""
 
     def __init__(self, outcome: WriteOutcome) -> None:
@@ -84,7 +86,7 @@ class _Settled(Exception):
         self.outcome = outcome
 
 
-class _ClaimJob(Job):
+class ClaimJob(Job):
     """Base of the jobs of one claim."""
 
     __slots__ = ("_claim", "_claims", "_conflicts")
@@ -97,14 +99,14 @@ class _ClaimJob(Job):
     async def attempt(self, timeout_seconds: float) -> WriteOutcome:
         try:
             return await self._attempt()
-        except _Settled as settled:
+        except Settled as settled:
             return settled.outcome
         except KubeUnreachable as error:
             return unreachable_outcome(error)
 
     @abstractmethod
     async def _attempt(self) -> WriteOutcome:
-        """Read the claim, and write it as its state requires. Raises KubeUnreachable, _Settled."""
+        """Read the claim, and write it as its state requires. Raises KubeUnreachable, Settled."""
 
     @abstractmethod
     def _fail(self, reason: str) -> WriteOutcome:
@@ -115,17 +117,17 @@ class _ClaimJob(Job):
         """Settle: the claim does not exist."""
 
     async def _read(self) -> DeviceClaimState:
-        """Raises KubeUnreachable, _Settled."""
+        """Raises KubeUnreachable, Settled."""
         return self._state(await self._request("GET"), "read")
 
     async def _write(self, body: bytes, subresource: str = "/status") -> DeviceClaimState:
-        """The claim after the write. Raises KubeUnreachable, _Settled."""
+        """The claim after the write. Raises KubeUnreachable, Settled."""
         return self._state(await self._put(body, subresource), "written")
 
     async def _put(self, body: bytes, subresource: str = "/status") -> Response:
-        """Raises KubeUnreachable, _Settled."""
+        """Raises KubeUnreachable, Settled."""
         if self._claims.flow.closed:
-            raise _Settled(Retry(f"{self._claim} was not written"))  # which the flow gives up
+            raise Settled(Retry(f"{self._claim} was not written"))  # which the flow gives up
         return await self._request("PUT", subresource, body)
 
     async def _request(self, method: Method, subresource: str = "", body: bytes | None = None) -> Response:
@@ -134,26 +136,26 @@ class _ClaimJob(Job):
         return await claims.session.request(method, path, body=body, timeout_seconds=claims.timeout_seconds)
 
     def _state(self, response: Response, verb: str) -> DeviceClaimState:
-        """The claim in an answer. Raises _Settled."""
+        """The claim in an answer. Raises Settled."""
         if response.status == 404:
-            raise _Settled(self._gone())
+            raise Settled(self._gone())
         if response.status == 409:  # it has changed since it was read
             self._conflicts += 1
             if self._conflicts < _MAX_CONFLICTS:
-                raise _Settled(Retry(status_text(response)))
+                raise Settled(Retry(status_text(response)))
         if response.status >= 300:
-            raise _Settled(retryable(response) or self._fail(f"cannot be {verb}: {status_text(response)}"))
+            raise Settled(retryable(response) or self._fail(f"cannot be {verb}: {status_text(response)}"))
         try:
             return read_claim(response.body)
         except BadDeviceClaim as error:
-            raise _Settled(self._fail(str(error))) from error
+            raise Settled(self._fail(str(error))) from error
 
     def _done(self) -> WriteOutcome:
         self._claims.ended(self._claim)
         return DONE
 
 
-class WriteDeviceClaim(_ClaimJob):
+class WriteDeviceClaim(ClaimJob):
     """Allocates a claim, if it is not yet, and reserves it for its pods."""
 
     __slots__ = ()
@@ -173,20 +175,24 @@ class WriteDeviceClaim(_ClaimJob):
             except ClaimRejected as error:
                 return self._fail(str(error))
             if step is Step.DONE:
+                await self._report()
                 return self._ready()
             found = await self._take(step, found)
             if not claim.pods:
                 return self._done()
         return self._fail("was written, but the API server does not show what was")
 
+    async def _report(self) -> None:
+        """Write what follows from the claim into objects. Raises KubeUnreachable, Settled."""
+
     async def _take(self, step: Step, found: DeviceClaimState) -> DeviceClaimState:
-        """The claim after a step. Raises KubeUnreachable, _Settled."""
+        """The claim after a step. Raises KubeUnreachable, Settled."""
         claim = self._claim
         if step is Step.PROTECT:
             return await self._write(protected_claim(found), "")
         if step is Step.DEALLOCATE:
             if bound := await self._bound(found):
-                raise _Settled(self._leave_to(bound, found))
+                raise Settled(self._leave_to(bound, found))
             return await self._write(deallocated_claim(found))
         pods = self._fitting(found)
         if not pods:
@@ -200,7 +206,7 @@ class WriteDeviceClaim(_ClaimJob):
         self, pods: Collection[tuple[str, str]], body: bytes, *, allocates: bool = False
     ) -> DeviceClaimState:
         """Write reservations for pods that have none; notes what has to be removed if the pods are not bound. Raises
-        KubeUnreachable, _Settled.
+        KubeUnreachable, Settled.
         """
         claim, before = self._claim, (self._claim.reserved, self._claim.allocated)
         claim.reserved = claim.reserved | {uid for uid, _ in pods}
@@ -221,7 +227,7 @@ class WriteDeviceClaim(_ClaimJob):
         return [(uid, pods[uid].name) for uid in missing[:free] if uid in pods]
 
     async def _bound(self, found: DeviceClaimState) -> set[str]:
-        """Uids of the pods that use the claim and are bound, by an earlier call. Raises KubeUnreachable, _Settled."""
+        """Uids of the pods that use the claim and are bound, by an earlier call. Raises KubeUnreachable, Settled."""
         bound = set()
         for uid in [each.uid for each in found.consumers]:
             pod = self._claim.pods.get(uid)
@@ -233,11 +239,11 @@ class WriteDeviceClaim(_ClaimJob):
                 continue
             if response.status != 200:
                 problem = f"is used by pod {quoted(pod.name)}, which cannot be read: {status_text(response)}"
-                raise _Settled(retryable(response) or self._fail(problem))
+                raise Settled(retryable(response) or self._fail(problem))
             try:
                 current = decode_pod(response.body)
             except BadObject as error:
-                raise _Settled(self._fail(f"is used by a pod that cannot be read: {error}")) from error
+                raise Settled(self._fail(f"is used by a pod that cannot be read: {error}")) from error
             if current.metadata.uid == uid and current.spec.node_name:
                 bound.add(uid)
         return bound
@@ -266,7 +272,7 @@ class WriteDeviceClaim(_ClaimJob):
             self._claims.rejected(self._claim, uid, f"{self._claim} {reason}")
 
 
-class ReleaseDeviceClaim(_ClaimJob):
+class ReleaseDeviceClaim(ClaimJob):
     """Removes the reservations of pods that are not bound, and the allocation if the call wrote it, with the last."""
 
     __slots__ = ()

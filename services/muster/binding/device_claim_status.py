@@ -205,6 +205,13 @@ def protected_claim(claim: DeviceClaimState) -> bytes:
     return _encode({**claim.fields, "metadata": metadata})
 
 
+def unprotected_claim(claim: DeviceClaimState) -> bytes:
+    """The claim without the finalizer."""
+    metadata = _object.decode(claim.fields["metadata"])
+    metadata["finalizers"] = Raw(_encode([each for each in claim.finalizers if each != FINALIZER]))
+    return _encode({**claim.fields, "metadata": metadata})
+
+
 def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, pods: Iterable[tuple[str, str]], now: float) -> bytes:
     """The claim with the allocation, reserved for pods (uid, name). `now`: seconds since 1970."""
     allocation = {"allocationTimestamp": timestamp(now), **wanted.allocation}

@@ -11,6 +11,8 @@ from msgspec import Struct
 
 from muster.binding.device_claim_jobs import DeviceClaimWrites, ReleaseDeviceClaim, WriteDeviceClaim
 from muster.binding.device_claim_status import WantedClaim, read_allocation
+from muster.binding.extended_claim_jobs import DeleteExtendedClaim, WriteExtendedClaim
+from muster.binding.extended_claims import Creation, claim_name
 from muster.binding.pipeline import Flow
 from muster.binding.v1 import binding_pb2 as pb
 from muster.kube.session import KubeSession
@@ -64,7 +66,12 @@ class DeviceClaims:
         """Start the jobs of all claims."""
         for claim in self._claims:
             claim.busy = True
-        self.flow.add([WriteDeviceClaim(self, claim) for claim in sorted(self._claims, key=lambda each: each.order)])
+        self.flow.add(
+            [
+                WriteExtendedClaim(self, claim) if claim.creation is not None else WriteDeviceClaim(self, claim)
+                for claim in sorted(self._claims, key=lambda each: each.order)
+            ]
+        )
 
     def release(self, uid: str, ended: Callable[[str], None]) -> None:
         """Remove what the call wrote for a pod that is not bound and will not be. `ended` is called with the reason why
@@ -118,7 +125,21 @@ class DeviceClaims:
 
     def _start_release(self, claim: DeviceClaimWrites) -> None:
         claim.busy = True
-        self.flow.add([ReleaseDeviceClaim(self, claim)])
+        extended = claim.creation is not None
+        self.flow.add([DeleteExtendedClaim(self, claim) if extended else ReleaseDeviceClaim(self, claim)])
+
+
+def has_device_claims(pod: pb.PodBinding) -> bool:
+    """Whether the pod has ResourceClaims that are written before it is bound."""
+    return bool(pod.device_claims) or pod.HasField("extended_claim")
+
+
+def _extended_claim_of(pod: pb.PodBinding) -> DeviceClaimWrites:
+    given = pod.extended_claim
+    wanted = WantedClaim(pod.namespace, claim_name(pod.name, pod.uid), "", *read_allocation(given.allocation))
+    claim = DeviceClaimWrites(wanted, Creation.of(pod))
+    claim.pods = {pod.uid: pod}
+    return claim
 
 
 def _claims_of(pods: Sequence[pb.PodBinding]) -> list[DeviceClaimWrites]:
@@ -127,7 +148,8 @@ def _claims_of(pods: Sequence[pb.PodBinding]) -> list[DeviceClaimWrites]:
     for pod in pods:
         for each in pod.device_claims:
             given.setdefault((pod.namespace, each.name), []).append((pod, each))
-    return [_claim_of(namespace, name, of) for (namespace, name), of in given.items()]
+    claims = [_claim_of(namespace, name, of) for (namespace, name), of in given.items()]
+    return claims + [_extended_claim_of(pod) for pod in pods if pod.HasField("extended_claim")]
 
 
 def _claim_of(namespace: str, name: str, given: list[tuple[pb.PodBinding, pb.DeviceClaim]]) -> DeviceClaimWrites:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from muster.binding.claim_watch import ClaimWatch
-from muster.binding.device_claims import DeviceClaims
+from muster.binding.device_claims import DeviceClaims, has_device_claims
 from muster.binding.pipeline import Flow
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.volume_claims import VolumeClaims
@@ -27,7 +27,7 @@ class PodClaims:
         one cannot be; exactly one of them for every pod that has claims, unless it is released before.
         """
         self._ready, self._failed = ready, failed
-        self._missing = {pod.uid: bool(pod.claims) + bool(pod.device_claims) for pod in pods if has_claims(pod)}
+        self._missing = {pod.uid: bool(pod.claims) + has_device_claims(pod) for pod in pods if has_claims(pod)}
         self._volumes = VolumeClaims(pods, session, watch, flow, ready=self._kind_ready, failed=self._kind_failed)
         self._devices = DeviceClaims(pods, session, flow, ready=self._kind_ready, failed=self._kind_failed)
 
@@ -57,4 +57,4 @@ class PodClaims:
 
 def has_claims(pod: pb.PodBinding) -> bool:
     """Whether the pod waits for claims before it is bound."""
-    return bool(pod.claims or pod.device_claims)
+    return bool(pod.claims) or has_device_claims(pod)

@@ -7,6 +7,7 @@ from typing import Final
 import grpc
 
 from muster.binding.device_claim_status import BadDeviceClaim, read_allocation
+from muster.binding.extended_claims import BadExtendedClaim, check_spec
 from muster.binding.v1 import binding_pb2 as pb
 from muster.rpc.errors import RpcError
 
@@ -199,6 +200,22 @@ def _check_device_claims(pods: Iterable[pb.PodBinding]) -> None:
                 raise _invalid(f"{where} has another allocation than another pod gives")
             if problem := _allocation_problem(claim.allocation):
                 raise _invalid(f"{where}: {problem}")
+        if pod.HasField("extended_claim") and (problem := _extended_claim_problem(pod.extended_claim)):
+            raise _invalid(f"{_named(pod)}: the claim for extended resources: {problem}")
+
+
+def _extended_claim_problem(claim: pb.ExtendedClaim) -> str:
+    if len(claim.spec) > _MAX_PATCH_BYTES:
+        return f"a spec of {len(claim.spec)} bytes; the limit is {_MAX_PATCH_BYTES}"
+    try:
+        check_spec(claim.spec)
+    except BadExtendedClaim as error:
+        return f"spec {quoted(claim.spec.decode(errors='replace'))}: {error}"
+    if not claim.allocation:
+        return "it has no allocation"
+    if not claim.mappings or not all(each.container and each.resource and each.request for each in claim.mappings):
+        return "mappings need a container, a resource and a request each"
+    return _allocation_problem(claim.allocation)
 
 
 def _allocation_problem(allocation: bytes) -> str:

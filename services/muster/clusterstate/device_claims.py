@@ -1,7 +1,7 @@
 """Demands of pods for devices by ResourceClaims, and what nodes offer for them: counted resources (decision 0061)."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -11,6 +11,7 @@ from muster.cel.selection import expression_problem
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.demands import NO_DEMANDS, Demands
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
+from muster.clusterstate.extended_resources import ExtendedResources
 from muster.devices.columns import MOST_PER_NODE, columns_of
 from muster.devices.facts import Claim
 from muster.devices.instance import problem_of
@@ -53,8 +54,10 @@ class DeviceClaims:
     they are taken. Entries end with the pod, a resource with the last pod that requests it (I11).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, uses_capacity: Callable[[str], bool]) -> None:
+        """`uses_capacity` returns whether the requests of the pod with this uid count."""
         self.objects = DeviceObjects()
+        self.extended = ExtendedResources(self.objects, uses_capacity, self._note_nodes)
         self._uses: dict[str, DeviceUse] = {}
         self._users: dict[ClaimId, set[str]] = {}
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
@@ -151,12 +154,13 @@ class DeviceClaims:
     def _is_counted_claim(self, id_: ClaimId) -> bool:
         """The allocated claim is of one pod, which requests its devices as resources: they are free when it goes."""
         known, users = self.objects.claims.get(id_), self._users.get(id_, ())
-        if known is None or known.facts is None or len(users) != 1:
+        if known is None or known.facts is None or known.facts.extended or len(users) != 1:
             return False
         return set(known.facts.reserved_for) <= set(users)
 
     def _hold(self, id_: ClaimId) -> None:
-        self._note_nodes(self.objects.hold(id_, counted=self._is_counted_claim(id_)))
+        counted = self._is_counted_claim(id_) or self.extended.is_counted(id_)
+        self._note_nodes(self.objects.hold(id_, counted=counted))
 
     def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
         """The claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated anew."""
@@ -194,7 +198,7 @@ class DeviceClaims:
         """Processor time of what one node offers, which increases with the number of resources; one that stands for
         claims together may need a search.
         """
-        return len(self._columns) + _WEIGHT_OF_SEARCH * sum(map(is_searched, self._columns))
+        return len(self._columns) + len(self.extended) + _WEIGHT_OF_SEARCH * sum(map(is_searched, self._columns))
 
     def _has_place(self, name: str) -> bool:
         return name in self._columns or len(self._columns) < MAX_COLUMNS
@@ -251,22 +255,25 @@ class DeviceClaims:
         if node.name not in self._nodes:
             self._nodes.add(node.name)
             self._stale_pods |= self._uses.keys()
-        if self._columns and self.objects.devices.pools.named_nodes is None:
+        if (self._columns or self.extended) and self.objects.devices.pools.named_nodes is None:
             self._stale_nodes.add(node.name)
 
     def drop_node(self, name: str) -> None:
-        self.objects.devices.remove_node(name)
+        self.objects.remove_node(name)
         self._nodes.discard(name)
         self._stale_pods |= self._uses.keys()
 
     def _claim_changed(self, id_: ClaimId | None, nodes: Collection[str] | None) -> None:
         if id_ is not None:
+            known = self.objects.claims.get(id_)
+            self.extended.put_claim(id_, known.facts if known is not None else None)
             self._stale_pods |= self._users.get(id_, set())
             self._hold(id_)
         self._note_nodes(nodes)
 
     def _class_changed(self, differs: bool) -> None:
         if differs:
+            self.extended.update_classes()
             self._stale_pods |= self._uses.keys()
             self._note_nodes(self.objects.devices.pools.named_nodes)
 

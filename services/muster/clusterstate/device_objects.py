@@ -48,6 +48,8 @@ class DeviceObjects:
     def __init__(self) -> None:
         matches = DeviceSelection().matches
         self.devices = Devices(matches, SEARCH_STEPS)
+        self._extended = Devices(matches, SEARCH_STEPS)
+        """The same devices, of which others are held: see `hold`."""
         self.claims: dict[ClaimId, KnownClaim] = {}
         self._claim_ids: dict[str, ClaimId] = {}  # by uid
         self.taint_rules = TaintRules(matches, self.devices.classes)
@@ -59,7 +61,7 @@ class DeviceObjects:
         self._class_names: dict[str, str] = {}  # by uid
         self._slice_uids: dict[str, str] = {}  # by name
         self._class_uids: dict[str, str] = {}  # by name
-        self._holdings = Holdings(self.devices)
+        self._holdings, self._extended_holdings = Holdings(self.devices), Holdings(self._extended)
         self.streamed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
         """Objects that can be read, as they are streamed, by kind and name."""
         self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
@@ -83,7 +85,8 @@ class DeviceObjects:
             return None, ()
         del self.claims[id_]
         self._note(DeviceObjectKind.CLAIM, "/".join(id_), None)
-        return id_, self._nodes_with(self._holdings.hold("/".join(id_), ()))
+        holder = "/".join(id_)
+        return id_, self._nodes_with({*self._holdings.hold(holder, ()), *self._extended_holdings.hold(holder, ())})
 
     def put_slice(self, given: DeviceResource) -> Collection[str] | None:
         """A slice that cannot be read counts as missing, so that its pool is incomplete."""
@@ -104,6 +107,7 @@ class DeviceObjects:
             return ()
         nodes = self._nodes_of_pool(before)
         self.devices.put_slice(facts)
+        self._extended.put_slice(facts)
         self._note(DeviceObjectKind.SLICE, name, facts)
         return _united(nodes, self._nodes_of_pool(facts))
 
@@ -123,8 +127,10 @@ class DeviceObjects:
             return False
         if facts is None:
             self.devices.remove_class(name)
+            self._extended.remove_class(name)
         else:
             self.devices.put_class(facts)
+            self._extended.put_class(facts)
         self._note(DeviceObjectKind.CLASS, name, facts)
         self._note_tainted(self.taint_rules.of_class(name))
         return True
@@ -154,6 +160,7 @@ class DeviceObjects:
         del self._class_uids[name]
         known = name in self.devices.classes
         self.devices.remove_class(name)
+        self._extended.remove_class(name)
         self._note(DeviceObjectKind.CLASS, name, None)
         self._note_tainted(self.taint_rules.of_class(name))
         return known
@@ -161,6 +168,15 @@ class DeviceObjects:
     def offered(self, node: NodeFacts, unit: tuple[Claim, ...], most: int) -> int:
         """How often the claims can be allocated on the node at the same time."""
         return self.devices.how_many(node, unit, most).number
+
+    def offered_extended(self, node: NodeFacts, unit: tuple[Claim, ...], most: int) -> int:
+        """How often the claims can be allocated on the node for extended resources."""
+        return self._extended.how_many(node, unit, most).number
+
+    def remove_node(self, name: str) -> None:
+        """Forget the counts of a node that was removed."""
+        self.devices.remove_node(name)
+        self._extended.remove_node(name)
 
     @property
     def has_changes(self) -> bool:
@@ -191,14 +207,25 @@ class DeviceObjects:
         nodes = self._nodes_of_pool(self.devices.pools.slice_named(name))
         self._given.pop(name, None)
         self.devices.remove_slice(name)
+        self._extended.remove_slice(name)
         self._note(DeviceObjectKind.SLICE, name, None)
         return nodes
 
     def hold(self, id_: ClaimId, *, counted: bool) -> Collection[str] | None:
-        """Note the devices of a claim. Those of a counted one are not held: its pod requests them as resources."""
+        """Note the devices of a claim. Those of a counted one are not held: its pod requests them as resources, as
+        extended ones if the claim is for such; for the others they are held.
+        """
         known = self.claims.get(id_)
-        claims = [known.facts] if known is not None and known.facts is not None and not counted else []
-        return self._nodes_with(self._holdings.hold("/".join(id_), held(claims)))
+        facts = known.facts if known is not None else None
+        devices = held([facts]) if facts is not None else set()
+        extended = facts is not None and facts.extended
+        holder = "/".join(id_)
+        return self._nodes_with(
+            {
+                *self._holdings.hold(holder, () if counted and not extended else devices),
+                *self._extended_holdings.hold(holder, () if counted and extended else devices),
+            }
+        )
 
     def _nodes_of_pool(self, slice_: Slice | None) -> Collection[str] | None:
         """Nodes whose devices depend on a slice: all of its pool, since it may be incomplete without the slice."""

@@ -1,6 +1,7 @@
 """Facts of the nodes, and which changes of them are streamed."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import structlog
 from msgspec.structs import replace
@@ -12,14 +13,24 @@ from muster.kube.objects import Node
 _log = structlog.get_logger(__name__)
 
 
+class Offer(NamedTuple):
+    """What a node offers besides its own: resources that stand for volumes and devices, labels that do, and extended
+    resources that it offers as devices if it offers none itself.
+    """
+
+    amounts: Amounts = ()
+    labels: Mapping[str, str] = {}
+    extended: Amounts = ()
+
+
 class Nodes:
     """Facts by node name. An update that changes no fact but the revision, such as a heartbeat, is not streamed.
 
     Entries end with the node (I11).
     """
 
-    def __init__(self, offered: Callable[[NodeFacts], tuple[Amounts, dict[str, str]]]) -> None:
-        """`offered`: amounts that a node offers besides its status.allocatable, and labels besides its own."""
+    def __init__(self, offered: Callable[[NodeFacts], Offer]) -> None:
+        """`offered`: what a node offers besides its status.allocatable and labels."""
         self.facts: dict[str, NodeFacts] = {}
         self._offered = offered
         self._own: dict[str, tuple[Amounts, dict[str, str]]] = {}  # status.allocatable and labels
@@ -49,13 +60,20 @@ class Nodes:
 
     def _completed(self, facts: NodeFacts) -> NodeFacts:
         own, labels = self._own[facts.name]
-        more, more_labels = self._offered(facts)
+        offer = self._offered(facts)
+        more, more_labels = offer.amounts, offer.labels
+        backed: tuple[str, ...] = ()
+        if offer.extended:
+            offers = dict(own)
+            by_devices = {name: amount for name, amount in offer.extended if not offers.get(name)}
+            more, backed = (*more, *by_devices.items()), tuple(sorted(by_devices))
         if not more and not more_labels:
-            if facts.allocatable is own and facts.labels is labels:
+            if facts.allocatable is own and facts.labels is labels and not facts.device_backed:
                 return facts
-            return replace(facts, allocatable=own, labels=labels)
+            return replace(facts, allocatable=own, labels=labels, device_backed=())
         amounts = tuple(sorted({**dict(own), **dict(more)}.items()))
-        return replace(facts, allocatable=amounts, labels={**labels, **more_labels} if more_labels else labels)
+        shown = {**labels, **more_labels} if more_labels else labels
+        return replace(facts, allocatable=amounts, labels=shown, device_backed=backed)
 
     def remove(self, uid: str) -> str | None:
         """Remove a node; returns its name, or None if another node has that name by now."""

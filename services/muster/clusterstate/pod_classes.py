@@ -37,6 +37,8 @@ class Classes:
         self._selectors: dict[str, PodSelector] = {}
         self._namers: Counter[str] = Counter()  # classes by the selectors that they name
         self._named_by: dict[str, NamedSelectors] = {}  # of classes that name any
+        self.extended: Counter[str] = Counter()
+        """Number of known classes by extended resource that they request."""
         self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs, Amounts], PodClass] = {}
 
     def __len__(self) -> int:
@@ -82,6 +84,8 @@ class Classes:
         if class_id in self._known:
             return
         self._known[class_id] = self.changed[class_id] = pod_class
+        for resource in {each.resource for each in pod_class.extended}:
+            self.extended[resource] += 1
         if selectors:
             self._named_by[class_id] = selectors
         for each in selectors:
@@ -101,7 +105,11 @@ class Classes:
         unused = self._known.keys() - self._users.keys()
         forgotten = unused & self._idle
         for class_id in forgotten:
-            del self._known[class_id]
+            pod_class = self._known.pop(class_id)
+            for resource in {each.resource for each in pod_class.extended}:
+                self.extended[resource] -= 1
+                if not self.extended[resource]:
+                    del self.extended[resource]
             self.changed[class_id] = None
             for each in self._named_by.pop(class_id, ()):
                 self._unname(each.id)

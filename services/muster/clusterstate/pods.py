@@ -10,11 +10,12 @@ from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.claim_users import Use
 from muster.clusterstate.device_claims import DeviceClaims, DeviceUse
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
+from muster.clusterstate.nodes import Offer
 from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
 from muster.clusterstate.volumes import Volumes
 from muster.dialects.definitions import ControllerGang
 from muster.dialects.marks import Membership, Pairs
-from muster.gangs.facts import Amounts, NodeFacts, PodClass, PodFacts
+from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import NAMESPACES
 from muster.kube.objects import Pod, PodSpec
@@ -43,7 +44,7 @@ class Pods:
         self.classes = Classes()
         self.label_sets = LabelSets()
         self.volumes = Volumes()
-        self.devices = DeviceClaims()
+        self.devices = DeviceClaims(self._uses_capacity)
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods whose priority admission did not resolve
@@ -90,10 +91,10 @@ class Pods:
         self._note_priority(uid, pod.spec)
         return [facts] if self._keep(facts, pod_class, selectors) else []
 
-    def offered(self, node: NodeFacts) -> tuple[Amounts, dict[str, str]]:
-        """Amounts that a node offers of the resources that stand for volumes and devices, and labels that do."""
+    def offered(self, node: NodeFacts) -> Offer:
+        """What a node offers of the resources that stand for volumes and devices."""
         amounts, labels = self.volumes.offered(node.name)
-        return (*amounts, *self.devices.offered(node)), labels
+        return Offer((*amounts, *self.devices.offered(node)), labels, self.devices.extended.offered(node))
 
     @property
     def weight_of_node(self) -> int:
@@ -133,6 +134,7 @@ class Pods:
         self._with_more.pop(uid, None)
         self._narrowed.pop(uid, None)
         self._reading_namespaces.discard(uid)
+        self.devices.extended.put_owner(uid)
         self.volumes.release(uid)
         self.devices.release(uid)
         return True
@@ -230,6 +232,11 @@ class Pods:
             completed,
         )
 
+    def _uses_capacity(self, uid: str) -> bool:
+        """Whether the requests of the pod count on its node, now or once it has one."""
+        facts = self.facts.get(uid)
+        return facts is not None and not facts.phase.ended
+
     def _unread_namespaces(self, uid: str) -> str:
         if NAMESPACES.kind in self._unread and uid in self._reading_namespaces:
             return f"affinity has a namespaceSelector: {no_right(NAMESPACES.kind)}"
@@ -239,10 +246,14 @@ class Pods:
         """Store facts; returns whether more than the revision changed."""
         before = self.facts.get(facts.uid)
         self.facts[facts.uid] = facts
+        if self.devices.extended.owners:
+            self.devices.extended.put_owner(facts.uid)
         if before is not None and (before is facts or replace(before, revision=facts.revision) == facts):
             return False
         if before is None or before.class_id != facts.class_id:
             self.classes.add(pod_class, selectors)
+            if pod_class.extended:
+                self.devices.extended.request(self.classes.extended)
             if before is not None:
                 self.classes.drop(before.class_id)
         return True

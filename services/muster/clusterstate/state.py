@@ -282,6 +282,7 @@ class ClusterState:
         batch.
         """
         self.pods.classes.sweep()
+        self.pods.devices.extended.request(self.pods.classes.extended)
         self.pods.label_sets.sweep(self.budgets.needed_indexes())
         return self._take_batch()
 

@@ -8,7 +8,7 @@ from grpc import aio
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.coordinator.core.effects import Bind, Evict
+from muster.coordinator.core.effects import Bind, Evict, ExtendedClaimWrite
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindOutcome,
@@ -66,6 +66,7 @@ class Binder:
                         pb.DeviceClaim(name=each.name, uid=each.uid, allocation=each.allocation)
                         for each in effect.devices.get(seat.uid, ())
                     ],
+                    extended_claim=_extended_claim(effect.extended.get(seat.uid)),
                 )
                 for seat in effect.seats
             ],
@@ -104,6 +105,16 @@ class Binder:
         if pending:
             _log.warning("evict_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
             yield EvictCallFailed(tuple(pending), reason)
+
+
+def _extended_claim(write: ExtendedClaimWrite | None) -> pb.ExtendedClaim | None:
+    if write is None:
+        return None
+    mappings = [
+        pb.RequestMapping(container=each.container, resource=each.resource, request=each.request)
+        for each in write.mappings
+    ]
+    return pb.ExtendedClaim(spec=write.spec, allocation=write.allocation, mappings=mappings)
 
 
 def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:

@@ -148,10 +148,11 @@ class Rig:
         volumes_first: bool = False,
         volumes: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         devices: Mapping[str, Sequence[pb.DeviceClaim]] = MappingProxyType({}),
+        extended: Mapping[str, pb.ExtendedClaim] = MappingProxyType({}),
         **more: str,
     ) -> Any:
-        """A running Bind call to one node, or to one per pod; `volumes` are by uid and claim, `devices` by uid, `more`
-        annotations.
+        """A running Bind call to one node, or to one per pod; `volumes` are by uid and claim, `devices` and `extended`
+        by uid, `more` annotations.
         """
         bindings = [
             pb.PodBinding(
@@ -164,6 +165,7 @@ class Rig:
                 labels=labels,
                 volumes=volumes.get(pod["metadata"]["uid"]),
                 device_claims=devices.get(pod["metadata"]["uid"]),
+                extended_claim=extended.get(pod["metadata"]["uid"]),
             )
             for pod, where in zip(pods, [node] * len(pods) if isinstance(node, str) else node, strict=True)
         ]

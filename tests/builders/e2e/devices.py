@@ -28,6 +28,15 @@ async def with_named_claim(world: World, workload: Workload, *requests: dict[str
     return workload.with_spec(resourceClaims=[{"name": "devices", "resourceClaimName": workload.name}])
 
 
+async def with_extended_resource(world: World, workload: Workload, count: int) -> Workload:
+    """The workload, whose pods request so many of an extended resource that the DeviceClass of this world backs."""
+    workload, resource = world.here(workload), f"{world.name}.example.com/gpu"
+    device_class, namespace, _ = _objects(world, workload, (), {})
+    device_class["spec"]["extendedResourceName"] = resource
+    await world.cluster.apply(device_class, namespace)
+    return workload.asking_each({"cpu": "1", resource: count})
+
+
 def gpus(world: World, count: int = 1, *expressions: str, **more: Any) -> dict[str, Any]:
     """A request for so many GPUs that all expressions select."""
     selectors = [{"cel": {"expression": each}} for each in expressions]

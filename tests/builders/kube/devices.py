@@ -44,12 +44,12 @@ def slice_object(
     }
 
 
-def device_class_object(name: str = "gpu", *expressions: str) -> Object:
+def device_class_object(name: str = "gpu", *expressions: str, **spec: Any) -> Object:
     """A DeviceClass of all GPUs, or with these expressions."""
     selectors = expressions or (f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'",)
     return {
         "metadata": {"name": name, "uid": f"uid-class-{name}"},
-        "spec": {"selectors": [{"cel": {"expression": each}} for each in selectors]},
+        "spec": {"selectors": [{"cel": {"expression": each}} for each in selectors], **spec},
     }
 
 
@@ -77,12 +77,15 @@ def resource_claim_object(
     users: tuple[str, ...] = (),
     deleting: bool = False,
     uid: str = "",
+    extended: bool = False,
     **spec: Any,
 ) -> Object:
     """A ResourceClaim; `requests`: as of `exactly`, one by default; `devices`: those allocated, of the pool of node
     `on`; `users`: uids of pods that it is reserved for.
     """
     metadata: Object = {"name": name, "namespace": namespace, "uid": uid or f"uid-claim-{namespace}-{name}"}
+    if extended:
+        metadata["annotations"] = {"resource.kubernetes.io/extended-resource-claim": "true"}
     if owner:
         metadata["ownerReferences"] = [
             {"uid": owner, "controller": True, "apiVersion": "v1", "kind": "Pod", "name": "x"}

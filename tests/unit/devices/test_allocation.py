@@ -4,7 +4,8 @@ import msgspec
 import numpy as np
 
 from builders.devices.facts import claim, cluster, device, gpus, mig, node, way
-from muster.devices.allocation import Answer, Devices, classes_by_resource, held, usable_on
+from muster.devices.allocation import Answer, Devices, held, usable_on
+from muster.devices.extended_resources import classes_by_resource
 from muster.devices.facts import (
     Allocation,
     Claim,

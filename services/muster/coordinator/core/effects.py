@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from muster.coordinator.core.events import PodName, Record, Seat
+from muster.devices.extended_resources import RequestMapping
 from muster.gangs.facts import ObjectReference
 from muster.gangs.solve import (
     NominatedCapacity,
@@ -46,12 +47,22 @@ class DeviceWrite(Struct, frozen=True):
     allocation: bytes = b""
 
 
+class ExtendedClaimWrite(Struct, frozen=True):
+    """The ResourceClaim to create for a pod's extended resources, before the pod is bound: JSON of its spec and of its
+    status.allocation, and which request each container uses.
+    """
+
+    spec: bytes
+    allocation: bytes
+    mappings: tuple[RequestMapping, ...]
+
+
 class Bind(Struct, frozen=True):
     """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
 
     `ranks` and `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are
     the gang's attempts so far. `claims_first`: none is bound before the claims of all are. `devices`, by uid: the
-    ResourceClaims that are written before.
+    ResourceClaims that are written before; `extended`, by uid: those that are created.
     """
 
     gang: str
@@ -61,6 +72,7 @@ class Bind(Struct, frozen=True):
     tries: int = 0
     claims_first: bool = False
     devices: dict[str, tuple[DeviceWrite, ...]] = {}
+    extended: dict[str, ExtendedClaimWrite] = {}
 
 
 class Evict(Struct, frozen=True):

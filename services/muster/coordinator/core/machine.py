@@ -71,7 +71,7 @@ class Machine:
         solve_ids = itertools.count(1)
         self._permits = permits = Permits(cache)
         self._confirmations = Confirmations()
-        self._binds = Binds(self._confirmations, ledger.devices)
+        self._binds = Binds(self._confirmations, ledger)
         self._evictions = Evictions()
         self._reports = Reports(cache)
         self._tree_reports = TreeReports(trees)

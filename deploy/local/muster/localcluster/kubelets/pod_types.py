@@ -34,6 +34,7 @@ class RunStatus(PodStatus, rename="camel", frozen=True, gc=False):
 
     start_time: str | None = None
     resource_claim_statuses: Raw = NOTHING
+    extended_resource_claim_status: Raw = NOTHING
 
 
 class RunPod(Pod, rename="camel", frozen=True, gc=False):

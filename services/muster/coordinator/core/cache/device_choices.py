@@ -5,20 +5,22 @@ necessary and mostly suffice; the choice decides. Devices are chosen for all sea
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from muster.cel.selection import DeviceSelection
-from muster.coordinator.core.effects import DeviceWrite
+from muster.coordinator.core.effects import DeviceWrite, ExtendedClaimWrite
 from muster.coordinator.core.events import Seat
 from muster.devices.allocation import Devices, held
 from muster.devices.allocation_json import allocation_json
+from muster.devices.extended_resources import EXTENDED_CLAIM, ExtendedClaim, classes_by_resource, extended_claim
 from muster.devices.facts import Allocation, Claim, DeviceClass, DeviceId, Slice
 from muster.devices.holdings import Holdings
 from muster.devices.search import BUDGET, Outcome
-from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodFacts
+from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodClass, PodFacts
 
 MOST_TOGETHER: Final = 64
 """Claims of one node for which devices are searched together; of more, those of one seat after the other."""
@@ -48,6 +50,10 @@ class DeviceChoices:
         self._devices = Devices(DeviceSelection().matches, _STEPS)
         self._holdings = Holdings(self._devices)
         self._bound: set[str] = set()
+        self._extended: dict[str, str] = {}
+        """Claims for extended resources by the uid of their pod."""
+        self._by_resource: dict[str, DeviceClass] | None = None
+        """Classes by extended resource; None: to be computed, because a class changed."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
             DeviceObjectKind.SLICE: self._put_slice,
             DeviceObjectKind.CLASS: self._put_class,
@@ -81,14 +87,20 @@ class DeviceChoices:
             self._devices.remove_slice(each.name)
 
     def _put_class(self, each: DeviceObject) -> None:
+        self._by_resource = None
         if each.content:
             self._devices.put_class(msgspec.json.decode(each.content, type=DeviceClass))
         else:
             self._devices.remove_class(each.name)
 
     def _put_claim(self, each: DeviceObject) -> None:
+        before = self.claims.get(each.name)
+        if before is not None and before.extended and self._extended.get(before.owner) == each.name:
+            del self._extended[before.owner]
         if each.content:
             claim = self.claims[each.name] = msgspec.json.decode(each.content, type=Claim)
+            if claim.extended:
+                self._extended[claim.owner] = each.name
             self._holdings.hold(each.name, held([claim]))
         elif self.claims.pop(each.name, None) is not None:
             self._holdings.hold(each.name, ())
@@ -101,7 +113,7 @@ class DeviceChoices:
 
     def is_kept(self, seat: Seat) -> bool:
         """None of the seat's devices is held for another claim or pod."""
-        own = {seat.uid, *(f"{seat.namespace}/{name}" for name, _ in seat.devices)}
+        own = {seat.uid, *(self._key(seat, name) for name, _ in seat.devices)}
         return all(
             self._holdings.holders(device) <= sum(device in self._holdings.of(holder) for holder in own)
             for device in _held(seat)
@@ -132,12 +144,48 @@ class DeviceChoices:
         claims = ((name, self.claims.get(f"{seat.namespace}/{name}")) for name in names)
         return any(claim is None or (claim.allocation is None and name not in chosen) for name, claim in claims)
 
+    def _key(self, seat: Seat, name: str) -> str:
+        """Namespace and name of the seat's claim; of one for extended resources, once it exists."""
+        return f"{seat.namespace}/{name}" if name != EXTENDED_CLAIM else self._extended.get(seat.uid, "")
+
+    # -- extended resources
+
+    def extended(self, node: NodeFacts, pod_class: PodClass) -> ExtendedClaim | None:
+        """The claim that pods of the class need on the node for extended resources; None: none."""
+        if not pod_class.extended or not node.device_backed:
+            return None
+        if self._by_resource is None:
+            self._by_resource = classes_by_resource(self._devices.classes)
+        return extended_claim(pod_class.extended, node.device_backed, self._by_resource)
+
+    def lacks_extended(self, seat: Seat, node: NodeFacts, pod_class: PodClass) -> bool:
+        """The devices chosen for extended resources are not those that the pod needs on the node now."""
+        wanted, allocation = self.extended(node, pod_class), dict(seat.devices).get(EXTENDED_CLAIM)
+        if wanted is None or allocation is None:
+            return (wanted is None) != (allocation is None)
+        return not wanted.fits([each.request for each in allocation.results])
+
+    def extended_write(self, seat: Seat, node: NodeFacts, pod_class: PodClass) -> ExtendedClaimWrite | None:
+        """The claim to create for the seat's extended resources; None: none."""
+        wanted, allocation = self.extended(node, pod_class), dict(seat.devices).get(EXTENDED_CLAIM)
+        if wanted is None or allocation is None:
+            return None
+        claim = Claim(seat.namespace, EXTENDED_CLAIM, requests=wanted.requests)
+        content = allocation_json(claim, allocation, self._devices.classes)
+        return ExtendedClaimWrite(wanted.spec_json(), content, wanted.mappings)
+
     # -- choice
 
     def choose(
-        self, seats: Iterable[Seat], pods: Mapping[str, PodFacts], nodes: Mapping[str, NodeFacts]
+        self,
+        seats: Iterable[Seat],
+        pods: Mapping[str, PodFacts],
+        nodes: Mapping[str, NodeFacts],
+        classes: Mapping[str, PodClass] = MappingProxyType({}),
     ) -> Chosen | NoDevices:
-        """Devices for all claims of these seats that need some. The same for the same state."""
+        """Devices for all claims of these seats that need some, and for their extended resources. The same for the same
+        state. `classes`: of pods with extended resources.
+        """
         by_node: dict[str, list[tuple[Seat, Claim]]] = {}
         for seat in seats:
             for name in pods[seat.uid].device_claims:
@@ -145,6 +193,14 @@ class DeviceChoices:
                 if claim is None:
                     return NoDevices(f"ResourceClaim {seat.namespace}/{name} is gone", seat.node)
                 by_node.setdefault(seat.node, []).append((seat, claim))
+            pod_class = classes.get(seat.class_id)
+            extended = self.extended(nodes[seat.node], pod_class) if pod_class is not None else None
+            if extended is not None:
+                if extended.problem:
+                    return NoDevices(f"pod {seat.namespace}/{seat.name}: {extended.problem}", seat.node)
+                name = f"{EXTENDED_CLAIM} of {seat.name}"
+                to_create = Claim(seat.namespace, name, requests=extended.requests, extended=True)
+                by_node.setdefault(seat.node, []).append((seat, to_create))
         chosen: Chosen = {}
         taken: set[DeviceId] = set()
         try:
@@ -173,7 +229,7 @@ class DeviceChoices:
             return NoDevices(why, node.name)
         unallocated = [(seat, claim) for seat, claim in wants if claim.allocation is None]
         for (seat, claim), allocation in zip(unallocated, answer.allocations, strict=True):
-            chosen[seat.uid] = (*chosen.get(seat.uid, ()), (claim.name, allocation))
+            chosen[seat.uid] = (*chosen.get(seat.uid, ()), (_recorded_name(claim), allocation))
             ids = {each.id for each in allocation.results if not each.admin_access}
             taken |= ids
             self._devices.allocate_ids(ids)
@@ -192,6 +248,11 @@ class DeviceChoices:
                 content = allocation_json(claim, allocation, self._devices.classes) if allocation is not None else b""
                 found.append(DeviceWrite(name, claim.uid, content))
         return tuple(found)
+
+
+def _recorded_name(claim: Claim) -> str:
+    """The claim's name in seats; EXTENDED_CLAIM if it is to be created."""
+    return claim.name if claim.uid or not claim.extended else EXTENDED_CLAIM
 
 
 def _held(seat: Seat) -> set[DeviceId]:

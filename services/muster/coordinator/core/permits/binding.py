@@ -15,8 +15,8 @@ from itertools import takewhile
 from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.cache.device_choices import DeviceChoices
-from muster.coordinator.core.effects import Bind, Effect, EventType, KubeEvent, Report
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.effects import Bind, Effect, EventType, ExtendedClaimWrite, KubeEvent, Report
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, HeldSeat
@@ -124,8 +124,8 @@ class Binds:
     and one per pod that is neither bound nor gone.
     """
 
-    def __init__(self, confirmations: Confirmations, devices: DeviceChoices) -> None:
-        self._confirmations, self._devices = confirmations, devices
+    def __init__(self, confirmations: Confirmations, ledger: Ledger) -> None:
+        self._confirmations, self._ledger = confirmations, ledger
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
         self._earliest = math.inf
         """No bind is retried before this."""
@@ -180,9 +180,14 @@ class Binds:
                 gang.permit.attempts,
                 claims_first(gang),
                 {
-                    seat.uid: self._devices.writes(seat, names)
+                    seat.uid: self._ledger.devices.writes(seat, names)
                     for seat in seats
                     if (names := pods[seat.uid].device_claims)
+                },
+                {
+                    seat.uid: write
+                    for seat in seats
+                    if seat.devices and (write := _extended_write(self._ledger, seat)) is not None
                 },
             )
         ]
@@ -316,7 +321,9 @@ def claims_first(gang: Gang) -> bool:
     """
     if gang.bound or gang.acknowledged:
         return False
-    return any(gang.pods[uid].claims or gang.pods[uid].device_claims for uid in gang.seats)
+    return any(
+        gang.pods[uid].claims or gang.pods[uid].device_claims or held.seat.devices for uid, held in gang.seats.items()
+    )
 
 
 def _last_retry(gang: Gang) -> float:
@@ -333,7 +340,8 @@ def _awaited(held: HeldSeat, result: BindResult) -> bool:
 
 def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     """Uids of seats on nodes that are gone, or that lack a resource that the pod requests; and of seats without a
-    volume or devices, because the claim needed none at the permit, or is gone.
+    volume or devices, because the claim needed none at the permit, or is gone, or because the node offered the extended
+    resource by a device plugin.
     """
     places = {(seat.node, seat.class_id) for seat in seats}
     full = {place for place in places if cache.ledger.overcommitted(*place)}
@@ -344,9 +352,22 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     devices = cache.ledger.devices
     for seat in seats:
         claims = gang.pods[seat.uid].device_claims
-        if claims and devices.lacks_choice(seat, claims):
+        if (claims and devices.lacks_choice(seat, claims)) or lacks_extended(cache.ledger, seat):
             unbindable.add(seat.uid)
     return unbindable
+
+
+def lacks_extended(ledger: Ledger, seat: Seat) -> bool:
+    """The seat's devices for extended resources are not those that its pod needs on the node now."""
+    node, pod_class = ledger.nodes.get(seat.node), ledger.classes.get(seat.class_id)
+    if node is None or pod_class is None or not (seat.devices or pod_class.extended):
+        return False
+    return ledger.devices.lacks_extended(seat, node, pod_class)
+
+
+def _extended_write(ledger: Ledger, seat: Seat) -> ExtendedClaimWrite | None:
+    node, pod_class = ledger.nodes.get(seat.node), ledger.classes.get(seat.class_id)
+    return ledger.devices.extended_write(seat, node, pod_class) if node is not None and pod_class is not None else None
 
 
 def _lose(cache: Cache, gang: Gang, uids: list[str]) -> Slices[None]:

@@ -15,6 +15,7 @@ from muster.coordinator.core.events import Now, PodName, Record, RecordState, Se
 from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
+from muster.coordinator.core.permits.binding import lacks_extended
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.gangs.solve import PodsOnNode
@@ -378,6 +379,8 @@ def _has_chosen(cache: Cache, gang: Gang, seat: Seat) -> bool:
     """The seat has a volume or devices for each claim that needs some, and no other seat has them."""
     volumes, devices, pod = cache.ledger.volumes, cache.ledger.devices, gang.pods[seat.uid]
     if not volumes.is_kept(seat) or volumes.lacks_choice(seat, pod.claims):
+        return False
+    if lacks_extended(cache.ledger, seat):
         return False
     return devices.is_kept(seat) and not devices.lacks_choice(seat, pod.device_claims)
 

@@ -188,7 +188,7 @@ def validate_and_reserve(
         no_volume = _choose_volumes(ledger, gangs, seats)
         if no_volume is not None:
             return no_volume
-    no_devices = _choose_devices(ledger, gangs, seats)
+    no_devices = _choose_devices(ledger, gangs, seats, _places_by_devices(ledger, demand))
     if no_devices is not None:
         return no_devices
     for gang_id, taken in seats.items():
@@ -228,13 +228,31 @@ def _choose_volumes(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, 
     return None
 
 
-def _choose_devices(ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]]) -> Rejection | None:
-    """Add to the seats the devices chosen for all claims of the group together; or why there are none."""
+def _places_by_devices(ledger: Ledger, demand: Iterable[tuple[str, str]]) -> set[tuple[str, str]]:
+    """Nodes and classes of pods whose extended resources the node may offer as devices."""
+    return {
+        (node, class_id)
+        for node, class_id in demand
+        if ledger.classes[class_id].extended and ledger.nodes[node].device_backed
+    }
+
+
+def _choose_devices(
+    ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]], by_devices: set[tuple[str, str]]
+) -> Rejection | None:
+    """Add to the seats the devices chosen for all claims of the group together, and for extended resources of pods
+    `by_devices`; or why there are none.
+    """
     pods = {uid: pod for gang in gangs.values() for uid, pod in gang.pending.items() if pod.device_claims}
+    if by_devices:
+        for gang_id, taken in seats.items():
+            pending = gangs[gang_id].pending
+            pods.update((seat.uid, pending[seat.uid]) for seat in taken if (seat.node, seat.class_id) in by_devices)
     claiming = [seat for taken in seats.values() for seat in taken if seat.uid in pods]
     if not claiming:
         return None
-    chosen = ledger.devices.choose(claiming, pods, ledger.nodes)
+    classes = {class_id: ledger.classes[class_id] for _, class_id in by_devices}
+    chosen = ledger.devices.choose(claiming, pods, ledger.nodes, classes)
     if isinstance(chosen, NoDevices):
         for gang_id, taken in seats.items():
             if any(seat.node == chosen.node and seat.uid in pods for seat in taken):

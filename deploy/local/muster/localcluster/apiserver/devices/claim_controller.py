@@ -13,7 +13,7 @@ from muster.localcluster.apiserver.controller_events import ControllerEvent, rec
 from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.devices.generated_claims import generated_claim, owning_pod, pod_claim_of
 from muster.localcluster.apiserver.devices.kinds import CLAIMS, FINALIZER, TEMPLATES
-from muster.localcluster.apiserver.devices.pod_claims import claim_name, claim_names
+from muster.localcluster.apiserver.devices.pod_claims import claim_name, claim_names, uses_claims
 from muster.localcluster.apiserver.retries import Retries
 from muster.localcluster.apiserver.routing import Call, Target
 from muster.localcluster.apiserver.status import StatusError
@@ -52,7 +52,7 @@ class ResourceClaimController:
 
     def note(self, collection: Collection, change: Change) -> None:
         if collection.name == _PODS:
-            if change.record.object["spec"].get("resourceClaims"):
+            if uses_claims(change.record.object):
                 self._note_pod(change)
         elif collection.name == CLAIMS:
             self._note_claim(change)
@@ -70,7 +70,7 @@ class ResourceClaimController:
             self._users.setdefault(claim, set()).add(pod.key)
         if change.type == "DELETED":
             self._retries.forget(pod.key)
-            for entry in pod.object["spec"]["resourceClaims"]:
+            for entry in pod.object["spec"].get("resourceClaims") or ():
                 _discard(self._without_template, _template_key(pod, entry), pod.key)
         if change.type == "DELETED" or _is_done(pod.object):
             for claim in before | after:
@@ -117,13 +117,13 @@ class ResourceClaimController:
         if names:
             pod = self._write_names(pod, names)
         if pod.object["spec"].get("nodeName"):
-            for entry in pod.object["spec"]["resourceClaims"]:
+            for entry in pod.object["spec"].get("resourceClaims") or ():
                 self._reserve(pod, entry)
 
     def _generate(self, pod: Record) -> dict[str, str]:
         """Generate missing claims: name in the pod -> name of the claim. Raises StatusError."""
         names = {}
-        for entry in pod.object["spec"]["resourceClaims"]:
+        for entry in pod.object["spec"].get("resourceClaims") or ():
             if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, entry):
                 continue
             existing = self._generated.get(pod.metadata["uid"], {}).get(entry["name"])

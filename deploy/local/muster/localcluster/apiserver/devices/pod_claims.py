@@ -35,8 +35,19 @@ def claim_name(pod: Object, entry: Object) -> str | None:
 
 def claim_names(pod: Object) -> list[str]:
     """Names of all ResourceClaims that the pod uses, as far as they are known."""
-    names = (claim_name(pod, entry) for entry in pod["spec"].get("resourceClaims") or ())
-    return [name for name in names if name]
+    names = [claim_name(pod, entry) for entry in pod["spec"].get("resourceClaims") or ()]
+    return [name for name in (*names, extended_claim_name(pod)) if name]
+
+
+def uses_claims(pod: Object) -> bool:
+    """Whether the pod uses ResourceClaims."""
+    return bool(pod["spec"].get("resourceClaims") or extended_claim_name(pod))
+
+
+def extended_claim_name(pod: Object) -> str:
+    """Name of the claim that a scheduler created for the pod's extended resources; "": none."""
+    entry = (pod.get("status") or {}).get("extendedResourceClaimStatus")
+    return str(entry.get("resourceClaimName") or "") if isinstance(entry, dict) else ""
 
 
 def _entry_causes(entry: Object, field: str, names: set[str]) -> Iterator[Cause]:

@@ -74,7 +74,13 @@ class _Entry(Struct, rename="camel", frozen=True):
     resource_claim_template_name: str | None = None
 
 
+class _ExtendedStatus(Struct, rename="camel", frozen=True):
+    resource_claim_name: str
+
+
+_EXTENDED: Final = "extended resources"
 _claim: Final = msgspec.json.Decoder(ResourceClaim)
+_extended: Final = msgspec.json.Decoder(_ExtendedStatus | None)
 _entries: Final = msgspec.json.Decoder(list[_Entry] | None)
 
 
@@ -87,13 +93,18 @@ def decode_resource_claim(data: Encoded) -> ResourceClaim:
 
 
 def used_claims(pod: RunPod) -> list[UsedClaim]:
-    """Claims that the pod uses, in the order of its spec. Raises msgspec.DecodeError for fields of wrong types."""
+    """Claims that the pod uses: one for extended resources, others in the order of its spec. Raises msgspec.DecodeError
+    for fields of wrong types.
+    """
+    extended = pod.status.extended_resource_claim_status
+    entry = _extended.decode(extended) if extended is not NOTHING else None
+    claims = [UsedClaim(_EXTENDED, entry.resource_claim_name, True)] if entry is not None else []
     if pod.spec.resource_claims is NOTHING:
-        return []
+        return claims
     raw = pod.status.resource_claim_statuses
     statuses = (_entries.decode(raw) if raw is not NOTHING else None) or ()
     generated = {each.name: each.resource_claim_name or "" for each in statuses}
-    return [
+    return claims + [
         UsedClaim(each.name, each.resource_claim_name or generated.get(each.name), each.resource_claim_name is None)
         for each in _entries.decode(pod.spec.resource_claims) or ()
     ]
