@@ -71,7 +71,9 @@ class Invariants:
                 self._homes[uid] = node
                 self._bound(uid, (metadata["namespace"], metadata["name"]))
             ended = change == "DELETED" or status.get("phase") in ("Succeeded", "Failed")
-            self._seat(uid, node, {} if ended else _requests(spec))
+            by_devices = _resources_by_devices(status)
+            requests = {name: amount for name, amount in _requests(spec).items() if name not in by_devices}
+            self._seat(uid, node, {} if ended else requests)
 
     def node(self, change: str, node: Mapping[str, Any]) -> None:
         """Take in a change of a node."""
@@ -149,6 +151,12 @@ class Invariants:
 
     def _violated(self, invariant: str, what: str) -> None:
         self.violations.append(f"{invariant}: {what}")
+
+
+def _resources_by_devices(status: Mapping[str, Any]) -> set[str]:
+    """Extended resources that the pod has as devices of a claim: the kubelet checks that no two pods have one."""
+    claim = status.get("extendedResourceClaimStatus") or {}
+    return {str(each["resourceName"]) for each in claim.get("requestMappings") or ()}
 
 
 def _requests(spec: Mapping[str, Any]) -> dict[str, int]:
