@@ -31,7 +31,8 @@ RBAC cannot select by labels or fields, so some permissions are wider than their
 
 * binding may patch any pod. It changes labels, annotations and conditions of pods with Muster's
   `schedulerName` only.
-* binding may update any ResourceClaim. It changes those of pods with that `schedulerName` only.
+* binding may update any ResourceClaim, and create and delete them. It changes those of pods with
+  that `schedulerName` only, and creates and deletes those for their extended resources.
 * For Sakkara, cluster-state may read and binding may patch any ConfigMap, because labelled
   ConfigMaps declare groups. Set `sakkara.enabled: false` where nobody uses them.
 * lifecycle may create and delete any pod: those of QueueJobs, and those of PodGroups with a restart

@@ -343,19 +343,22 @@ async def devices_of_a_claim(world: World, leader_epoch: int) -> None:
     assert result.outcome == binding_pb2.BindResult.OUTCOME_BOUND, result
 
 
-async def devices_of_a_pod_that_is_gone(world: World, leader_epoch: int) -> None:
-    """The claim for extended resources of a pod is created and deleted. No coordinator runs then: `leader_epoch` is
-    that of the last leader.
+async def devices_of_a_gated_pod(world: World, leader_epoch: int) -> None:
+    """The claim for extended resources of a pod that cannot be bound is created and deleted. No coordinator runs then:
+    `leader_epoch` is that of the last leader.
     """
     [node] = await world.nodes(1)
+    one = world.here(gang("one").of(1).with_spec(schedulingGates=[{"name": "example.com/wait"}]))
+    await world.define(one)
+    await world.cluster.apply(*one.pods())
+    pod = await world.cluster.call("GET", f"/api/v1/namespaces/{world.name}/pods/{one.pod_name(0)}")
     result = {"request": "gpu", "driver": "gpu.example.com", "pool": node, "device": "gpu-0"}
     exactly = {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}
     spec = {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
-    await world.cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.name}})
     binding = binding_pb2.PodBinding(
-        uid="gone",
+        uid=pod["metadata"]["uid"],
         namespace=world.name,
-        name="gone",
+        name=one.pod_name(0),
         node=node,
         extended_claim=binding_pb2.ExtendedClaim(
             spec=msgspec.json.encode(spec),
@@ -428,7 +431,7 @@ async def test_no_request_is_denied_and_every_permission_is_used(
         leader = await stub.Leader(coordinator_pb2.LeaderRequest(), timeout=WAIT_SECONDS)
     await cluster.stack.stop_one("coordinator")
     await devices_of_a_claim(new_world(), leader.epoch)
-    await devices_of_a_pod_that_is_gone(new_world(), leader.epoch)
+    await devices_of_a_gated_pod(new_world(), leader.epoch)
     await volume_of_another_node(new_world(), leader.epoch)
     asked = await uses(cluster.session)
 

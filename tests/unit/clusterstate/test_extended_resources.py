@@ -82,6 +82,15 @@ def test_a_node_with_a_plugin_offers_only_what_the_plugin_does() -> None:
     assert (offered(history), backed(history)) == (3, ())
 
 
+def test_a_node_is_sent_that_offers_as_many_by_devices_as_it_did_by_a_plugin() -> None:
+    history = cluster()
+    history.pods(gpu_pod("x", 2))
+    history.nodes(with_plugin("n0", 4))
+    assert (offered(history), backed(history)) == (4, ())
+    [sent] = history.nodes(node_object("n0")).nodes
+    assert (dict(sent.allocatable)[GPU], sent.device_backed) == (4, (GPU,))
+
+
 def test_the_pods_class_has_the_requests_of_its_containers() -> None:
     history = cluster()
     history.pods(gpu_pod("x", 2))

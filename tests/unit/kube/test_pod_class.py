@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from builders.kube.objects import container, container_status, pod, pod_json, sidecar
 from muster.gangs.facts import (
+    ExtendedRequest,
     HostPort,
     NodeOperator,
     NodeRequirement,
@@ -354,6 +355,7 @@ class TestHostPorts:
 TERM = NodeSelectorTerm((NodeRequirement("zone", NodeOperator.IN, ("a",)),))
 CHANGES: dict[str, Any] = {
     "requests": (("cpu", 7),),
+    "extended": (ExtendedRequest("main", "nvidia.com/gpu", "container-0-request-0", 0, 1),),
     "node_selector": (("a", "b"),),
     "required_node_affinity": (TERM,),
     "preferred_node_affinity": (PreferredNodeTerm(1, TERM),),
@@ -387,3 +389,18 @@ def test_overhead_is_part_of_the_requests() -> None:
         "containers": [container(requests={"cpu": "1", "memory": "1Gi"})],
     }
     assert pod_class(pod(spec=spec)).requests == (("cpu", 1250), ("memory", (1024 + 120) * 2**20), ("pods", 1))
+
+
+def test_extended_requests_are_named_by_container_and_position() -> None:
+    """Zeros count for the position, and sidecars last."""
+    resources = [{"requests": each} for each in ({"a/x": "2"}, {"a/x": "1"}, {"cpu": "1", "a/x": "3", "a/b": "0"})]
+    init = [{"name": "i0", "resources": resources[0]}]
+    init.append({"name": "i1", "resources": resources[1], "restartPolicy": "Always"})
+    pod = {"spec": {"initContainers": init, "containers": [{"name": "main", "resources": resources[2]}]}}
+    found = pod_class(decode_pod(json.dumps(pod).encode()))
+    assert found.extended == (
+        ExtendedRequest("i0", "a/x", "container-0-request-0", 0, 2, True),
+        ExtendedRequest("i1", "a/x", "container-1-request-0", 1, 1),
+        ExtendedRequest("main", "a/x", "container-2-request-1", 2, 3),
+    )
+    assert dict(found.requests)["a/x"] == 4
