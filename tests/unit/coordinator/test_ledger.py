@@ -93,6 +93,7 @@ CLOSED = NodeFacts("n", taints=(Taint("a", "b", TaintEffect.NO_SCHEDULE),), unsc
 IMPROVEMENTS: dict[str, Any] = {
     "allocatable": (("pods", 10),),
     "labels": {ZONE: "x"},
+    "device_backed": ("nvidia.com/gpu",),
     "taints": (),
     "unschedulable": False,
     "ready": True,

@@ -314,5 +314,6 @@ def _improvements(before: NodeFacts, after: NodeFacts) -> Iterator[ClusterEvent]
     if (before.unschedulable and not after.unschedulable) or (after.ready and not before.ready):
         yield ClusterEvent(EventKind.NODE_SCHEDULABLE, nodes)
     had = dict(before.allocatable)
-    if any(amount > had.get(name, 0) for name, amount in after.allocatable):
+    increased = any(amount > had.get(name, 0) for name, amount in after.allocatable)
+    if increased or before.device_backed != after.device_backed:
         yield ClusterEvent(EventKind.NODE_ALLOCATABLE_INCREASED, nodes)
