@@ -38,8 +38,8 @@ DEVICE_BUGS = (
     Bug(
         "a pod is bound before the devices of other members are allocated",
         "permits/binding.py",
-        "    return any(gang.pods[uid].claims or gang.pods[uid].device_claims for uid in gang.seats)",
-        "    return any(gang.pods[uid].claims for uid in gang.seats)",
+        "gang.pods[uid].claims or gang.pods[uid].device_claims or held.seat.devices for",
+        "gang.pods[uid].claims for",
         first=_CLAIMS,
     ),
     Bug(
