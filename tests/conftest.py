@@ -31,6 +31,7 @@ def _no_error_is_lost(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
         if inspect.iscoroutinefunction(request.function):
             gc.collect()  # asyncio reports when the task is deleted, which may be part of a cycle
+            gc.freeze()  # what remains need not be scanned after each test
     finally:
         logger.removeHandler(handler)
     assert not lost, "\n".join(lost)
