@@ -180,10 +180,14 @@ class Alternative(Struct, frozen=True, gc=False):
 
     def tolerates(self, device: Device) -> bool:
         """Whether the request tolerates all taints of the device that have an effect on allocation."""
-        return all(
-            taint.effect is TaintEffect.NONE or any(each.tolerates(taint) for each in self.tolerations)
-            for taint in device.taints
-        )
+        return self.untolerated(device) is None
+
+    def untolerated(self, device: Device) -> DeviceTaint | None:
+        """The first taint of the device with an effect on allocation that the request does not tolerate."""
+        for taint in device.taints:
+            if taint.effect is not TaintEffect.NONE and not any(each.tolerates(taint) for each in self.tolerations):
+                return taint
+        return None
 
 
 class Request(Struct, frozen=True, gc=False):

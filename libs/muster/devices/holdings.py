@@ -22,6 +22,10 @@ class Holdings:
         """Devices of a holder."""
         return self._held.get(holder, frozenset())
 
+    def by_device(self) -> dict[DeviceId, str]:
+        """A holder of each device that is held."""
+        return {device: holder for holder, devices in self._held.items() for device in devices}
+
     def holders(self, device: DeviceId) -> int:
         """How many hold the device."""
         return self._holders[device]

@@ -128,11 +128,18 @@ class Pools:
             self.versions[key] = self._changes[0]
         self._local.pop(key, None)
 
-    def newest(self) -> Iterator[tuple[list[Slice], str]]:
-        """For each pool the slices of its newest generation, and why their devices must not be used."""
-        for slices in self._pools.values():
-            newest = _newest(slices)
-            yield newest, _problem(tuple(map(SlicePart, newest)), newest)
+    @property
+    def keys(self) -> Collection[PoolKey]:
+        """Drivers and names of the pools."""
+        return self._pools.keys()
+
+    def newest_of(self, key: PoolKey) -> tuple[list[Slice], str]:
+        """The slices of a pool's newest generation, none of one that is gone, and why its devices must not be used."""
+        slices = self._pools.get(key)
+        if slices is None:
+            return [], ""
+        newest = _newest(slices)
+        return newest, _problem(tuple(map(SlicePart, newest)), newest)
 
     def stamp(self, node: NodeFacts) -> tuple[int, int] | None:
         """Changes when the pools of the node do; None: pools depend on the labels of nodes, so that it is unknown."""

@@ -66,6 +66,11 @@ def is_searched(resource: str) -> bool:
     return resource.startswith(_DEVICE_CLAIMS)
 
 
+def is_selection(resource: str) -> bool:
+    """Whether it stands for devices that selectors and tolerations of a request select, not for a whole class."""
+    return resource.startswith(_DEVICES) and not resource.startswith(f"{_DEVICES}-")
+
+
 def is_static(resource: str) -> bool:
     """Whether the resource stands for static volumes."""
     return resource.startswith(_STATIC)
@@ -110,7 +115,7 @@ def in_words(resource: str, amount: int) -> str:
     if resource.startswith(_DEVICE_CLAIMS):
         return f"devices of class {_device_class(resource)} for the ResourceClaims of {amount} pod{plural}"
     if resource.startswith(_DEVICES):
-        selected = " with the requested properties" if not resource.startswith(f"{_DEVICES}-") else ""
+        selected = " with the requested properties" if is_selection(resource) else ""
         return f"{amount} device{plural} of class {_device_class(resource)}{selected}"
     return ""
 

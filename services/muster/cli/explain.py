@@ -79,6 +79,7 @@ def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = ()) -> I
     if missing:
         yield from ("", "[bold]Why members are missing[/]", *(f"  - {escape(each)}" for each in missing))
     yield from _placement(answer)
+    yield from _devices(answer)
     yield from _ahead(answer)
     yield from _would_help(answer)
     yield from _pods(answer)
@@ -148,6 +149,25 @@ def _infeasibility(answer: ExplainResponse) -> Iterator[str]:
         yield f"  short by {', '.join(map(_amount, explanation.short_by))}"
     for filtered in explanation.filtered_nodes:
         yield f"  {filtered.nodes:>5} {'node' if filtered.nodes == 1 else 'nodes'}  {escape(filtered.reason)}"
+
+
+def _devices(answer: ExplainResponse) -> Iterator[str]:
+    """Devices for the claims of members, by kind of claims."""
+    if answer.claimed_devices:
+        yield ""
+        yield "[bold]Devices for ResourceClaims[/]"
+    unlisted = 0
+    for each in answer.claimed_devices:
+        if not each.requests:
+            unlisted += each.pods
+            continue
+        others = f" and {each.pods - 1} more with equal claims" if each.pods > 1 else ""
+        yield f"  pod {escape(each.pod)}{others}"
+        yield from (f"  - {escape(request.summary)}" for request in each.requests)
+        if each.conflict:
+            yield f"  - {escape(each.conflict)}"
+    if unlisted:
+        yield f"  and {unlisted} {'pod' if unlisted == 1 else 'pods'} with other claims"
 
 
 def _ahead(answer: ExplainResponse) -> Iterator[str]:

@@ -8,11 +8,13 @@ import grpc
 
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.report import explain
+from muster.coordinator.core.report.device_shortages import ClaimedDevices, claimed_devices
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.devices.explanation import RequestShortage
 from muster.etcd.election import LeaderKey
 from muster.etcd.errors import EtcdUnavailable
 from muster.rpc.errors import RpcError
@@ -235,6 +237,40 @@ def _gang(term: Term, gang: Gang) -> pb.Gang:
     )
 
 
+def _claimed_devices(claimed: ClaimedDevices) -> pb.ClaimedDevices:
+    return pb.ClaimedDevices(
+        pod=f"{claimed.pod.namespace}/{claimed.pod.name}",
+        pods=claimed.pods,
+        requests=map(_device_request, claimed.requests),
+        conflict=claimed.conflict.why,
+    )
+
+
+def _device_request(request: RequestShortage) -> pb.DeviceRequest:
+    return pb.DeviceRequest(
+        claim=request.claim,
+        request=request.request,
+        device_class=request.device_class,
+        wanted=request.wanted,
+        devices=request.devices,
+        matching=request.matching,
+        unusable=request.unusable,
+        unsupported=request.unsupported,
+        elsewhere=request.elsewhere,
+        taken=request.taken,
+        tainted=request.tainted,
+        free=request.free,
+        most_free=request.most_free,
+        excluding_selector=request.excluded[0],
+        excluded=request.excluded[1],
+        taint=request.taint[0],
+        holders=[pb.DeviceHolder(name=name, devices=number) for name, number in request.holders],
+        more_holders=request.more_holders,
+        error=request.error,
+        summary=str(request),
+    )
+
+
 def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
     turn, ahead = yield from explain.ahead_of(term.machine.queue, gang)
     facts = gang.facts
@@ -259,6 +295,9 @@ def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
     if gang.group.solve.explanation is not None:
         response.explanation.CopyFrom(encode_explanation(gang.group.solve.explanation))
     yield
+    claimed = yield from claimed_devices(term.machine.cache, gang)
+    response.claimed_devices.extend(map(_claimed_devices, claimed))
+    response.would_help.extend(dict.fromkeys(way for each in claimed for way in each.would_help))
     pods = sorted(gang.pods.values(), key=lambda pod: (len(pod.name), pod.name))
     for number, pod in enumerate(pods, start=1):
         response.members.append(

@@ -5,19 +5,21 @@ necessary and mostly suffice; the choice decides. Devices are chosen for all sea
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
+from muster.cel.probe import SelectorProbe
 from muster.cel.selection import DeviceSelection
 from muster.coordinator.core.effects import DeviceWrite, ExtendedClaimWrite
 from muster.coordinator.core.events import Seat
 from muster.devices.allocation import Devices, held
 from muster.devices.allocation_json import allocation_json
 from muster.devices.extended_resources import EXTENDED_CLAIM, ExtendedClaim, classes_by_resource, extended_claim
-from muster.devices.facts import Allocation, Claim, DeviceClass, DeviceId, Slice
+from muster.devices.facts import Allocation, Alternative, Claim, DeviceClass, DeviceId, Slice
 from muster.devices.holdings import Holdings
 from muster.devices.search import BUDGET, Outcome
 from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodClass, PodFacts
@@ -48,6 +50,7 @@ class DeviceChoices:
     def __init__(self) -> None:
         self.claims: dict[str, Claim] = {}
         self._devices = Devices(DeviceSelection().matches, _STEPS)
+        self._probe = SelectorProbe()
         self._holdings = Holdings(self._devices)
         self._bound: set[str] = set()
         self._extended: dict[str, str] = {}
@@ -234,6 +237,30 @@ class DeviceChoices:
             taken |= ids
             self._devices.allocate_ids(ids)
         return None
+
+    # -- explanations
+
+    @property
+    def devices(self) -> Devices:
+        """Pools, classes and allocated devices; not to be changed."""
+        return self._devices
+
+    def claims_of(self, pod: PodFacts) -> list[Claim]:
+        """The known claims of a pod."""
+        known = (self.claims.get(f"{pod.namespace}/{name}") for name in pod.device_claims)
+        return [each for each in known if each is not None]
+
+    def held(self) -> dict[DeviceId, str]:
+        """A holder of each device that is in use: a claim, or the uid of a pod."""
+        return self._holdings.by_device()
+
+    def failure(self, alternative: Alternative) -> str:
+        """The error of a selector of the class or the request, if it fails for one of few devices of distinct pools."""
+        device_class, pools = self._devices.classes.get(alternative.device_class), self._devices.pools
+        if device_class is None:
+            return ""
+        newest = (slices[0].devices[:1] for key in pools.keys if (slices := pools.newest_of(key)[0]))
+        return self._probe.failure((*device_class.selectors, *alternative.selectors), chain.from_iterable(newest))
 
     # -- writes
 

@@ -22,6 +22,7 @@ from muster.coordinator.core.queue.queue import (
     Queue,
 )
 from muster.coordinator.core.queue.turns import SlowGroups, namespace_of
+from muster.coordinator.core.report.device_shortages import name_device_request
 from muster.coordinator.core.report.reasons import name_unplaced_pod
 from muster.coordinator.core.slices import Slices
 from muster.coordinator.core.solve.concurrent import (
@@ -385,7 +386,8 @@ class Solves:
     def _explain(self, group: Group, explanation: Explanation) -> None:
         if explanation != group.solve.solver_explanation:
             cache = self._cache
-            group.solve.explain(explanation, name_unplaced_pod(explanation, cache.gangs, cache.ledger.classes))
+            named = name_device_request(explanation, cache)
+            group.solve.explain(explanation, name_unplaced_pod(named, cache.gangs, cache.ledger.classes))
             self._preemption.forget_verdict(group)
             cache.touch_group(group)
 

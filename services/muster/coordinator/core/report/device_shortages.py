@@ -1,0 +1,167 @@
+"""Explains which requests of a gang's ResourceClaims find no devices: completely for Explain, briefly for conditions.
+
+The complete explanation looks at every device once per request of distinct claims, in slices and between two steps; the
+brief one reads the sums of the counted resources that stand for devices, and evaluates an expression for few devices.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import numpy as np
+from msgspec import Struct
+from msgspec.structs import replace
+
+from muster.coordinator.core.cache.cache import Cache
+from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.slices import Slices, parts
+from muster.devices.columns import columns_of
+from muster.devices.explanation import Conflict, RequestShortage, conflict, shortages
+from muster.devices.facts import Claim
+from muster.gangs.counted_resources import is_device_resource, is_searched, is_selection
+from muster.gangs.facts import NodeFacts, PodFacts
+from muster.gangs.node_filters import filter_reason
+from muster.gangs.quoting import quoted
+from muster.gangs.solve import Explanation
+
+MAX_KINDS: Final = 4
+"""Distinct claims of one gang's pods that are explained; of further ones only the number is reported."""
+_NAMED_CLAIMS: Final = 3
+_NAMELESS: Final = Claim("", "")
+
+
+class ClaimedDevices(Struct):
+    """Devices for pending pods with equal claims: the first pod by name, and how many there are."""
+
+    pod: PodFacts
+    pods: int
+    requests: Sequence[RequestShortage] = ()
+    conflict: Conflict = Conflict()
+
+    @property
+    def would_help(self) -> list[str]:
+        """Changes that would let the claims of one pod be allocated."""
+        found = [
+            f"for request {each.request} of ResourceClaim {each.claim}: {way}"
+            for each in self.requests
+            if (way := each.would_help)
+        ]
+        return [*found, self.conflict.would_help] if self.conflict.would_help else found
+
+
+def claimed_devices(cache: Cache, gang: Gang) -> Slices[list[ClaimedDevices]]:
+    """Devices for the claims of the gang's pods that have no place, by kind of claims; without `requests` beyond
+    MAX_KINDS.
+    """
+    ledger = cache.ledger
+    kinds: dict[tuple[str, tuple[Claim, ...]], ClaimedDevices] = {}
+    claims: dict[tuple[str, tuple[Claim, ...]], list[Claim]] = {}
+    waiting = [pod for pod in gang.pending.values() if pod.device_claims]
+    for some in parts(tuple(sorted(waiting, key=lambda pod: (len(pod.name), pod.name)))):
+        for pod in some:
+            own = [each for each in ledger.devices.claims_of(pod) if each.allocation is None]
+            key = (
+                pod.class_id,
+                tuple(replace(_NAMELESS, requests=one.requests, constraints=one.constraints) for one in own),
+            )
+            if key in kinds:
+                kinds[key].pods += 1
+            elif own:
+                kinds[key], claims[key] = ClaimedDevices(pod, 1), own
+        yield
+    if not kinds:
+        return []
+    names: dict[str, str] = {}
+    held = ledger.devices.held()
+    holders = {id_: _named(cache, holder, names) for id_, holder in held.items()}
+    yield
+    for key, found in list(kinds.items())[:MAX_KINDS]:
+        nodes = yield from _usable_nodes(ledger, found.pod.class_id)
+        found.requests = yield from shortages(ledger.devices.devices, claims[key], nodes, holders)
+        if not any(each.short for each in found.requests):
+            found.conflict = yield from conflict(ledger.devices.devices, claims[key], nodes)
+    return list(kinds.values())
+
+
+def _usable_nodes(ledger: Ledger, class_id: str) -> Slices[list[NodeFacts]]:
+    """Nodes that are not filtered out for the class."""
+    nodes: list[NodeFacts] = []
+    pod_class = ledger.classes.get(class_id)
+    for some in parts(tuple(ledger.nodes.values())):
+        nodes += [each for each in some if pod_class is not None and filter_reason(pod_class, each) is None]
+        yield
+    return nodes
+
+
+def _named(cache: Cache, holder: str, names: dict[str, str]) -> str:
+    """The gang, pod or claim that holds devices, for users. `names`: those that are known, by holder."""
+    name = names.get(holder)
+    if name is None:
+        claim = cache.ledger.devices.claims.get(holder)
+        uids = (holder,) if claim is None else claim.reserved_for
+        gang = next((cache.gang_of[uid] for uid in uids if uid in cache.gang_of), None)
+        if gang is None:
+            name = f"ResourceClaim {holder}" if claim is not None else "a pod that is gone"
+        else:
+            name = f"{'pod' if gang.plain else 'gang'} {gang.label}"
+        names[holder] = name
+    return name
+
+
+# -- conditions
+
+
+def name_device_request(explanation: Explanation, cache: Cache) -> Explanation:
+    """Adds to an explanation that devices are missing which request of which claim lacks them, and what is free."""
+    short = [name for name, _ in explanation.short_by if is_device_resource(name)]
+    gang = cache.gangs.get(explanation.gang)
+    if not short or gang is None:
+        return explanation
+    pods = [pod for pod in gang.pending.values() if pod.device_claims and pod.class_id == explanation.class_id]
+    if not pods:
+        return explanation
+    pod = min(pods, key=lambda each: (len(each.name), each.name))
+    claims = [each for each in cache.ledger.devices.claims_of(pod) if each.allocation is None]
+    text = _brief(cache.ledger, claims, min(short, key=_least_specific))
+    return replace(explanation, summary=f"{explanation.summary}; {text}") if text else explanation
+
+
+def _least_specific(resource: str) -> tuple[bool, bool, str]:
+    """Order of resources: those of selections before those of whole classes, those of claims together last."""
+    return is_searched(resource), not is_selection(resource), resource
+
+
+def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str) -> str:
+    """The request that requests the resource, and how much of it is free; empty if none does."""
+    free, most, offered = _amounts(ledger, resource)
+    if is_searched(resource):
+        names = ", ".join(quoted(each.name) for each in claims[:_NAMED_CLAIMS])
+        more = f" and {len(claims) - _NAMED_CLAIMS} more" if len(claims) > _NAMED_CLAIMS else ""
+        where = f"only {free} can be allocated now" if free else "no node has devices for them"
+        return f"ResourceClaims like {names}{more}: {where}" if claims else ""
+    for claim in claims:
+        for request in claim.requests:
+            one = replace(claim, requests=(request,), constraints=())
+            wanted = columns_of([one]).amounts.get(resource)
+            if wanted is None:
+                continue
+            alternative = request.alternatives[0]
+            text = f"request {quoted(request.name)} of ResourceClaim {quoted(claim.name)} wants {wanted}, "
+            text += f"{free} {'is' if free == 1 else 'are'} free, at most {most} on one node" if free else "0 are free"
+            if not offered:
+                error = ledger.devices.failure(alternative)
+                selectors = [quoted(each) for each in alternative.selectors]
+                text += f"; none matches {' and '.join(selectors[:_NAMED_CLAIMS])}" if selectors and not error else ""
+                text += f": {error}" if error else ""
+            return text
+    return ""
+
+
+def _amounts(ledger: Ledger, resource: str) -> tuple[int, int, int]:
+    """Amounts of a resource: free on all nodes, free on the node with most, and those that nodes offer."""
+    column = ledger.capacity.resources.get(resource)
+    if column is None:
+        return 0, 0, 0
+    offered = ledger.capacity.allocatable[:, column]
+    free = np.maximum(offered - ledger.capacity.used[:, column], 0)
+    return int(free.sum()), int(free.max(initial=0)), int(offered.sum())
