@@ -23,8 +23,10 @@ async def test_the_explanation_names_who_has_the_devices(world: World) -> None:
     await world.bound(first)
     second = await with_claims(world, gang("second").of(2), gpus(world, 2))
     await world.create(second)
-    await world.waits(second, 'request "r0" of ResourceClaim', "wants 2, 1 is free, at most 1 on one node")
-    await world.unschedulable(second, 'request "r0" of ResourceClaim', "wants 2, 1 is free", reason="Unschedulable")
+    await world.waits(second, 'request "r0" of ResourceClaim', "wants 2 per pod, 1 is free, at most 1 on one node")
+    await world.unschedulable(
+        second, 'request "r0" of ResourceClaim', "wants 2 per pod, 1 is free", reason="Unschedulable"
+    )
     answer = await world.cluster.explain(world.here(second).id)
     [claimed] = answer.claimed_devices
     assert claimed.pods == 2

@@ -33,6 +33,8 @@ class DeviceSelection:
         self._spent: ByteCache[str, list[int]] = ByteCache(lambda _: [0, 0], _EXPENSIVE_BYTES)
         """Number and cost of the evaluations of an expression."""
         self._expensive: ByteCache[str, list[str]] = ByteCache(lambda _: [], _EXPENSIVE_BYTES)
+        self.exceeded = 0
+        """How often an expression has exceeded a limit of cost."""
         self._last: tuple[DeviceFacts, Device] | None = None
         """The device that was converted last: several expressions are evaluated for one after the other."""
 
@@ -40,6 +42,11 @@ class DeviceSelection:
     def cost(self) -> int:
         """Units that evaluations have spent so far, for limits of the caller."""
         return self._results.cost
+
+    def too_expensive(self, expression: str) -> str:
+        """Why the expression fails for all devices, quoted: it has exceeded a limit of cost. Empty: it has not."""
+        failures = self._expensive(expression)
+        return failures[0] if failures else ""
 
     def matches(self, expression: str, facts: DeviceFacts) -> bool:
         """Whether the expression selects the device. Raises SelectorError, with both quoted."""
@@ -54,6 +61,7 @@ class DeviceSelection:
             return matches
         except CostLimitExceeded as exceeded:
             failures.append(str(exceeded))
+            self.exceeded += 1
             raise SelectorError(str(exceeded)) from None
         except (BadExpression, EvaluationFailed) as error:
             raise SelectorError(str(error)) from None
@@ -68,6 +76,7 @@ class DeviceSelection:
         if spent[1] > MAX_COST + MEAN_COST * spent[0]:
             mean = spent[1] // spent[0]
             failures.append(f"{quoted(expression)} costs {mean} units a device, more than the {MEAN_COST} permitted")
+            self.exceeded += 1
             raise SelectorError(failures[0])
 
     def _device(self, facts: DeviceFacts) -> Device:

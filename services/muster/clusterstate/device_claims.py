@@ -171,15 +171,15 @@ class DeviceClaims:
         return bool(names) and not names & self._nodes
 
     def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
-        """Selectors of the claims and their classes that cannot be compiled."""
-        classes = self.objects.devices.classes
+        """Selectors of the claims and their classes that cannot be compiled, or cost too much."""
+        classes, too_expensive = self.objects.devices.classes, self.objects.selection.too_expensive
         return [
             f"ResourceClaim {quoted(claim.name)}, request {request.path(each)}: {problem}"
             for claim in claims
             for request in claim.requests
             for each in request.alternatives
             for expression in (*classes[each.device_class].selectors, *each.selectors)
-            if (problem := expression_problem(expression))
+            if (problem := expression_problem(expression) or too_expensive(expression))
         ]
 
     # -- counted resources
@@ -188,9 +188,12 @@ class DeviceClaims:
         """Amounts that a node offers of the resources that stand for devices."""
         if not self._columns:
             return ()
-        offers = (
+        exceeded = self.objects.selection.exceeded
+        offers = [
             (name, self.objects.offered(node, column.unit, MOST_PER_NODE)) for name, column in self._columns.items()
-        )
+        ]
+        if self.objects.selection.exceeded != exceeded:  # pods with this expression wait because of it
+            self._stale_pods |= self._uses.keys()
         return tuple((name, number) for name, number in offers if number)
 
     @property

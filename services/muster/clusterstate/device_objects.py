@@ -46,7 +46,8 @@ class DeviceObjects:
     """
 
     def __init__(self) -> None:
-        matches = DeviceSelection().matches
+        self.selection = DeviceSelection()
+        matches = self.selection.matches
         self.devices = Devices(matches, SEARCH_STEPS)
         self._extended = Devices(matches, SEARCH_STEPS)
         """The same devices, of which others are held: see `hold`."""

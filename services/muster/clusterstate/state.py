@@ -383,8 +383,16 @@ class ClusterState:
             changed |= self._add_volumes()
             self._cause = next(iter(work.causes.items()))
             self._queue_volumes()
-        for name in self.pods.take_stale_nodes(self.nodes.facts):  # by the pods of this slice
-            changed |= self._refresh_node(name)
+        stale = self.pods.take_stale_nodes(self.nodes.facts)  # by the pods of this slice
+        if len(stale) * self.pods.weight_of_node > SLICE:
+            self._cause = next(iter(work.causes.items()), self._cause)
+            self._queue(Recomputed.NODE, stale)
+        else:
+            for name in stale:
+                changed |= self._refresh_node(name)
+        if late := self.pods.devices.take_stale_pods():  # by the nodes of this slice
+            self._cause = next(iter(work.causes.items()), self._cause)
+            self._queue(Recomputed.POD, late)
         if changed:
             for kind, revision in work.causes.items():
                 self._pending.raise_revision(kind, revision)

@@ -39,8 +39,79 @@ async def with_extended_resource(world: World, workload: Workload, count: int) -
 
 def gpus(world: World, count: int = 1, *expressions: str, **more: Any) -> dict[str, Any]:
     """A request for so many GPUs that all expressions select."""
+    return request(class_of(world), count, *expressions, **more)
+
+
+def request(device_class: str, count: int = 1, *expressions: str, **more: Any) -> dict[str, Any]:
+    """A request for so many devices of a class that all expressions select."""
     selectors = [{"cel": {"expression": each}} for each in expressions]
-    return {"deviceClassName": class_of(world), "count": count, "selectors": selectors, **more}
+    return {"deviceClassName": device_class, "count": count, "selectors": selectors, **more}
+
+
+def first_of(*requests: dict[str, Any]) -> dict[str, Any]:
+    """A request for the first of these, which are named "s0", "s1" ..."""
+    return {"firstAvailable": [{"name": f"s{number}", **each} for number, each in enumerate(requests)]}
+
+
+async def device_class(world: World, name: str, expression: str) -> str:
+    """Create a DeviceClass of this world; returns its full name."""
+    full_name = f"{name}.{world.name}"
+    await world.cluster.apply(_class(full_name, expression))
+    return full_name
+
+
+async def publish(
+    world: World,
+    pool: str,
+    *devices: dict[str, Any],
+    owner: str,
+    driver: str = DRIVER,
+    generation: int = 1,
+    number: int = 0,
+    count: int = 1,
+    **spec: Any,
+) -> str:
+    """Publish slice `number` of a pool as a driver does; for the node `owner` unless `spec` selects nodes otherwise,
+    and deleted with it. Returns the name of the slice.
+    """
+    where = {} if spec.keys() & {"nodeSelector", "allNodes", "perDeviceNodeSelection"} else {"nodeName": owner}
+    pooled = {"name": pool, "generation": generation, "resourceSliceCount": count}
+    name = f"{pool}-{driver}-{generation}-{number}"
+    uid = world.cluster.nodes[owner]["metadata"]["uid"]
+    owners = [{"apiVersion": "v1", "kind": "Node", "name": owner, "uid": uid, "controller": True}]
+    await world.cluster.apply(
+        {
+            "apiVersion": API,
+            "kind": "ResourceSlice",
+            "metadata": {"name": name, "ownerReferences": owners},
+            "spec": {"driver": driver, "pool": pooled, "devices": list(devices), **where, **spec},
+        }
+    )
+    return name
+
+
+async def withdraw(world: World, *names: str) -> None:
+    """Delete slices, as a driver that is removed does."""
+    for name in names:
+        await world.cluster.call("DELETE", f"/apis/{API}/resourceslices/{name}")
+
+
+async def slices_of(world: World, node: str) -> list[str]:
+    """Names of the slices of a node."""
+    listed = await world.cluster.call("GET", f"/apis/{API}/resourceslices?fieldSelector=spec.nodeName={node}")
+    return [str(each["metadata"]["name"]) for each in listed["items"]]
+
+
+async def results_of(world: World, workload: Workload) -> list[dict[str, Any]]:
+    """Allocated devices of all claims in the namespace of the workload, as the status lists them."""
+    claims = [(claim.get("status") or {}).get("allocation") for claim in await claims_of(world, workload)]
+    return [result for allocation in claims if allocation for result in allocation["devices"]["results"]]
+
+
+def device(name: str, *, taint: str = "", **attributes: str) -> dict[str, Any]:
+    """A device with these attributes."""
+    taints = {"taints": [{"key": taint, "effect": "NoSchedule"}]} if taint else {}
+    return {"name": name, "attributes": {key: {"string": value} for key, value in attributes.items()}, **taints}
 
 
 def class_of(world: World) -> str:
@@ -52,14 +123,12 @@ def _objects(
     world: World, workload: Workload, requests: tuple[dict[str, Any], ...], devices: dict[str, Any]
 ) -> list[dict[str, Any]]:
     expression = f"device.driver == '{DRIVER}' && device.attributes['{DRIVER}'].type == 'gpu'"
-    listed = [{"name": f"r{number}", "exactly": each} for number, each in enumerate(requests)]
+    listed = [
+        {"name": f"r{number}", **(each if "firstAvailable" in each else {"exactly": each})}
+        for number, each in enumerate(requests)
+    ]
     return [
-        {
-            "apiVersion": API,
-            "kind": "DeviceClass",
-            "metadata": {"name": class_of(world)},
-            "spec": {"selectors": [{"cel": {"expression": expression}}]},
-        },
+        _class(class_of(world), expression),
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workload.namespace}},
         {
             "apiVersion": API,
@@ -68,6 +137,15 @@ def _objects(
             "spec": {"spec": {"devices": {"requests": listed, **devices}}},
         },
     ]
+
+
+def _class(name: str, expression: str) -> dict[str, Any]:
+    return {
+        "apiVersion": API,
+        "kind": "DeviceClass",
+        "metadata": {"name": name},
+        "spec": {"selectors": [{"cel": {"expression": expression}}]},
+    }
 
 
 async def claims_of(world: World, workload: Workload) -> list[dict[str, Any]]:

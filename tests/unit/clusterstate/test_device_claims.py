@@ -16,6 +16,7 @@ from builders.kube.devices import (
     using_claims,
 )
 from muster.clusterstate.device_claims import MAX_COLUMNS
+from muster.clusterstate.recomputation import SLICE
 from muster.gangs.counted_resources import devices, is_device_resource
 from muster.gangs.facts import NodeSelectorTerm, PodFacts
 from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -233,3 +234,33 @@ def test_of_many_selections_only_so_many_are_told_apart() -> None:
     assert requested(history, f"p{MAX_COLUMNS + 2}") == {GPUS: 1}
     assert len(requested(history, "p0")) == 2
     assert history.state.sizes()["device_columns"] == MAX_COLUMNS
+
+
+def test_an_expression_of_huge_cost_is_quoted_once_it_was_evaluated() -> None:
+    ten = "[0,1,2,3,4,5,6,7,8,9]"
+    costly = "true"
+    for level in range(6):
+        costly = f"{ten}.all(x{level}, {costly})"
+    history = cluster()
+    claimed(history, exactly(1, costly))
+    claimed(history, name="y")
+    history.review()
+    assert problem(history).startswith(f'ResourceClaim "claim-x", request r0: CEL expression "{ten}.all(x5')
+    assert "it costs more than 50000 units" in problem(history)
+    assert problem(history, "y") == ""
+
+
+def test_nodes_of_a_new_selection_are_recomputed_in_slices() -> None:
+    """The claim appears after its pod, so that the pod is recomputed because of it."""
+    number = 2 * SLICE
+    history = History()
+    history.put(NODES, *(node_object(f"n{i}") for i in range(number)))
+    history.put(DEVICE_CLASSES, device_class_object())
+    history.put(RESOURCE_SLICES, *(slice_object(f"n{i}", 1) for i in range(number)))
+    history.pods(pod_object("x", resourceClaims=using_claims("claim-x")))
+    history.review()
+    batches = [history.put(RESOURCE_CLAIMS, resource_claim_object("claim-x"))]
+    while history.state.has_work:
+        batches.append(history.state.advance())
+    assert sum(len(each.nodes) for each in batches) == number
+    assert max(len(each.nodes) for each in batches) <= SLICE

@@ -173,6 +173,34 @@ def test_a_claim_that_is_deleted_before_the_bind_takes_the_seat_with_it() -> Non
     assert not [effect for effect in scenario.under_way if isinstance(effect, Bind)]
 
 
+def test_a_gang_starts_with_the_new_claim_after_one_was_deleted_before_the_bind() -> None:
+    scenario, members = cluster(4, "a")
+    persist = until(scenario, Persist)
+    first = claim_of(members["a"][0])
+    waiting = replace(members["a"][0], problem="its claim does not exist")
+    scenario.change(device_objects=[DeviceObject(DeviceObjectKind.CLAIM, first.id)], pods=[waiting])
+    scenario.do(scenario.under_way.index(persist))
+    scenario.run()
+    assert scenario.bound("a") < len(members["a"])
+    scenario.change(device_objects=[claim_object(replace(first, uid="anew"))], pods=[members["a"][0]])
+    scenario.run()
+    assert scenario.bound("a") == len(members["a"])
+
+
+def test_i5_a_driver_that_vanishes_while_a_permit_is_open_leaves_it_its_devices() -> None:
+    scenario, members = cluster(4, "a")
+    persist = until(scenario, Persist)
+    scenario.change(device_objects=[DeviceObject(DeviceObjectKind.SLICE, "n0")])
+    scenario.do(scenario.under_way.index(persist))
+    bind = until(scenario, Bind)
+    assert len(chosen(bind.seats)) == 4
+    scenario.run()
+    scenario.change(device_objects=[slice_object("n0", 4)])
+    assert not free(scenario, 1)
+    scenario.change(remove_pods=[pod.uid for pod in members["a"]])
+    assert free(scenario, 4)
+
+
 def test_the_choice_survives_encoding() -> None:
     scenario, _ = cluster(4, "a")
     [record] = until(scenario, Persist).puts

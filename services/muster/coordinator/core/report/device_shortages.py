@@ -122,7 +122,7 @@ def name_device_request(explanation: Explanation, cache: Cache) -> Explanation:
         return explanation
     pod = min(pods, key=lambda each: (len(each.name), each.name))
     claims = [each for each in cache.ledger.devices.claims_of(pod) if each.allocation is None]
-    text = _brief(cache.ledger, claims, min(short, key=_least_specific))
+    text = _brief(cache.ledger, claims, min(short, key=_least_specific), each=explanation.needed > 1)
     return replace(explanation, summary=f"{explanation.summary}; {text}") if text else explanation
 
 
@@ -131,11 +131,11 @@ def _least_specific(resource: str) -> tuple[bool, bool, str]:
     return is_searched(resource), not is_selection(resource), resource
 
 
-def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str) -> str:
-    """The request that requests the resource, and how much of it is free; empty if none does."""
+def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str, *, each: bool) -> str:
+    """The request for the resource, and how much of it is free; empty if there is none. `each`: of several pods."""
     free, most, offered = _amounts(ledger, resource)
     if is_searched(resource):
-        names = ", ".join(quoted(each.name) for each in claims[:_NAMED_CLAIMS])
+        names = ", ".join(quoted(claim.name) for claim in claims[:_NAMED_CLAIMS])
         more = f" and {len(claims) - _NAMED_CLAIMS} more" if len(claims) > _NAMED_CLAIMS else ""
         where = f"only {free} can be allocated now" if free else "no node has devices for them"
         return f"ResourceClaims like {names}{more}: {where}" if claims else ""
@@ -146,11 +146,12 @@ def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str) -> str:
             if wanted is None:
                 continue
             alternative = request.alternatives[0]
-            text = f"request {quoted(request.name)} of ResourceClaim {quoted(claim.name)} wants {wanted}, "
+            text = f"request {quoted(request.name)} of ResourceClaim {quoted(claim.name)} wants {wanted}"
+            text += " per pod, " if each else ", "
             text += f"{free} {'is' if free == 1 else 'are'} free, at most {most} on one node" if free else "0 are free"
             if not offered:
                 error = ledger.devices.failure(alternative)
-                selectors = [quoted(each) for each in alternative.selectors]
+                selectors = [quoted(expression) for expression in alternative.selectors]
                 text += f"; none matches {' and '.join(selectors[:_NAMED_CLAIMS])}" if selectors and not error else ""
                 text += f": {error}" if error else ""
             return text
