@@ -1,5 +1,7 @@
 """Pools of devices that several nodes can use: a pool with a node selector, and one for all nodes."""
 
+from typing import Any
+
 import pytest
 
 from builders.e2e.devices import claims_of, device, device_class, publish, request, results_of, with_claims
@@ -21,7 +23,8 @@ async def claiming(world: World, workload: Workload) -> Workload:
 async def test_devices_of_a_rack_are_used_on_its_nodes_only_and_once(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     value = f"{world.name}-r1"
-    [a, b] = await world.nodes(8, 8, **{RACK: value})
+    labels: dict[str, Any] = {RACK: value}
+    [a, b] = await world.nodes(8, 8, **labels)
     await world.nodes(8)
     requirement = {"key": RACK, "operator": "In", "values": [value]}
     selector = {"nodeSelectorTerms": [{"matchExpressions": [requirement]}]}

@@ -1,6 +1,7 @@
 """NVLink domains: gangs in one clique of nodes, with a channel of a compute domain for each node."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -17,7 +18,8 @@ CHANNELS = "channel.example.com"
 
 async def domain(world: World, clique: str) -> list[str]:
     """Four nodes of an NVLink domain, with two GPUs and one channel each."""
-    nodes = await world.nodes(8, 8, 8, 8, cards=TWO, **{CLIQUE_LABEL: f"{world.name}.{clique}"})
+    labels: dict[str, Any] = {CLIQUE_LABEL: f"{world.name}.{clique}"}
+    nodes = await world.nodes(8, 8, 8, 8, cards=TWO, **labels)
     channel = device("channel-0", type="channel")
     await asyncio.gather(*(publish(world, node, channel, owner=node, driver=CHANNELS, generation=1) for node in nodes))
     return nodes
