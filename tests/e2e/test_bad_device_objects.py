@@ -107,7 +107,7 @@ async def test_a_driver_vanishes_while_a_gang_waits_and_returns(world: World) ->
     await world.bound(a)
 
 
-async def test_a_driver_that_vanishes_while_claims_are_written_leaves_the_gang_its_devices(world: World) -> None:
+async def test_a_driver_vanishes_while_claims_are_written(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     [node] = await world.nodes(8)
     name = await publish(world, node, *(device(f"card-{index}") for index in range(3)), owner=node, driver=CARDS)

@@ -5,6 +5,7 @@ from mutation.bug import Bug
 _CHOICES = "unit/coordinator/test_device_choices.py"
 _EXTENDED = "unit/coordinator/test_extended_resources.py"
 _CLAIMS = "unit/coordinator/test_device_claims.py"
+_SHORTAGES = "unit/coordinator/test_device_shortages.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -83,5 +84,19 @@ DEVICE_BUGS = (
         "            device_objects=self.ledger.devices.missing(batch),\n",
         "",
         first=_CLAIMS,
+    ),
+    Bug(
+        "more devices are searched together than one search can have",
+        "cache/device_choices.py",
+        " and depth + more <= MAX_DEPTH:",
+        ":",
+        first=_CHOICES,
+    ),
+    Bug(
+        "an explanation does not know whose claims have the devices",
+        "report/device_shortages.py",
+        "        uids = (holder,) if claim is None else claim.reserved_for",
+        "        uids = (holder,)",
+        first=_SHORTAGES,
     ),
 )

@@ -442,8 +442,11 @@ def _taint(read: _Taint) -> DeviceTaint:
 
 def _qualified(driver: str, values: dict[str, T]) -> dict[str, T]:
     """By qualified name; a name that the driver qualified itself takes precedence."""
+    every = {name if "/" in name else f"{driver}/{name}": value for name, value in values.items()}
+    if len(every) == len(values):
+        return every
     short = {f"{driver}/{name}": value for name, value in values.items() if "/" not in name}
-    return short | {name: value for name, value in values.items() if "/" in name} if short else values
+    return short | {name: value for name, value in values.items() if "/" in name}
 
 
 def _attribute(read: _Attribute) -> Attribute | None:

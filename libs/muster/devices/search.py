@@ -8,12 +8,12 @@ tried if the requests from it on consume more counters than remain, each as litt
 has.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import Enum
 from typing import Final, NamedTuple
 
 from muster.devices.blocks import Block, blocks_of
-from muster.devices.facts import MAX_RESULTS
+from muster.devices.facts import MAX_RESULTS, Claim
 from muster.devices.instance import Option, Problem, Shape, Slot
 from muster.devices.presolve import ViableSlot, viable
 
@@ -52,6 +52,16 @@ class Found(NamedTuple):
 
 class _BudgetExhausted(Exception):
     pass
+
+
+def depth_of(claims: Iterable[Claim]) -> int:
+    """Slots and devices, at most, of a search for unallocated claims; compare with MAX_DEPTH."""
+    return sum(
+        1 + max((each.count or MAX_RESULTS for each in request.alternatives), default=0)
+        for claim in claims
+        if claim.allocation is None
+        for request in claim.requests
+    )
 
 
 def search(shape: Shape, problem: Problem, copies: int = 1, shared: int = 0, budget: int = BUDGET) -> Found:

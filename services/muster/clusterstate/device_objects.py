@@ -30,6 +30,9 @@ SEARCH_STEPS: Final = BUDGET // 10
 
 WEIGHT_OF_SLICE: Final = 10
 """Processor time of the taints of a slice with 128 devices, 0.4 ms, in multiples of a pod's."""
+MANY_DEVICES: Final = 512
+"""Devices that are decoded in one step with what nodes offer of them: 20 ms. Of more that is computed in further steps,
+since expressions may have to be evaluated for all devices of the pools."""
 
 
 class KnownClaim(NamedTuple):
@@ -66,6 +69,7 @@ class DeviceObjects:
         self.streamed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
         """Objects that can be read, as they are streamed, by kind and name."""
         self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
+        self._decoded_devices = 0
 
     def put_claim(self, claim: DeviceResource) -> tuple[ClaimId | None, Collection[str] | None]:
         """Returns the claim if it differs; `hold` has to follow. Removed claims hold nothing: also their nodes."""
@@ -107,6 +111,7 @@ class DeviceObjects:
         if given is None or (facts := self.taint_rules.tainted(given)) == before:
             return ()
         nodes = self._nodes_of_pool(before)
+        self._decoded_devices += len(facts.devices)
         self.devices.put_slice(facts)
         self._extended.put_slice(facts)
         self._note(DeviceObjectKind.SLICE, name, facts)
@@ -178,6 +183,11 @@ class DeviceObjects:
         """Forget the counts of a node that was removed."""
         self.devices.remove_node(name)
         self._extended.remove_node(name)
+
+    def take_decoded_devices(self) -> int:
+        """Devices of slices that were added or changed since the last call."""
+        number, self._decoded_devices = self._decoded_devices, 0
+        return number
 
     @property
     def has_changes(self) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from muster.clusterstate.basic_groups import BasicGroups
 from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
-from muster.clusterstate.device_objects import WEIGHT_OF_SLICE
+from muster.clusterstate.device_objects import MANY_DEVICES, WEIGHT_OF_SLICE
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
@@ -200,7 +200,8 @@ class ClusterState:
                 self._queue(Recomputed.POD, self.pods.unread(self._unread))
                 self._queue_volumes()
             self._recomputation.reach(changes.kind, changes.through)
-        if len(self._recomputation) <= SLICE:
+        many_devices = self.pods.devices.objects.take_decoded_devices() > MANY_DEVICES
+        if len(self._recomputation) <= SLICE and not many_devices:
             self._recompute()
         else:
             self._reach()

@@ -17,6 +17,7 @@ from builders.kube.devices import (
 )
 from muster.clusterstate.device_claims import MAX_COLUMNS
 from muster.clusterstate.recomputation import SLICE
+from muster.devices.columns import MOST_PER_NODE
 from muster.gangs.counted_resources import devices, is_device_resource
 from muster.gangs.facts import NodeSelectorTerm, PodFacts
 from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
@@ -264,3 +265,17 @@ def test_nodes_of_a_new_selection_are_recomputed_in_slices() -> None:
         batches.append(history.state.advance())
     assert sum(len(each.nodes) for each in batches) == number
     assert max(len(each.nodes) for each in batches) <= SLICE
+
+
+def test_offers_of_a_large_pool_are_computed_after_its_slices_are_decoded() -> None:
+    history = cluster()
+    claimed(history)
+    parts = [slice_object(f"part-{i}", 128, node="n0", pool="large", count=8) for i in range(8)]
+    for part in parts:
+        part["spec"]["devices"] = [device_object(f"{part['metadata']['name']}-{i}") for i in range(128)]
+    batch = history.put(RESOURCE_SLICES, *parts)
+    assert len(batch.device_objects) == len(parts)
+    assert not batch.nodes
+    assert history.state.has_work
+    history.review()
+    assert offered(history) == {GPUS: MOST_PER_NODE}

@@ -59,13 +59,22 @@ def test_no_seat_gets_devices_if_one_cannot() -> None:
     assert not isinstance(chooser.choose([seat(0)], pods(("c0",)), NODES), NoDevices)
 
 
-def test_very_many_claims_of_one_node_are_allocated_seat_by_seat() -> None:
+def test_very_many_claims_of_one_node_are_allocated_in_parts() -> None:
     number = 2 * MOST_TOGETHER
     found = choices(*claims(*[1] * number), on=number).choose(
         [seat(each) for each in range(number)], pods(*((f"c{each}",) for each in range(number))), NODES
     )
     assert not isinstance(found, NoDevices)
     assert len({result.id for each in found.values() for _, one in each for result in one.results}) == number
+
+
+def test_more_devices_than_one_search_can_have_are_allocated_in_parts() -> None:
+    number = MOST_TOGETHER // 2
+    found = choices(*claims(*[16] * number), on=16 * number).choose(
+        [seat(each) for each in range(number)], pods(*((f"c{each}",) for each in range(number))), NODES
+    )
+    assert not isinstance(found, NoDevices)
+    assert len({result.id for each in found.values() for _, one in each for result in one.results}) == 16 * number
 
 
 def test_devices_of_a_reservation_are_not_chosen_again_until_it_ends() -> None:

@@ -21,11 +21,12 @@ from muster.devices.allocation_json import allocation_json
 from muster.devices.extended_resources import EXTENDED_CLAIM, ExtendedClaim, classes_by_resource, extended_claim
 from muster.devices.facts import Allocation, Alternative, Claim, DeviceClass, DeviceId, Slice
 from muster.devices.holdings import Holdings
-from muster.devices.search import BUDGET, Outcome
+from muster.devices.search import BUDGET, MAX_DEPTH, Outcome, depth_of
 from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodClass, PodFacts
 
 MOST_TOGETHER: Final = 64
-"""Claims of one node for which devices are searched together; of more, those of one seat after the other."""
+"""Claims of one node for which devices are searched together, if one search can have as many devices; more are
+searched in parts, each with all claims of its seats."""
 _STEPS: Final = BUDGET // 6
 """Steps of one search, about 50 ms: a step of the coordinator waits for it (I12)."""
 
@@ -219,11 +220,9 @@ class DeviceChoices:
         self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: Chosen, taken: set[DeviceId]
     ) -> NoDevices | None:
         """Add the devices of one node, which are marked as allocated, to `chosen` and `taken`."""
-        if len(wants) > MOST_TOGETHER and len({seat.uid for seat, _ in wants}) > 1:
-            by_seat: dict[str, list[tuple[Seat, Claim]]] = {}
-            for want in wants:
-                by_seat.setdefault(want[0].uid, []).append(want)
-            failures = (self._choose_on(node, each, chosen, taken) for each in by_seat.values())
+        some = _parts(wants)
+        if len(some) > 1:
+            failures = (self._choose_on(node, each, chosen, taken) for each in some)
             return next((failure for failure in failures if failure is not None), None)
         answer = self._devices.allocate(node, [claim for _, claim in wants])
         if answer.outcome is not Outcome.FOUND:
@@ -280,6 +279,24 @@ class DeviceChoices:
 def _recorded_name(claim: Claim) -> str:
     """The claim's name in seats; EXTENDED_CLAIM if it is to be created."""
     return claim.name if claim.uid or not claim.extended else EXTENDED_CLAIM
+
+
+def _parts(wants: list[tuple[Seat, Claim]]) -> list[list[tuple[Seat, Claim]]]:
+    """Seats with all their claims, in order, in parts for one search each."""
+    by_seat: dict[str, list[tuple[Seat, Claim]]] = {}
+    for want in wants:
+        by_seat.setdefault(want[0].uid, []).append(want)
+    parts: list[list[tuple[Seat, Claim]]] = []
+    depth = 0
+    for of_seat in by_seat.values():
+        more = depth_of(claim for _, claim in of_seat)
+        if parts and len(parts[-1]) + len(of_seat) <= MOST_TOGETHER and depth + more <= MAX_DEPTH:
+            parts[-1] += of_seat
+            depth += more
+        else:
+            parts.append(of_seat)
+            depth = more
+    return parts
 
 
 def _held(seat: Seat) -> set[DeviceId]:
