@@ -16,9 +16,14 @@ from muster.kube.timestamps import BadTimestamp, parse_timestamp
 
 def gang_marks(pod: Pod, job: str = "") -> GangMarks:
     """The fields of a pod that dialects read; falsy if there are none. `job` as in GangMarks."""
-    metadata, group = pod.metadata, pod.spec.scheduling_group
-    pod_group = "" if group is NOTHING else _name_of_group(bytes(group))
-    return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group, job)
+    metadata = pod.metadata
+    return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group_of(pod), job)
+
+
+def pod_group_of(pod: Pod) -> str:
+    """The name of the PodGroup in a pod's spec.schedulingGroup; empty without one."""
+    group = pod.spec.scheduling_group
+    return "" if group is NOTHING else _name_of_group(bytes(group))
 
 
 def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:

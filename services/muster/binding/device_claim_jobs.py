@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from muster.binding.device_claim_status import (
     BadDeviceClaim,
     ClaimRejected,
+    Consumer,
     DeviceClaimState,
     Step,
     WantedClaim,
@@ -60,14 +61,38 @@ class DeviceClaimWrites:
         self.wanted, self.creation = wanted, creation
         self.pods: dict[str, pb.PodBinding] = {}
         """Pods by uid that the claim is to be reserved for: until they are settled."""
+        self.users: set[str] = set()
+        """Uids of the pods of the call that use it: until they are released."""
+        self.groups: dict[str, Consumer] = {}
+        """PodGroups for which it is reserved instead of the pods with these uids."""
         self.reserved: set[str] = set()
-        """Uids of pods that the call reserved it for, or may have: an answer was lost."""
+        """Uids of pods, or of their PodGroup, that the call reserved it for, or may have: an answer was lost."""
         self.allocated = False
         """The call wrote the allocation, or may have."""
         self.leaving: set[str] = set()
-        """Uids of pods whose reservations are to be removed."""
+        """Uids of pods whose reservations, or that of their PodGroup, are to be removed."""
         self.busy = False
         """A job is queued or running."""
+
+    @property
+    def wanted_users(self) -> dict[str, Consumer]:
+        """Pods, or their PodGroup, by uid, that the claim is to be reserved for: until the pods are settled."""
+        users = (self.groups.get(uid) or Consumer("pods", pod.name, uid) for uid, pod in self.pods.items())
+        return {each.uid: each for each in users}
+
+    def reservation_of(self, uid: str) -> str:
+        """Uid in the reservation for a pod."""
+        group = self.groups.get(uid)
+        return uid if group is None else group.uid
+
+    def leave(self, uid: str) -> bool:
+        """The pod will not use the claim. Returns whether the call made a reservation that nothing needs then."""
+        self.pods.pop(uid, None)
+        self.users.discard(uid)
+        reservation = self.reservation_of(uid)
+        if reservation not in self.reserved:
+            return False
+        return uid not in self.groups or all(self.reservation_of(each) != reservation for each in self.users)
 
     @property
     def order(self) -> tuple[str, str]:
@@ -171,7 +196,8 @@ class WriteDeviceClaim(ClaimJob):
         found = await self._read()
         for _ in range(_MAX_WRITES + 1):
             try:
-                step = next_step(found, claim.wanted, claim.pods)
+                groups = {each.uid for each in claim.groups.values()}
+                step = next_step(found, claim.wanted, claim.wanted_users, groups)
             except ClaimRejected as error:
                 return self._fail(str(error))
             if step is Step.DONE:
@@ -194,37 +220,36 @@ class WriteDeviceClaim(ClaimJob):
             if bound := await self._bound(found):
                 raise Settled(self._leave_to(bound, found))
             return await self._write(deallocated_claim(found))
-        pods = self._fitting(found)
-        if not pods:
+        users = self._fitting(found)
+        if not users:
             return found
         if step is Step.RESERVE:
-            return await self._reserve(pods, reserved_claim(found, pods))
-        body = allocated_claim(found, claim.wanted, pods, time.time())
-        return await self._reserve(pods, body, allocates=True)
+            return await self._reserve(users, reserved_claim(found, users))
+        body = allocated_claim(found, claim.wanted, users, time.time())
+        return await self._reserve(users, body, allocates=True)
 
-    async def _reserve(
-        self, pods: Collection[tuple[str, str]], body: bytes, *, allocates: bool = False
-    ) -> DeviceClaimState:
-        """Write reservations for pods that have none; notes what has to be removed if the pods are not bound. Raises
+    async def _reserve(self, users: Collection[Consumer], body: bytes, *, allocates: bool = False) -> DeviceClaimState:
+        """Write reservations for users that have none; notes what has to be removed if the pods are not bound. Raises
         KubeUnreachable, Settled.
         """
         claim, before = self._claim, (self._claim.reserved, self._claim.allocated)
-        claim.reserved = claim.reserved | {uid for uid, _ in pods}
+        claim.reserved = claim.reserved | {each.uid for each in users}
         claim.allocated |= allocates
         response = await self._put(body)
         if response.status >= 300 and is_certain(response):
             claim.reserved, claim.allocated = before
         return self._state(response, "written")
 
-    def _fitting(self, found: DeviceClaimState) -> list[tuple[str, str]]:
-        """Uid and name of the pods to reserve the claim for; those above the limit fail."""
-        missing = unreserved(found, self._claim.pods)
+    def _fitting(self, found: DeviceClaimState) -> list[Consumer]:
+        """Pods, or their PodGroup, to reserve the claim for; those above the limit fail."""
+        users = self._claim.wanted_users
+        missing = unreserved(found, users)
         free = max(0, MAX_RESERVED_FOR - len(found.consumers))
         if over := missing[free:]:
             limit = f"would be reserved for more than {MAX_RESERVED_FOR} pods, which the API server rejects"
-            self._reject(over, f"{limit}: divide its pods among several claims")
-        pods = self._claim.pods
-        return [(uid, pods[uid].name) for uid in missing[:free] if uid in pods]
+            rejected = [uid for uid in self._claim.pods if self._claim.reservation_of(uid) in over]
+            self._reject(rejected, f"{limit}: divide its pods among several claims")
+        return [users[uid] for uid in missing[:free]]
 
     async def _bound(self, found: DeviceClaimState) -> set[str]:
         """Uids of the pods that use the claim and are bound, by an earlier call. Raises KubeUnreachable, Settled."""
@@ -285,7 +310,8 @@ class ReleaseDeviceClaim(ClaimJob):
         found = await self._read()
         if found.uid != claim.wanted.uid:
             return self._gone()
-        body = released_claim(found, uids, claim.wanted.devices if claim.allocated else None)
+        users = {claim.reservation_of(uid) for uid in uids}
+        body = released_claim(found, users, claim.wanted.devices if claim.allocated else None)
         if body is not None:
             await self._write(body)
         return self._end(uids, "")

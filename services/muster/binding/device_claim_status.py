@@ -5,7 +5,7 @@
     none, and none is to be written             rejected
     the one to be written, or none is           RESERVE for the pods that it is not reserved for, else DONE
     another, not reserved, or for these pods    DEALLOCATE, unless one of these pods is bound
-    another, reserved for others                rejected
+    another, reserved for others or PodGroups   rejected
 
 Claims are kept as the JSON that was read, so that writes keep fields that are not known here.
 """
@@ -75,12 +75,13 @@ class WantedClaim(Struct, frozen=True):
     devices: Devices | None = None
 
 
-class Consumer(Struct, frozen=True):
+class Consumer(Struct, frozen=True, rename="camel", omit_defaults=True):
     """An entry of status.reservedFor."""
 
     resource: str = ""
     name: str = ""
     uid: str = ""
+    api_group: str = ""
 
     def __str__(self) -> str:
         return f"pod {quoted(self.name)}" if self.resource == "pods" else quoted(f"{self.resource}/{self.name}")
@@ -170,8 +171,17 @@ def read_claim(data: bytes) -> DeviceClaimState:
         raise BadDeviceClaim(f"cannot be read: {error}") from error
 
 
-def next_step(claim: DeviceClaimState, wanted: WantedClaim, pods: Collection[str]) -> Step:
-    """The next write for the pods with these uids. Raises ClaimRejected."""
+def pod_group(name: str, uid: str) -> Consumer:
+    """A PodGroup that a claim is reserved for."""
+    return Consumer("podgroups", name, uid, "scheduling.k8s.io")
+
+
+def next_step(
+    claim: DeviceClaimState, wanted: WantedClaim, users: Collection[str], groups: Collection[str] = ()
+) -> Step:
+    """The next write for the users with these uids; `groups`: those that are PodGroups, of which others may use the
+    claim. Raises ClaimRejected.
+    """
     if claim.uid != wanted.uid:
         raise ClaimRejected("was replaced by another claim of this name")
     if claim.deleting:
@@ -181,10 +191,11 @@ def next_step(claim: DeviceClaimState, wanted: WantedClaim, pods: Collection[str
             raise ClaimRejected("is not allocated, and no devices were chosen for it")
         return Step.ALLOCATE if FINALIZER in claim.finalizers else Step.PROTECT
     if wanted.devices in (None, claim.devices):
-        return Step.RESERVE if unreserved(claim, pods) else Step.DONE
-    if all(each.uid in pods for each in claim.consumers):
+        return Step.RESERVE if unreserved(claim, users) else Step.DONE
+    others = [each for each in claim.consumers if each.uid not in users or each.uid in groups]
+    if not others:
         return Step.DEALLOCATE
-    raise ClaimRejected(used_by(claim, [each for each in claim.consumers if each.uid not in pods]))
+    raise ClaimRejected(used_by(claim, others))
 
 
 def used_by(claim: DeviceClaimState, consumers: Sequence[Consumer]) -> str:
@@ -192,10 +203,10 @@ def used_by(claim: DeviceClaimState, consumers: Sequence[Consumer]) -> str:
     return f"is allocated to other devices ({_listed(claim.devices or ())}) and used by {_listed(consumers)}"
 
 
-def unreserved(claim: DeviceClaimState, pods: Iterable[str]) -> list[str]:
-    """The uids of pods that the claim is not reserved for."""
+def unreserved(claim: DeviceClaimState, users: Iterable[str]) -> list[str]:
+    """The uids, of these, that the claim is not reserved for."""
     reserved = {each.uid for each in claim.consumers}
-    return [uid for uid in pods if uid not in reserved]
+    return [uid for uid in users if uid not in reserved]
 
 
 def protected_claim(claim: DeviceClaimState) -> bytes:
@@ -212,15 +223,15 @@ def unprotected_claim(claim: DeviceClaimState) -> bytes:
     return _encode({**claim.fields, "metadata": metadata})
 
 
-def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, pods: Iterable[tuple[str, str]], now: float) -> bytes:
-    """The claim with the allocation, reserved for pods (uid, name). `now`: seconds since 1970."""
+def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, users: Iterable[Consumer], now: float) -> bytes:
+    """The claim with the allocation, reserved for users. `now`: seconds since 1970."""
     allocation = {"allocationTimestamp": timestamp(now), **wanted.allocation}
-    return _with_status(claim, {"allocation": allocation, "reservedFor": _reservations_for(claim, pods)})
+    return _with_status(claim, {"allocation": allocation, "reservedFor": _reservations_for(claim, users)})
 
 
-def reserved_claim(claim: DeviceClaimState, pods: Iterable[tuple[str, str]]) -> bytes:
-    """The claim, reserved for pods (uid, name), too."""
-    return _with_status(claim, {"reservedFor": _reservations_for(claim, pods)})
+def reserved_claim(claim: DeviceClaimState, users: Iterable[Consumer]) -> bytes:
+    """The claim, reserved for users, too."""
+    return _with_status(claim, {"reservedFor": _reservations_for(claim, users)})
 
 
 def deallocated_claim(claim: DeviceClaimState) -> bytes:
@@ -228,12 +239,12 @@ def deallocated_claim(claim: DeviceClaimState) -> bytes:
     return _with_status(claim, {"allocation": None, "reservedFor": None, "devices": None})
 
 
-def released_claim(claim: DeviceClaimState, pods: Collection[str], allocated: Devices | None) -> bytes | None:
-    """The claim without the reservations for pods with these uids; None if nothing changes.
+def released_claim(claim: DeviceClaimState, users: Collection[str], allocated: Devices | None) -> bytes | None:
+    """The claim without the reservations for users with these uids; None if nothing changes.
 
     `allocated`: the devices that the call allocated; the allocation is removed with the last reservation.
     """
-    remaining = [raw for each, raw in zip(claim.consumers, claim.reservations, strict=True) if each.uid not in pods]
+    remaining = [raw for each, raw in zip(claim.consumers, claim.reservations, strict=True) if each.uid not in users]
     if not remaining and allocated is not None and claim.devices == allocated:
         return deallocated_claim(claim)
     if len(remaining) == len(claim.reservations):
@@ -247,9 +258,8 @@ def _with_status(claim: DeviceClaimState, change: Mapping[str, Any]) -> bytes:
     return _encode({**claim.fields, "status": status})
 
 
-def _reservations_for(claim: DeviceClaimState, pods: Iterable[tuple[str, str]]) -> list[Any]:
-    new = [{"resource": "pods", "name": name, "uid": uid} for uid, name in pods]
-    return [*claim.reservations, *new]
+def _reservations_for(claim: DeviceClaimState, users: Iterable[Consumer]) -> list[Any]:
+    return [*claim.reservations, *users]
 
 
 def _devices(allocation: _Allocation) -> Devices:

@@ -10,7 +10,7 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.device_claim_jobs import DeviceClaimWrites, ReleaseDeviceClaim, WriteDeviceClaim
-from muster.binding.device_claim_status import WantedClaim, read_allocation
+from muster.binding.device_claim_status import WantedClaim, pod_group, read_allocation
 from muster.binding.extended_claim_jobs import DeleteExtendedClaim, WriteExtendedClaim
 from muster.binding.extended_claims import Creation, claim_name
 from muster.binding.pipeline import Flow
@@ -79,9 +79,7 @@ class DeviceClaims:
         """
         self._missing.pop(uid, None)
         claims = self._of_pod.pop(uid, [])
-        for claim in claims:
-            claim.pods.pop(uid, None)
-        written = [claim for claim in claims if uid in claim.reserved]
+        written = [claim for claim in claims if claim.leave(uid)]
         if not written:
             ended("")
             return
@@ -159,4 +157,6 @@ def _claim_of(namespace: str, name: str, given: list[tuple[pb.PodBinding, pb.Dev
         wanted = WantedClaim(namespace, name, uid, *read_allocation(allocation))
     claim = DeviceClaimWrites(wanted)
     claim.pods = {pod.uid: pod for pod, _ in given}
+    claim.groups = {pod.uid: pod_group(each.group_name, each.group_uid) for pod, each in given if each.group_uid}
+    claim.users = set(claim.pods)
     return claim

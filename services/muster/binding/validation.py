@@ -191,6 +191,8 @@ def _check_device_claims(pods: Iterable[pb.PodBinding]) -> None:
                 raise _invalid(f"{where} is not a valid name")
             if not claim.uid:
                 raise _invalid(f"{where} has no uid")
+            if claim.group_uid and not _is_name(claim.group_name):
+                raise _invalid(f"{where}: PodGroup {quoted(claim.group_name)} is not a valid name")
             if claim.name in seen:
                 raise _invalid(f"{where} is given twice")
             seen.add(claim.name)

@@ -14,8 +14,8 @@ CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims"
 STATUS_WRITES = Requests("PUT", "/resourceclaims/[^/]+/status")
 CLAIM_WRITES = Requests("PUT", "/resourceclaims/[^/]+(/status)?")
 DRIVER = "gpu.example.com"
-OTHER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "other-0", "uid": "uid-other"}
-"""A user that the claim controller keeps; it removes pods that do not exist."""
+OTHER = {"apiGroup": "example.com", "resource": "trainings", "name": "other-0", "uid": "uid-other"}
+"""A user that the claim controller keeps; it removes pods and PodGroups that do not exist."""
 
 
 def allocation(*devices: str, node: str = "node-0") -> Object:
@@ -50,11 +50,14 @@ def user(pod: Object) -> Object:
     return {"resource": "pods", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
 
 
-def wanted(claim: Object, *devices: str, node: str = "node-0") -> pb.DeviceClaim:
-    """The claim for a Bind call, with these devices, or without an allocation."""
+def wanted(claim: Object, *devices: str, node: str = "node-0", group: Object | None = None) -> pb.DeviceClaim:
+    """The claim for a Bind call, with these devices, or without an allocation; `group`: the PodGroup that uses it."""
     metadata = claim["metadata"]
     body = msgspec.json.encode(allocation(*devices, node=node)) if devices else b""
-    return pb.DeviceClaim(name=metadata["name"], uid=metadata["uid"], allocation=body)
+    found = pb.DeviceClaim(name=metadata["name"], uid=metadata["uid"], allocation=body)
+    if group is not None:
+        found.group_name, found.group_uid = group["metadata"]["name"], group["metadata"]["uid"]
+    return found
 
 
 def by_uid(pods: Sequence[Object], given: Sequence[pb.DeviceClaim]) -> dict[str, list[pb.DeviceClaim]]:
@@ -71,3 +74,16 @@ def devices_of(claim: Object) -> list[str]:
 def users_of(claim: Object) -> list[str]:
     """Names of the pods that the claim is reserved for."""
     return [each["name"] for each in claim.get("status", {}).get("reservedFor", [])]
+
+
+async def pod_group(muster: Rig) -> Object:
+    """The PodGroup "g"."""
+    return await muster.kube.create(
+        "NativePodGroup",
+        {
+            "apiVersion": "scheduling.k8s.io/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": "g"},
+            "spec": {"schedulingPolicy": {"basic": {}}},
+        },
+    )

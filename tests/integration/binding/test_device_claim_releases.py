@@ -15,6 +15,7 @@ from builders.binding.device_claims import (
     claim,
     claims,
     devices_of,
+    pod_group,
     user,
     users_of,
     wanted,
@@ -52,6 +53,22 @@ async def test_a_pod_that_others_bind_or_delete_leaves_no_devices(muster: Rig) -
         results = in_order(pods, await call)
     assert [each.outcome for each in results] == [CONFLICT, GONE]
     assert [devices_of(await claim(muster, name)) for name in ("c0", "c1")] == [[], []]
+
+
+async def test_a_claim_of_a_pod_group_is_given_back_with_its_last_pod(muster: Rig) -> None:
+    group = await pod_group(muster)
+    pods = await muster.pods(*names(2))
+    [made] = await claims(muster, "c0")
+    given = by_uid(pods, [wanted(made, "gpu-0", group=group)] * 2)
+    with muster.faults.refuse(BINDS, 403):
+        results = await muster.bind(pods, devices=given)
+    assert [each.outcome for each in results] == [FAILED] * 2
+    assert (await claim(muster, "c0"))["status"] == {}
+    with muster.faults.refuse(BIND_OF_FIRST, 403):
+        results = await muster.bind(pods, devices=given)
+    assert [each.outcome for each in results] == [FAILED, BOUND]
+    found = await claim(muster, "c0")
+    assert (devices_of(found), users_of(found)) == (["gpu-0"], ["g"])
 
 
 async def test_results_follow_the_release(muster: Rig) -> None:

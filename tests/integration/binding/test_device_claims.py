@@ -17,6 +17,7 @@ from builders.binding.device_claims import (
     claim,
     claims,
     devices_of,
+    pod_group,
     user,
     users_of,
     wanted,
@@ -72,6 +73,47 @@ async def test_pods_that_share_a_claim_are_reserved_in_one_write(muster: Rig) ->
     assert [each.outcome for each in results] == [BOUND] * 3
     assert len(writes) == 1
     assert users_of(await claim(muster, "c0")) == names(3)
+
+
+async def test_calls_that_share_a_claim_allocate_it_once(muster: Rig) -> None:
+    """As for gangs of one gang group, each of which has a call of its own."""
+    pods = await muster.pods(*names(4))
+    [made] = await claims(muster, "c0")
+    halves = [pods[:2], pods[2:]]
+    results = await asyncio.gather(
+        *(muster.bind(half, devices=by_uid(half, [wanted(made, "gpu-0")] * 2)) for half in halves)
+    )
+    assert [each.outcome for of_call in results for each in of_call] == [BOUND] * 4
+    found = await claim(muster, "c0")
+    assert (devices_of(found), sorted(users_of(found))) == (["gpu-0"], names(4))
+
+
+async def test_a_claim_of_a_pod_group_is_reserved_for_the_group(muster: Rig) -> None:
+    group = await pod_group(muster)
+    pods = await muster.pods(*names(3))
+    [made] = await claims(muster, "c0")
+    given = [wanted(made, "gpu-0", group=group)] * 2
+    results = await muster.bind(pods[:2], devices=by_uid(pods[:2], given), volumes_first=True)
+    assert [(each.outcome, each.message) for each in results] == [(BOUND, "")] * 2
+    reserved = [
+        {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": group["metadata"]["uid"]}
+    ]
+    assert (await claim(muster, "c0"))["status"]["reservedFor"] == reserved
+    with muster.faults.seen(STATUS_WRITES) as writes:
+        result = await bind_one(muster, pods[2], wanted(made, group=group))
+    assert (result.outcome, writes) == (BOUND, [])
+
+
+async def test_a_claim_of_a_pod_group_with_other_devices_is_not_allocated_anew(muster: Rig) -> None:
+    group = await pod_group(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0")
+    user_ = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": group["metadata"]["uid"]}
+    await allocate(muster, "c0", "gpu-7", users=[user_])
+    result = await bind_one(muster, pod, wanted(made, "gpu-0", group=group))
+    assert result.outcome == FAILED
+    assert 'used by "podgroups/g"' in result.message
+    assert devices_of(await claim(muster, "c0")) == ["gpu-7"]
 
 
 async def test_an_allocated_claim_is_only_reserved(muster: Rig) -> None:
@@ -139,7 +181,7 @@ async def test_a_claim_that_others_allocate_meanwhile_is_left_to_them(muster: Ri
         await allocate(muster, "c0", "gpu-9", users=[OTHER])
         held.release()
         result = await call
-    used = 'is allocated to other devices (gpu.example.com/node-0/gpu-9) and used by "podgroups/other-0"'
+    used = 'is allocated to other devices (gpu.example.com/node-0/gpu-9) and used by "trainings/other-0"'
     assert (result.outcome, result.message) == (FAILED, f'ResourceClaim "c0" {used}')
     found = await claim(muster, "c0")
     assert (devices_of(found), found["status"]["reservedFor"]) == (["gpu-9"], [OTHER])

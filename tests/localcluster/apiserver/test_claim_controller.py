@@ -193,7 +193,7 @@ async def test_reservations_for_missing_pods_are_removed(api: ApiClient) -> None
 
 async def test_reservations_for_other_kinds_are_kept(api: ApiClient) -> None:
     await api.created(CLAIMS, claim("shared"))
-    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "u"}
+    group = {"apiGroup": "example.com", "resource": "trainings", "name": "g", "uid": "u"}
     user = await api.created(PODS, using("one", of_claim="shared"))
     await api.patch(
         f"{CLAIMS}/shared/status",

@@ -9,6 +9,7 @@ from muster.binding.device_claim_status import (
     FINALIZER,
     BadDeviceClaim,
     ClaimRejected,
+    Consumer,
     DeviceClaimState,
     Step,
     WantedClaim,
@@ -110,7 +111,7 @@ def test_the_finalizer_is_added() -> None:
 
 def test_the_allocation_and_the_reservations_are_written_at_once() -> None:
     found = claim()
-    written = decoded(allocated_claim(read(found), wanted("a"), [(OURS, "a")], now=0))
+    written = decoded(allocated_claim(read(found), wanted("a"), [Consumer("pods", "a", OURS)], now=0))
     status = {"allocation": {"allocationTimestamp": "1970-01-01T00:00:00Z", **allocation("a")}}
     assert written == {**found, "status": {**status, "reservedFor": [user(OURS)], **UNKNOWN}}
 
@@ -120,7 +121,7 @@ def test_reservations_are_added() -> None:
     state = read(found)
     assert unreserved(state, [OTHERS, OURS]) == [OURS]
     status = {**found["status"], "reservedFor": [*found["status"]["reservedFor"], user(OURS)]}
-    assert decoded(reserved_claim(state, [(OURS, "a")])) == {**found, "status": status}
+    assert decoded(reserved_claim(state, [Consumer("pods", "a", OURS)])) == {**found, "status": status}
 
 
 def test_a_deallocated_claim_keeps_what_does_not_depend_on_devices() -> None:

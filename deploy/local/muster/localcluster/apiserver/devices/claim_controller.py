@@ -1,4 +1,4 @@
-"""ResourceClaim controller: generates claims for pods, and deallocates claims that no pod uses.
+"""ResourceClaim controller: generates claims for pods and PodGroups, and deallocates claims that none uses.
 
 As in kube-controller-manager, a claim that a scheduler has allocated is reserved for a bound pod that uses it, and a
 generated claim is deleted once its pod has ended; the garbage collector deletes those of deleted pods.
@@ -12,8 +12,17 @@ from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.controller_events import ControllerEvent, record_event
 from muster.localcluster.apiserver.delete import Deleter
 from muster.localcluster.apiserver.devices.generated_claims import generated_claim, owning_pod, pod_claim_of
+from muster.localcluster.apiserver.devices.group_claims import (
+    OWNER_VERSION,
+    group_claim_name,
+    group_entries,
+    group_key,
+    is_group,
+    is_of_group,
+)
 from muster.localcluster.apiserver.devices.kinds import CLAIMS, FINALIZER, TEMPLATES
 from muster.localcluster.apiserver.devices.pod_claims import claim_name, claim_names, uses_claims
+from muster.localcluster.apiserver.pod_groups import COLLECTION as POD_GROUPS
 from muster.localcluster.apiserver.retries import Retries
 from muster.localcluster.apiserver.routing import Call, Target
 from muster.localcluster.apiserver.status import StatusError
@@ -41,6 +50,10 @@ class ResourceClaimController:
         """Uid of a pod -> name in the pod -> generated claim; an entry ends with its last claim."""
         self._without_template: dict[str, set[str]] = {}
         """Missing template -> pods that need it; an entry ends with the template's creation or its last pod."""
+        self._of_group: dict[str, set[str]] = {}
+        """PodGroup -> pods with claims that name it; an entry ends with its last pod."""
+        self._groups_without_template: set[str] = set()
+        """PodGroups that need a missing template, until the next one is created."""
         self._queue: WorkQueue[tuple[str, str]] = WorkQueue(self._reconcile)
         self._retries: Retries[str] = Retries(lambda pod: self._queue.add((_PODS, pod)))
 
@@ -56,9 +69,14 @@ class ResourceClaimController:
                 self._note_pod(change)
         elif collection.name == CLAIMS:
             self._note_claim(change)
+        elif collection.name == POD_GROUPS:
+            self._note_group(change)
         elif collection.name == TEMPLATES and change.type == "ADDED":
             for pod in self._without_template.pop(change.record.key, ()):
                 self._queue.add((_PODS, pod))
+            for group in self._groups_without_template:
+                self._queue.add((POD_GROUPS, group))
+            self._groups_without_template.clear()
 
     def _note_pod(self, change: Change) -> None:
         pod = change.record
@@ -68,6 +86,11 @@ class ResourceClaimController:
             _discard(self._users, claim, pod.key)
         for claim in after - before:
             self._users.setdefault(claim, set()).add(pod.key)
+        if (group := group_key(pod.object)) is not None:
+            if change.type == "DELETED":
+                _discard(self._of_group, group, pod.key)
+            else:
+                self._of_group.setdefault(group, set()).add(pod.key)
         if change.type == "DELETED":
             self._retries.forget(pod.key)
             for entry in pod.object["spec"].get("resourceClaims") or ():
@@ -77,6 +100,18 @@ class ResourceClaimController:
                 self._queue.add((CLAIMS, claim))
         else:
             self._queue.add((_PODS, pod.key))
+
+    def _note_group(self, change: Change) -> None:
+        group = change.record
+        entries = group_entries(group.object)
+        if change.type == "DELETED":
+            for entry in entries:
+                if name := group_claim_name(group.object, entry):
+                    self._queue.add((CLAIMS, key_of(group.metadata["namespace"], name)))
+        elif entries:
+            self._queue.add((POD_GROUPS, group.key))
+        for pod in self._of_group.get(group.key, ()):
+            self._queue.add((_PODS, pod))
 
     def _note_claim(self, change: Change) -> None:
         claim = change.record
@@ -100,6 +135,8 @@ class ResourceClaimController:
             return
         if collection == CLAIMS:
             self._reconcile_claim(record)
+        elif collection == POD_GROUPS:
+            self._reconcile_group(record)
         elif "deletionTimestamp" not in record.metadata and not _is_done(record.object):
             self._reconcile_pod(record)
 
@@ -124,6 +161,10 @@ class ResourceClaimController:
         """Generate missing claims: name in the pod -> name of the claim. Raises StatusError."""
         names = {}
         for entry in pod.object["spec"].get("resourceClaims") or ():
+            if (name := self._name_in_group(pod, entry)) is not None:
+                if name and entry.get("resourceClaimTemplateName") and claim_name(pod.object, entry) != name:
+                    names[entry["name"]] = name
+                continue
             if not entry.get("resourceClaimTemplateName") or self._has_claim(pod, entry):
                 continue
             existing = self._generated.get(pod.metadata["uid"], {}).get(entry["name"])
@@ -136,6 +177,18 @@ class ResourceClaimController:
                 created = self._writer.create_object(Call("POST", Target(kind, pod.metadata["namespace"]), {}), body)
                 names[entry["name"]] = str(created.metadata["name"])
         return names
+
+    def _name_in_group(self, pod: Record, entry: Object) -> str | None:
+        """The name of the claim of the pod's PodGroup that the entry means, empty if it is not known yet; None: it is a
+        claim of the pod.
+        """
+        key = group_key(pod.object)
+        if key is None:
+            return None
+        group = self._store.get(POD_GROUPS, key)
+        if group is None:
+            return "" if entry.get("resourceClaimTemplateName") else None
+        return group_claim_name(group.object, entry) if is_of_group(group.object, entry) else None
 
     def _has_claim(self, pod: Record, entry: Object) -> bool:
         """Whether the pod owns the claim that its status names, or does not need one."""
@@ -172,6 +225,8 @@ class ResourceClaimController:
     def _reserve(self, pod: Record, entry: Object) -> None:
         """Reserve an allocated claim for a bound pod: its scheduler may not have done so."""
         name = claim_name(pod.object, entry)
+        if self._name_in_group(pod, entry) is not None:
+            return
         if not name or (entry.get("resourceClaimTemplateName") and not self._has_claim(pod, entry)):
             return
         claim = self._store.get(CLAIMS, key_of(pod.metadata["namespace"], name))
@@ -184,6 +239,28 @@ class ResourceClaimController:
         user = {"resource": _PODS, "name": pod.metadata["name"], "uid": uid}
         status = {**status, "reservedFor": [*reserved, user]}
         self._store.put(CLAIMS, claim.key, {**claim.object, "metadata": dict(claim.metadata), "status": status})
+
+    # -- PodGroups
+
+    def _reconcile_group(self, group: Record) -> None:
+        """Create the claims that a PodGroup has templates for."""
+        namespace, added = group.metadata["namespace"], []
+        for entry in group_entries(group.object):
+            if "deletionTimestamp" in group.metadata or group_claim_name(group.object, entry):
+                continue
+            template = self._store.get(TEMPLATES, key_of(namespace, entry["resourceClaimTemplateName"]))
+            if template is None:
+                self._groups_without_template.add(group.key)
+                continue
+            kind = self._kinds.storing(CLAIMS)
+            assert kind is not None
+            body = generated_claim(group.object, entry["name"], template.object, kind="PodGroup", version=OWNER_VERSION)
+            created = self._writer.create_object(Call("POST", Target(kind, namespace), {}), body)
+            added.append({"name": entry["name"], "resourceClaimName": created.metadata["name"]})
+        if added:
+            status = group.object.get("status") or {}
+            status = {**status, "resourceClaimStatuses": [*(status.get("resourceClaimStatuses") or ()), *added]}
+            self._store.put(POD_GROUPS, group.key, {**group.object, "metadata": dict(group.metadata), "status": status})
 
     # -- claims
 
@@ -204,7 +281,10 @@ class ResourceClaimController:
             self._deleter.delete_record(kind, claim)
 
     def _is_user(self, user: Object, namespace: str) -> bool:
-        """Whether the entry of reservedFor is valid; entries for other objects than pods are kept."""
+        """Whether the entry of reservedFor is valid; entries for other objects than pods and PodGroups are kept."""
+        if is_group(user):
+            group = self._store.get(POD_GROUPS, key_of(namespace, user["name"]))
+            return group is not None and group.metadata["uid"] == user["uid"]
         if user.get("apiGroup") or user["resource"] != _PODS:
             return True
         pod = self._store.get(_PODS, key_of(namespace, user["name"]))

@@ -1,4 +1,4 @@
-"""ResourceClaims that are generated from templates for pods."""
+"""ResourceClaims that are generated from templates, for pods and for PodGroups."""
 
 from typing import Final
 
@@ -12,14 +12,16 @@ _POD_CLAIM: Final = "resource.kubernetes.io/pod-claim-name"
 _MAX_BASE: Final = 57  # leaves 5 random characters and a hyphen of a label
 
 
-def generated_claim(pod: Object, name: str, template: Object) -> Object:
-    """A new claim for the entry `name` of the pod's resourceClaims, owned by the pod."""
-    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
+def generated_claim(owning: Object, name: str, template: Object, *, kind: str = "Pod", version: str = "v1") -> Object:
+    """A new claim for the entry `name` of the resourceClaims of a pod or PodGroup, which owns it."""
+    metadata = owning["metadata"]
+    owner = {"apiVersion": version, "kind": kind, "name": metadata["name"], "uid": metadata["uid"]}
     described = template["spec"].get("metadata") or {}
-    metadata: Object = {
-        "generateName": _name_base(pod["metadata"]["name"], name),
-        "namespace": pod["metadata"]["namespace"],
-        "annotations": {**(described.get("annotations") or {}), _POD_CLAIM: name},
+    annotation = {_POD_CLAIM: name} if kind == "Pod" else {}
+    metadata = {
+        "generateName": _name_base(metadata["name"], name),
+        "namespace": metadata["namespace"],
+        "annotations": {**(described.get("annotations") or {}), **annotation},
         "ownerReferences": [owner | {"controller": True, "blockOwnerDeletion": True}],
     }
     if described.get("labels"):

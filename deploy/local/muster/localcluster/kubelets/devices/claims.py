@@ -9,6 +9,8 @@ from muster.kube.api_resources import ApiResource
 from muster.kube.objects import NOTHING, BadObject, Encoded, ObjectMeta
 from muster.localcluster.kubelets.pod_types import RunPod
 
+_POD_GROUPS: Final = ("scheduling.k8s.io", "podgroups")
+
 
 class Result(Struct, rename="camel", frozen=True):
     """An allocated device."""
@@ -30,8 +32,11 @@ class _Allocation(Struct, frozen=True):
     devices: _Results = field(default_factory=_Results)
 
 
-class _Consumer(Struct, frozen=True):
+class _Consumer(Struct, rename="camel", frozen=True):
     uid: str = ""
+    name: str = ""
+    resource: str = ""
+    api_group: str = ""
 
 
 class _Status(Struct, rename="camel", frozen=True):
@@ -56,8 +61,12 @@ class ResourceClaim(Struct, frozen=True):
         allocation = self.status.allocation
         return (allocation.devices.results if allocation is not None else None) or []
 
-    def is_reserved_for(self, uid: str) -> bool:
-        return any(each.uid == uid for each in self.status.reserved_for or ())
+    def is_reserved_for(self, uid: str, group: str = "") -> bool:
+        """Whether it is reserved for the pod with this uid or, if one is given, for the PodGroup of this name."""
+        users = self.status.reserved_for or ()
+        if group:
+            return any((each.api_group, each.resource, each.name) == (*_POD_GROUPS, group) for each in users)
+        return any(each.uid == uid for each in users)
 
 
 class UsedClaim(Struct, frozen=True):

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from muster.kube.gang_marks import pod_group_of
 from muster.kube.informer import Informer
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.session import KubeSession
@@ -126,9 +127,11 @@ class ClaimPreparation:
         claim = self._claims.get(f"{metadata.namespace}/{name}")
         if claim is None:
             raise _NotReady(f'fetch ResourceClaim {name}: resourceclaims.resource.k8s.io "{name}" not found')
-        if entry.generated and claim.metadata.controller != metadata.uid:
+        group = pod_group_of(pod)
+        of_group = bool(group) and claim.is_reserved_for("", group)
+        if entry.generated and claim.metadata.controller != metadata.uid and not of_group:
             raise _NotReady(f"ResourceClaim {claim.key} was not created for pod {metadata.namespace}/{metadata.name}")
-        if not claim.is_reserved_for(metadata.uid):
+        if not (of_group or claim.is_reserved_for(metadata.uid)):
             named = f"ResourceClaim {name} ({claim.metadata.uid})"
             raise _NotReady(f"pod {metadata.name} ({metadata.uid}) is not allowed to use {named}")
         return claim
