@@ -191,7 +191,8 @@ class ExtendedRequest(Struct, frozen=True, gc=False):
 class PodClass(Struct, frozen=True, gc=False):
     """Properties of a pod that matter to placement, except its labels. `id` is a hash of the others.
 
-    `volumes`: node selector terms of each volume; every volume needs a matching term. `label_set` is never part of the
+    `volumes`: node selector terms of each volume; every volume needs a matching term. `shared_claims`: required
+    affinity to the pods that share a ResourceClaim, each term a rule of its own. `label_set` is never part of the
     stream: the id of the label set of a role's members, in a class that stands for the role (`kind_id`).
     """
 
@@ -209,6 +210,7 @@ class PodClass(Struct, frozen=True, gc=False):
     volumes: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
     label_set: str = ""
     extended: tuple[ExtendedRequest, ...] = ()
+    shared_claims: tuple[PodTerm, ...] = ()
 
 
 _KIND_DELIMITER: Final = "@"  # never part of a hash
@@ -286,6 +288,11 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     """status.nominatedNodeName while it is not bound, if it is ours."""
     device_claims: tuple[str, ...] = ()
     """Names of its ResourceClaims while it is not bound, if it is ours."""
+    group_claims: tuple[str, ...] = ()
+    """Those of its ResourceClaims that are reserved for its PodGroup instead of the pod."""
+    group_name: str = ""
+    """The PodGroup; empty without such claims."""
+    group_uid: str = ""
 
     @property
     def seated(self) -> bool:

@@ -36,6 +36,7 @@ _OMITTED_IF_EMPTY: Final = (
     "volumes",
     "label_set",
     "extended",
+    "shared_claims",
 )
 """Fields that are not part of the hashed content when they are empty, so that ids of older versions stay the same."""
 

@@ -64,6 +64,7 @@ def encode_pod_class(pod_class: PodClass) -> pb.PodClass:
             )
             for each in pod_class.extended
         ],
+        shared_claims=map(_encode_pod_term, pod_class.shared_claims),
     )
     if pod_class.required_node_affinity is not None:
         message.required_node_affinity.SetInParent()
@@ -101,6 +102,7 @@ def decode_pod_class(message: pb.PodClass) -> PodClass:
             ExtendedRequest(each.container, _intern(each.resource), each.request, each.index, each.amount, each.starts)
             for each in message.extended
         ),
+        shared_claims=tuple(map(_decode_pod_term, message.shared_claims)),
     )
 
 

@@ -236,6 +236,9 @@ def _fill_pod(message: pb.Pod, pod: PodFacts) -> None:
         message.nominated_node = pod.nominated_node
     if pod.device_claims:
         message.device_claims.extend(pod.device_claims)
+    if pod.group_claims:
+        message.group_claims.extend(pod.group_claims)
+        message.group_name, message.group_uid = pod.group_name, pod.group_uid
 
 
 def decode_pod(message: pb.Pod) -> PodFacts:
@@ -270,6 +273,9 @@ def decode_pod(message: pb.Pod) -> PodFacts:
         message.uncontrolled,
         _intern(message.nominated_node),
         tuple(device_claims) if (device_claims := message.device_claims) else (),
+        tuple(group_claims) if (group_claims := message.group_claims) else (),
+        _intern(message.group_name),
+        _intern(message.group_uid),
     )
 
 

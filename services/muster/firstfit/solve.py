@@ -90,6 +90,8 @@ def _unsupported(group: SolveGroup, classes: Mapping[str, PodClass]) -> str:
     if any(constraint.hard for gang in group.gangs for constraint in gang.constraints):
         return "hard topology constraints"
     for pod_class in (classes[role.class_id] for gang in group.gangs for role in gang.roles):
+        if pod_class.shared_claims:
+            return "ResourceClaims that pods share before they are allocated"
         if pod_class.required_pod_affinity:
             return "required pod affinity"
         if any(spread.hard for spread in pod_class.spread):

@@ -159,7 +159,7 @@ class Cluster:
             theirs = [term.selector for term in self.class_of(other).required_pod_anti_affinity]
             if any(selects(name, others_labels) for name in apart) or any(selects(name, labels) for name in theirs):
                 return 0
-        for term in own.required_pod_affinity:
+        for term in (*own.required_pod_affinity, *own.shared_claims):
             if not any(selects(term.selector, labels_) for _, labels_ in kinds):
                 return count if first and selects(term.selector, labels) else 0
         return min(count, 1) if any(selects(name, labels) for name in apart) else count

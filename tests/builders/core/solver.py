@@ -198,8 +198,8 @@ class Fitter:
 
     def _beside(self, free: Free, node: str, kind: str, count: int) -> int:
         """How many of the pods the rules between pods let onto the node."""
-        rules = self._cluster.class_of(split_kind(kind)[0]).required_pod_affinity
-        wanted = [term.selector for term in rules]
+        own = self._cluster.class_of(split_kind(kind)[0])
+        wanted = [term.selector for term in (*own.required_pod_affinity, *own.shared_claims)]
         pods = [split_kind(other)[1] for kinds in free.pods.values() for other, number in kinds.items() if number > 0]
         first = not any(selects(name, labels) for name in wanted for labels in pods)
         return self._cluster.room_beside(kind, free.pods.get(node, Counter()), count, first=first)

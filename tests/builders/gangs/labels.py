@@ -55,5 +55,6 @@ def selectors_named(classes: Iterable[PodClass]) -> list[PodSelector]:
 def _named(classes: Iterable[PodClass]) -> Iterable[str]:
     for each in classes:
         yield from (term.selector for term in (*each.required_pod_affinity, *each.required_pod_anti_affinity))
+        yield from (term.selector for term in each.shared_claims)
         yield from (preferred.term.selector for preferred in each.preferred_pod_affinity)
         yield from (spread.selector for spread in each.spread)

@@ -366,6 +366,7 @@ CHANGES: dict[str, Any] = {
     "spread": (SpreadConstraint(1, "zone", "s"),),
     "host_ports": (HostPort("TCP", "10.0.0.1", 80),),
     "volumes": ((TERM,),),
+    "shared_claims": (PodTerm("s", "zone"),),
 }
 
 

@@ -10,7 +10,6 @@ from muster.gangs.facts import PodClass
 from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
 from muster.placement.inter_pod.rules import (
     UNLIMITED,
-    AffinityRule,
     AntiAffinityRule,
     Filtered,
     HostPortsRule,
@@ -20,6 +19,7 @@ from muster.placement.inter_pod.rules import (
     TopologySpread,
     declared_anti_affinity,
     existing_anti_affinity,
+    required_affinity,
 )
 from muster.placement.state.filters import WEIGHT_COST, NodeFilters
 from muster.placement.state.nodes import NodeTable
@@ -38,6 +38,7 @@ def inter_pod_rules_of(
         pod_class.label_set
         or pod_class.host_ports
         or pod_class.required_pod_affinity
+        or pod_class.shared_claims
         or pod_class.required_pod_anti_affinity
         or pod_class.preferred_pod_affinity
         or pod_class.spread
@@ -58,7 +59,7 @@ class InterPodRules:
         self.spread = [
             TopologySpread(each, pod_class, pod_counts, nodes, filters) for each in pod_class.spread if each.hard
         ]
-        self.affinity = [AffinityRule(pod_class, pod_counts, nodes)] if pod_class.required_pod_affinity else []
+        self.affinity = required_affinity(pod_class, pod_counts, nodes)
         self._declared = declared_anti_affinity(pod_class, pod_counts, nodes)
         self._existing = existing_anti_affinity(pod_class, pod_counts, nodes)
         self.preferences: list[PreferredAffinity | PreferredSpread] = [
@@ -195,7 +196,7 @@ class InterPodRules:
                 ],
                 "its pod anti-affinity were preferred, not required",
             ),
-            (self.affinity, "its pod affinity were preferred, not required"),
+            (self.affinity, _without_affinity(self._pod_class)),
             (self.host_ports, "its pods asked for no host ports"),
             (
                 [rule for rule in anti_affinity if not rule.declared_by_class and not rule.counts_own_class],
@@ -212,3 +213,9 @@ class InterPodRules:
         if any(rule.members_interact() for rule in self.required if rule not in ignored):
             return False
         return int(np.minimum(fits_without_rules, self.caps_without(ignored)).sum()) >= missing
+
+
+def _without_affinity(pod_class: PodClass) -> str:
+    claims, own = bool(pod_class.shared_claims), bool(pod_class.required_pod_affinity)
+    changes = ("its pod affinity were preferred, not required", "its pods did not share a ResourceClaim")
+    return " and ".join(change for change, applies in zip(changes, (own, claims), strict=True) if applies)

@@ -1,11 +1,12 @@
 """Inter-pod rules of a pod class, evaluated as kube-scheduler does: host ports, affinity, anti-affinity, spread."""
 
+from collections.abc import Sequence
 from typing import Final, Protocol
 
 import numpy as np
 
 from muster.gangs.capacity import Int64
-from muster.gangs.facts import PodClass, PreferredPodTerm, SpreadConstraint
+from muster.gangs.facts import PodClass, PodTerm, PreferredPodTerm, SpreadConstraint
 from muster.placement.inter_pod.pod_counts import PodCount, PodCounts
 from muster.placement.state.filters import NodeFilters
 from muster.placement.state.nodes import Bool, Domains, NodeTable
@@ -14,6 +15,7 @@ PORTS: Final = "node(s) didn't have free ports for the requested pod ports"
 POD_AFFINITY: Final = "node(s) didn't match pod affinity rules"
 POD_ANTI_AFFINITY: Final = "node(s) didn't match pod anti-affinity rules"
 EXISTING_ANTI_AFFINITY: Final = "node(s) didn't satisfy existing pods anti-affinity rules"
+SHARED_CLAIM: Final = "node(s) cannot use the ResourceClaim that pods share"
 SPREAD: Final = "node(s) didn't match pod topology spread constraints"
 SPREAD_LABEL: Final = "node(s) didn't match pod topology spread constraints (missing required label)"
 
@@ -111,13 +113,19 @@ class AffinityRule:
 
     key = ""
 
-    def __init__(self, pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> None:
-        terms = pod_class.required_pod_affinity
+    def __init__(
+        self,
+        pod_class: PodClass,
+        terms: Sequence[PodTerm],
+        pod_counts: PodCounts,
+        nodes: NodeTable,
+        reason: str = POD_AFFINITY,
+    ) -> None:
         selectors = {term.selector for term in terms}
         self.keys = tuple(sorted({term.topology_key for term in terms}))
         self.counts_own_class = all(selects(pod_counts, each, pod_class) for each in selectors)
         self.matching = pod_counts.selected(selectors)
-        self._nodes = nodes
+        self._nodes, self._reason = nodes, reason
 
     def has_match(self) -> bool:
         """A matching pod is in some domain."""
@@ -127,7 +135,7 @@ class AffinityRule:
         return np.where(self._accepting(), UNLIMITED, 0)
 
     def filtered(self) -> Filtered:
-        return [(POD_AFFINITY, ~self._accepting())]
+        return [(self._reason, ~self._accepting())]
 
     def members_interact(self) -> bool:
         return self.counts_own_class and not self.has_match()
@@ -279,6 +287,13 @@ class PreferredSpread(_SpreadConstraint):
         table[0] = COST_PER_POD * (int(counts[1:].max(initial=0)) + 1)
         cost: Int64 = table[self.domains.codes]
         return cost
+
+
+def required_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AffinityRule]:
+    """The required affinity terms of the class as one rule, and one for each ResourceClaim that pods share."""
+    terms = pod_class.required_pod_affinity
+    own = [AffinityRule(pod_class, terms, pod_counts, nodes)] if terms else []
+    return own + [AffinityRule(pod_class, [each], pod_counts, nodes, SHARED_CLAIM) for each in pod_class.shared_claims]
 
 
 def declared_anti_affinity(pod_class: PodClass, pod_counts: PodCounts, nodes: NodeTable) -> list[AntiAffinityRule]:

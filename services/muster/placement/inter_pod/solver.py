@@ -34,6 +34,8 @@ _ALL_ORDERS_UP_TO: Final = 3
 """Parts up to which every order is tried."""
 _MIN_ATTEMPTS: Final = 4
 _MAX_ATTEMPTS: Final = 64
+_MAX_BUNDLE_DOMAINS: Final = 8
+"""Domains that are tried for each bundle of an attempt."""
 _MAX_MEMBERS_SEATED: Final = 4_000
 """Members seated in all attempts together; large groups get fewer attempts."""
 
@@ -130,10 +132,11 @@ def place_interacting_partly(state: CapacityState, group: SolveGroup, parts: Seq
 
 @dataclass(frozen=True)
 class _Strategy:
-    """Seat parts in `order`, part i on the nodes `allowed[i]`."""
+    """Seat parts in `order`, part i on the nodes `allowed[i]`; first `bundles`, each in one domain of its affinity."""
 
     order: Sequence[int]
     allowed: Sequence[AllowedRows]
+    bundles: Sequence[Sequence[int]] = ()
 
 
 class _Solver:
@@ -201,12 +204,31 @@ class _Solver:
     def _strategies_in(self, confinements: Iterable[AllowedRows]) -> Iterator[_Strategy]:
         orders = self._orders()
         with_affinity = [index for index, part in enumerate(self._parts) if open_affinity_keys(self._state, part)]
+        bundles = self._bundles(with_affinity)
         for confined in confinements:
+            for order in orders if len(bundles) > 1 else ():
+                yield _Strategy(order, [confined] * len(self._parts), _in_order(bundles, order))
             domains = affinity_domains(self._state, [self._parts[index] for index in with_affinity], confined)
             for domain in domains or [confined]:
                 allowed = [domain if index in with_affinity else confined for index in range(len(self._parts))]
                 for order in orders:
                     yield _Strategy(order, allowed)
+
+    def _bundles(self, with_affinity: Sequence[int]) -> list[list[int]]:
+        """Parts with open affinity, divided so that members of different bundles have none to each other."""
+        bundles: list[list[int]] = []
+        kinds = {index: self._state.of(self._parts[index].class_id).kind for index in with_affinity}
+        for index in with_affinity:
+            rules = self._state.of(self._parts[index].class_id).inter_pod
+            open_rules = [rule for rule in rules.affinity if rule.members_interact()] if rules is not None else []
+            joined = [
+                bundle
+                for bundle in bundles
+                if any(rule.matching.counts_any(kinds[each] for each in bundle) for rule in open_rules)
+            ]
+            bundles = [bundle for bundle in bundles if bundle not in joined]
+            bundles.append(sorted((index, *(each for bundle in joined for each in bundle))))
+        return bundles
 
     def _orders(self) -> list[tuple[int, ...]]:
         parts = self._parts
@@ -225,11 +247,31 @@ class _Solver:
         checkpoint = self._state.checkpoint()
         solution = Solution([0] * len(self._parts))
         left = list(self._minimums)
+        for bundle in strategy.bundles:
+            self._seat_bundle(bundle, strategy.allowed[bundle[0]], solution, left)
         self._seat_parts(strategy.order, strategy.allowed, solution, left)
         if not any(left):
             self._seat_parts(sorted(strategy.order), strategy.allowed, solution, [self._members] * len(left))
         self._state.rollback(checkpoint)
         return merged(solution)
+
+    def _seat_bundle(self, bundle: Sequence[int], allowed: AllowedRows, solution: Solution, left: list[int]) -> None:
+        """Seat parts with affinity to one another in the domain that takes most of their members, of the most promising
+        ones; as `_seat_parts`.
+        """
+        parts, most, best = [self._parts[index] for index in bundle], 0, None
+        wanted = sum(part.wanted for part in parts)
+        for domain in islice(affinity_domains(self._state, parts, allowed) or (), _MAX_BUNDLE_DOMAINS):
+            checkpoint = self._state.checkpoint()
+            trial = Solution([0] * len(self._parts))
+            self._seat_parts(bundle, [domain] * len(self._parts), trial, list(left))
+            self._state.rollback(checkpoint)
+            if trial.total > most:
+                most, best = trial.total, domain
+            if most == min(wanted, sum(left[gang] for gang in {part.gang for part in parts})):
+                break
+        if best is not None:
+            self._seat_parts(bundle, [best] * len(self._parts), solution, left)
 
     def _seat_parts(
         self, order: Sequence[int], allowed: Sequence[AllowedRows], solution: Solution, left: list[int]
@@ -248,3 +290,8 @@ class _Solver:
                     seated = seat(self._state, index, part, wanted, allowed[index], solution)
                     left[part.gang] -= seated
                     progress |= seated > 0
+
+
+def _in_order(bundles: Sequence[Sequence[int]], order: Sequence[int]) -> list[Sequence[int]]:
+    """Bundles in the order of their first parts."""
+    return sorted(bundles, key=lambda bundle: order.index(bundle[0]))

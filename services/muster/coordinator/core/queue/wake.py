@@ -239,11 +239,11 @@ def _label_keys(pod_class: PodClass) -> Iterable[str]:
     yield from (key for key, _ in pod_class.node_selector)
     terms = [*(pod_class.required_node_affinity or ()), *(term for terms in pod_class.volumes for term in terms)]
     yield from (requirement.key for term in terms for requirement in term.labels)
-    yield from (term.topology_key for term in pod_class.required_pod_affinity)
+    yield from (term.topology_key for term in (*pod_class.required_pod_affinity, *pod_class.shared_claims))
     yield from (term.topology_key for term in pod_class.required_pod_anti_affinity)
     yield from (spread.topology_key for spread in pod_class.spread if spread.hard)
 
 
 def _has_inter_pod_rules(pod_class: PodClass) -> bool:
-    rules = pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity
+    rules = pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity or pod_class.shared_claims
     return bool(rules) or any(spread.hard for spread in pod_class.spread)

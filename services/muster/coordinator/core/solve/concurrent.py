@@ -133,9 +133,9 @@ def conflicts_visible(one: Wishes, other: Wishes) -> bool:
 
 
 def _selectors(pod_class: PodClass) -> set[str]:
-    if not (pod_class.required_pod_affinity or pod_class.required_pod_anti_affinity or pod_class.spread):
+    terms = (*pod_class.required_pod_affinity, *pod_class.required_pod_anti_affinity, *pod_class.shared_claims)
+    if not (terms or pod_class.spread):
         return set()
-    terms = (*pod_class.required_pod_affinity, *pod_class.required_pod_anti_affinity)
     return {term.selector for term in terms} | {spread.selector for spread in pod_class.spread if spread.hard}
 
 
