@@ -6,6 +6,7 @@ _CHOICES = "unit/coordinator/test_device_choices.py"
 _EXTENDED = "unit/coordinator/test_extended_resources.py"
 _CLAIMS = "unit/coordinator/test_device_claims.py"
 _SHORTAGES = "unit/coordinator/test_device_shortages.py"
+_SHARED = "unit/coordinator/test_shared_device_claims.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -98,5 +99,61 @@ DEVICE_BUGS = (
         "        uids = (holder,) if claim is None else claim.reserved_for",
         "        uids = (holder,)",
         first=_SHORTAGES,
+    ),
+    Bug(
+        "pods share devices that one of them cannot use on its node",
+        "cache/device_choices.py",
+        "            if claim.id in chosen and not usable_on(",
+        "            if claim.id not in chosen and not usable_on(",
+        first=_SHARED,
+    ),
+    Bug(
+        "a claim is chosen again for pods of another gang before it is allocated",
+        "cache/device_choices.py",
+        "        return any(uid not in group for uid in sharers)",
+        "        return False",
+        first=_SHARED,
+    ),
+    Bug(
+        "later pods of a gang wait for the claim that the gang holds",
+        "cache/device_choices.py",
+        "        return any(uid not in group for uid in sharers)",
+        "        return True",
+        first=_SHARED,
+    ),
+    Bug(
+        "later pods of a gang get other devices of the claim that the gang holds",
+        "cache/device_choices.py",
+        "                    by_claim[claim.id] = next(iter(sharers.values()))",
+        "                    pass",
+        first=_SHARED,
+    ),
+    Bug(
+        "a claim is closed for ever after its pods",
+        "cache/device_choices.py",
+        "        self._share(uid, {})",
+        "        pass",
+        first=_SHARED,
+    ),
+    Bug(
+        "a new leader keeps the choice for one of the pods that share it",
+        "cache/device_choices.py",
+        "        own = {seat.uid, *claims, *(uid for claim in claims for uid in self._sharers.get(claim, ()))}",
+        "        own = {seat.uid, *claims}",
+        first=_SHARED,
+    ),
+    Bug(
+        "a claim of a PodGroup is reserved for the pod",
+        "cache/device_choices.py",
+        '(pod.group_name, pod.group_uid) if name in pod.group_claims else ("", "")',
+        '("", "")',
+        first=_CHOICES,
+    ),
+    Bug(
+        "a pod that waits for a shared claim preempts for devices of its own",
+        "solve/solve.py",
+        "        if not placed and (claim := claim_in_allocation(",
+        "        if False and (claim := claim_in_allocation(",
+        first=_SHARED,
     ),
 )

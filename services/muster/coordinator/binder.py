@@ -63,7 +63,13 @@ class Binder:
                     volumes={claim: volume for claim, volume in seat.volumes if claim in claims},
                     labels=labels_at_bind(effect.gang, effect.ranks.get(seat.uid), effect.tries),
                     device_claims=[
-                        pb.DeviceClaim(name=each.name, uid=each.uid, allocation=each.allocation)
+                        pb.DeviceClaim(
+                            name=each.name,
+                            uid=each.uid,
+                            allocation=each.allocation,
+                            group_name=each.group_name,
+                            group_uid=each.group_uid,
+                        )
                         for each in effect.devices.get(seat.uid, ())
                     ],
                     extended_claim=_extended_claim(effect.extended.get(seat.uid)),

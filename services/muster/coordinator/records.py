@@ -13,6 +13,7 @@ from muster.coordinator.core.effects import Persist
 from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
 from muster.coordinator.core.slices import OBJECTS
 from muster.coordinator.v1 import record_pb2 as pb
+from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.devices.facts import Allocation
 from muster.etcd.errors import TooLarge
 from muster.etcd.store import Fence, Store
@@ -32,6 +33,7 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
     """Encodes a record as the value of its key."""
     seats: defaultdict[tuple[str, str], list[pb.SeatedPod]] = defaultdict(list)
     ranks = dict(record.ranks)
+    allocations: _Allocations = {}
     for seat in record.seats:
         pod = pb.SeatedPod(
             uid=seat.uid,
@@ -39,7 +41,7 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
             name=seat.name,
             rank=ranks.pop(seat.uid, None),
             volumes=dict(seat.volumes),
-            devices={claim: msgspec.json.encode(allocation) for claim, allocation in seat.devices},
+            devices=_encoded_devices(seat, allocations) if seat.devices else None,
         )
         seats[seat.node, seat.class_id].append(pod)
     return pb.GangRecord(
@@ -70,12 +72,44 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
     ).SerializeToString()
 
 
-def _devices(pod: pb.SeatedPod) -> tuple[tuple[str, Allocation], ...]:
+_Allocations = dict[tuple[str, str], Allocation]
+"""Allocations of claims that pods share, by namespace and name of the claim."""
+
+
+def _encoded_devices(seat: Seat, known: _Allocations) -> dict[str, bytes]:
+    """Allocations of a seat; empty if they are known from another one. Others are added to the known ones."""
+    encoded: dict[str, bytes] = {}
+    for claim, allocation in seat.devices:
+        key = (seat.namespace, claim if claim != EXTENDED_CLAIM else f"{claim} of {seat.name}")
+        encoded[claim] = b"" if known.get(key) == allocation else msgspec.json.encode(allocation)
+        known.setdefault(key, allocation)
+    return encoded
+
+
+def _allocations(message: pb.GangRecord) -> _Allocations:
+    """Allocations of the record. Raises DecodeError."""
+    found: _Allocations = {}
+    for pod in (pod for seat in message.seats for pod in seat.pods if pod.devices):
+        for claim, content in pod.devices.items():
+            if content:
+                found[pod.namespace, claim] = _allocation(pod, content)
+    return found
+
+
+def _devices(pod: pb.SeatedPod, shared: _Allocations) -> tuple[tuple[str, Allocation], ...]:
     """Raises DecodeError."""
+    found = []
+    for claim, content in sorted(pod.devices.items()):
+        allocation = _allocation(pod, content) if content else shared.get((pod.namespace, claim))
+        if allocation is None:
+            raise DecodeError(f"devices of pod {pod.namespace}/{pod.name}: none for ResourceClaim {claim}")
+        found.append((claim, allocation))
+    return tuple(found)
+
+
+def _allocation(pod: pb.SeatedPod, content: bytes) -> Allocation:
     try:
-        return tuple(
-            (claim, msgspec.json.decode(content, type=Allocation)) for claim, content in sorted(pod.devices.items())
-        )
+        return msgspec.json.decode(content, type=Allocation)
     except msgspec.DecodeError as error:
         raise DecodeError(f"devices of pod {pod.namespace}/{pod.name}: {error}") from error
 
@@ -85,6 +119,8 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
     try:
         message = pb.GangRecord.FromString(value)
         state = RecordState(message.state)
+        shared = _allocations(message)
+        devices = {pod.uid: _devices(pod, shared) for seat in message.seats for pod in seat.pods if pod.devices}
     except (DecodeError, ValueError) as error:
         raise BadRecord(f"record {key!r} in etcd cannot be decoded ({error}); inspect it, then delete it") from error
     seats = tuple(
@@ -95,7 +131,7 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
             seat.class_id,
             seat.node,
             volumes=tuple(sorted(pod.volumes.items())) if pod.volumes else (),
-            devices=_devices(pod),
+            devices=devices.get(pod.uid, ()),
         )
         for seat in message.seats
         for pod in seat.pods

@@ -15,6 +15,13 @@ def slice_object(node: str, number: int) -> DeviceObject:
     return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))
 
 
+def network_object(number: int) -> DeviceObject:
+    """Equal GPUs that all nodes can use, "gpu-0", "gpu-1" ..., as many as `number`."""
+    devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
+    facts = Slice("network", "gpu", "network", all_nodes=True, devices=devices)
+    return DeviceObject(DeviceObjectKind.SLICE, "network", msgspec.json.encode(facts))
+
+
 def class_object(*config: str) -> DeviceObject:
     """The class "gpu" of all GPUs; `config`: parameters for the driver, as JSON."""
     facts = DeviceClass("gpu", (GPU,), config=config)

@@ -165,7 +165,7 @@ def test_writes_have_the_allocation_with_its_configuration(chosen: bool) -> None
     chooser.apply(Batch(device_objects=(class_object('{"driver":"gpu","parameters":{"b":2}}'),)))
     found = chooser.choose([seat(0)], pods(("c0",)), NODES)
     assert not isinstance(found, NoDevices)
-    [write] = chooser.writes(seat(0, devices=found.get("p0", ())), ("c0",))
+    [write] = chooser.writes(seat(0, devices=found.get("p0", ())), pods(("c0",))["p0"])
     assert (write.name, write.uid) == ("c0", "u0")
     if not chosen:
         assert write.allocation == b""
@@ -181,3 +181,13 @@ def test_writes_have_the_allocation_with_its_configuration(chosen: bool) -> None
         },
         "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [here]}]},
     }
+
+
+def test_writes_name_the_group_of_claims_that_belong_to_it() -> None:
+    given = claims(1, 1)
+    chooser = choices(*(allocated(each, f"gpu-{number}") for number, each in enumerate(given)))
+    [found] = pods(("c0", "c1")).values()
+    found = msgspec.structs.replace(found, group_claims=("c1",), group_name="g", group_uid="uid-g")
+    own, of_group = chooser.writes(seat(0), found)
+    assert (own.group_name, own.group_uid) == ("", "")
+    assert (of_group.group_name, of_group.group_uid) == ("g", "uid-g")

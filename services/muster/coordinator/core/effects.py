@@ -39,12 +39,14 @@ class Persist(Struct, frozen=True):
 
 class DeviceWrite(Struct, frozen=True):
     """A ResourceClaim of a pod, to be written before the pod is bound. `allocation`: JSON of its status.allocation;
-    empty: it has one.
+    empty: it has one. `group_name` and `group_uid`: the PodGroup that it is reserved for instead of the pod, if any.
     """
 
     name: str
     uid: str
     allocation: bytes = b""
+    group_name: str = ""
+    group_uid: str = ""
 
 
 class ExtendedClaimWrite(Struct, frozen=True):

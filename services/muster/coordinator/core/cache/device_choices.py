@@ -1,22 +1,24 @@
 """Chooses devices for the ResourceClaims of seats.
 
 Nodes offer numbers of free devices as resources, so that placement and ledger have counted them already. Numbers are
-necessary and mostly suffice; the choice decides. Devices are chosen for all seats of a node together.
+necessary and mostly suffice; the choice decides. Devices are chosen for all seats of a node together, for a claim that
+pods share once: each of their seats has the choice. Pods outside the gang group wait until it is allocated.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.cel.probe import SelectorProbe
 from muster.cel.selection import DeviceSelection
 from muster.coordinator.core.effects import DeviceWrite, ExtendedClaimWrite
 from muster.coordinator.core.events import Seat
-from muster.devices.allocation import Devices, held
+from muster.devices.allocation import Devices, held, usable_on
 from muster.devices.allocation_json import allocation_json
 from muster.devices.extended_resources import EXTENDED_CLAIM, ExtendedClaim, classes_by_resource, extended_claim
 from muster.devices.facts import Allocation, Alternative, Claim, DeviceClass, DeviceId, Slice
@@ -35,7 +37,7 @@ Chosen = dict[str, tuple[tuple[str, Allocation], ...]]
 
 
 class NoDevices(Struct, frozen=True):
-    """Why the claims of a group cannot all have devices, and on which node."""
+    """Why the claims of a group cannot all have devices, and on which node; empty: on whichever node."""
 
     message: str
     node: str
@@ -58,6 +60,10 @@ class DeviceChoices:
         """Claims for extended resources by the uid of their pod."""
         self._by_resource: dict[str, DeviceClass] | None = None
         """Classes by extended resource; None: to be computed, because a class changed."""
+        self._sharers: dict[str, dict[str, Allocation]] = {}
+        """Seats for which the devices of a claim were chosen, by claim and uid: as long as they hold these."""
+        self._claims_of: dict[str, tuple[str, ...]] = {}
+        """The same claims by uid of the seat."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
             DeviceObjectKind.SLICE: self._put_slice,
             DeviceObjectKind.CLASS: self._put_class,
@@ -114,10 +120,13 @@ class DeviceChoices:
     def take(self, seat: Seat) -> None:
         """The seat's devices are chosen for it."""
         self._holdings.hold(seat.uid, _held(seat))
+        claims = ((name, allocation) for name, allocation in seat.devices if name != EXTENDED_CLAIM)
+        self._share(seat.uid, {f"{seat.namespace}/{name}": allocation for name, allocation in claims})
 
     def is_kept(self, seat: Seat) -> bool:
-        """None of the seat's devices is held for another claim or pod."""
-        own = {seat.uid, *(self._key(seat, name) for name, _ in seat.devices)}
+        """None of the seat's devices is held for another claim, or for a pod that does not share the claim."""
+        claims = [self._key(seat, name) for name, _ in seat.devices]
+        own = {seat.uid, *claims, *(uid for claim in claims for uid in self._sharers.get(claim, ()))}
         return all(
             self._holdings.holders(device) <= sum(device in self._holdings.of(holder) for holder in own)
             for device in _held(seat)
@@ -130,6 +139,19 @@ class DeviceChoices:
     def release(self, uid: str) -> None:
         """The seat is lost."""
         self._holdings.hold(uid, ())
+        self._share(uid, {})
+
+    def _share(self, uid: str, allocations: Mapping[str, Allocation]) -> None:
+        """These allocations, by claim, are chosen for the seat now, and no others."""
+        for claim in self._claims_of.pop(uid, ()):
+            sharers = self._sharers[claim]
+            del sharers[uid]
+            if not sharers:
+                del self._sharers[claim]
+        if allocations:
+            self._claims_of[uid] = tuple(allocations)
+        for claim, allocation in allocations.items():
+            self._sharers.setdefault(claim, {})[uid] = allocation
 
     def end_pod(self, uid: str) -> None:
         """The pod is gone, has ended, or is not bound any more."""
@@ -178,6 +200,20 @@ class DeviceChoices:
         content = allocation_json(claim, allocation, self._devices.classes)
         return ExtendedClaimWrite(wanted.spec_json(), content, wanted.mappings)
 
+    def waits_for(self, pods: Iterable[PodFacts], group: Container[str]) -> str:
+        """The claim of one of these pods, which have no seats, that is being allocated for pods outside the group, in
+        words; empty: there is none. `group`: uids of its pods.
+        """
+        claims = (f"{pod.namespace}/{name}" for pod in pods for name in pod.device_claims)
+        return next((_allocated_for_others(claim) for claim in claims if self._is_closed(claim, group)), "")
+
+    def _is_closed(self, id_: str, group: Container[str]) -> bool:
+        """Devices of the claim are chosen for seats of pods outside the group, and it is not allocated yet."""
+        sharers, claim = self._sharers.get(id_), self.claims.get(id_)
+        if sharers is None or claim is None or claim.allocation is not None:
+            return False
+        return any(uid not in group for uid in sharers)
+
     # -- choice
 
     def choose(
@@ -186,16 +222,23 @@ class DeviceChoices:
         pods: Mapping[str, PodFacts],
         nodes: Mapping[str, NodeFacts],
         classes: Mapping[str, PodClass] = MappingProxyType({}),
+        group: Container[str] = (),
     ) -> Chosen | NoDevices:
         """Devices for all claims of these seats that need some, and for their extended resources. The same for the same
-        state. `classes`: of pods with extended resources.
+        state. `classes`: of pods with extended resources. `group`: uids of all pods of the group; what was chosen for a
+        seat of it is chosen for the others that share the claim.
         """
+        by_claim: dict[str, Allocation] = {}
         by_node: dict[str, list[tuple[Seat, Claim]]] = {}
         for seat in seats:
             for name in pods[seat.uid].device_claims:
                 claim = self.claims.get(f"{seat.namespace}/{name}")
                 if claim is None:
                     return NoDevices(f"ResourceClaim {seat.namespace}/{name} is gone", seat.node)
+                if self._is_closed(claim.id, group):
+                    return NoDevices(_allocated_for_others(claim.id), "")
+                if claim.allocation is None and (sharers := self._sharers.get(claim.id)):
+                    by_claim[claim.id] = next(iter(sharers.values()))
                 by_node.setdefault(seat.node, []).append((seat, claim))
             pod_class = classes.get(seat.class_id)
             extended = self.extended(nodes[seat.node], pod_class) if pod_class is not None else None
@@ -205,21 +248,33 @@ class DeviceChoices:
                 name = f"{EXTENDED_CLAIM} of {seat.name}"
                 to_create = Claim(seat.namespace, name, requests=extended.requests, extended=True)
                 by_node.setdefault(seat.node, []).append((seat, to_create))
-        chosen: Chosen = {}
         taken: set[DeviceId] = set()
         try:
             for node, wants in sorted(by_node.items()):
-                failure = self._choose_on(nodes[node], wants, chosen, taken)
+                failure = self._choose_on(nodes[node], wants, by_claim, taken)
                 if failure is not None:
                     return failure
         finally:
             self._devices.release_ids(taken)
+        chosen: Chosen = {}
+        for wants in by_node.values():
+            for seat, claim in wants:
+                if claim.id in by_claim:
+                    chosen[seat.uid] = (*chosen.get(seat.uid, ()), (_recorded_name(claim), by_claim[claim.id]))
         return chosen
 
     def _choose_on(
-        self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: Chosen, taken: set[DeviceId]
+        self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: dict[str, Allocation], taken: set[DeviceId]
     ) -> NoDevices | None:
-        """Add the devices of one node, which are marked as allocated, to `chosen` and `taken`."""
+        """Add the allocations of the claims on one node, the devices of which are marked as allocated, to `chosen` and
+        `taken`. Claims of pods on other nodes are there already if pods share them.
+        """
+        for _, claim in wants:
+            if claim.id in chosen and not usable_on(replace(claim, allocation=chosen[claim.id]), node):
+                why = f"node {node.name} cannot use the devices of ResourceClaim {claim.id}, which pods share"
+                return NoDevices(why, node.name)
+        claims = {claim.id: (seat, claim) for seat, claim in reversed(wants) if claim.id not in chosen}
+        wants = list(reversed(claims.values()))
         some = _parts(wants)
         if len(some) > 1:
             failures = (self._choose_on(node, each, chosen, taken) for each in some)
@@ -229,9 +284,9 @@ class DeviceChoices:
             listed = _listed(claim for _, claim in wants)
             why = answer.reason or f"node {node.name} has no devices for {listed} together ({answer.outcome.value})"
             return NoDevices(why, node.name)
-        unallocated = [(seat, claim) for seat, claim in wants if claim.allocation is None]
-        for (seat, claim), allocation in zip(unallocated, answer.allocations, strict=True):
-            chosen[seat.uid] = (*chosen.get(seat.uid, ()), (_recorded_name(claim), allocation))
+        unallocated = [claim for _, claim in wants if claim.allocation is None]
+        for claim, allocation in zip(unallocated, answer.allocations, strict=True):
+            chosen[claim.id] = allocation
             ids = {each.id for each in allocation.results if not each.admin_access}
             taken |= ids
             self._devices.allocate_ids(ids)
@@ -263,16 +318,17 @@ class DeviceChoices:
 
     # -- writes
 
-    def writes(self, seat: Seat, names: Iterable[str]) -> tuple[DeviceWrite, ...]:
+    def writes(self, seat: Seat, pod: PodFacts) -> tuple[DeviceWrite, ...]:
         """Writes to the pod's claims."""
         allocations = dict(seat.devices)
         found = []
-        for name in names:
+        for name in pod.device_claims:
             claim = self.claims.get(f"{seat.namespace}/{name}")
             if claim is not None:
                 allocation = allocations.get(name)
                 content = allocation_json(claim, allocation, self._devices.classes) if allocation is not None else b""
-                found.append(DeviceWrite(name, claim.uid, content))
+                group = (pod.group_name, pod.group_uid) if name in pod.group_claims else ("", "")
+                found.append(DeviceWrite(name, claim.uid, content, *group))
         return tuple(found)
 
 
@@ -302,6 +358,10 @@ def _parts(wants: list[tuple[Seat, Claim]]) -> list[list[tuple[Seat, Claim]]]:
 def _held(seat: Seat) -> set[DeviceId]:
     """Devices that are chosen for the seat; admin access holds none."""
     return {each.id for _, allocation in seat.devices for each in allocation.results if not each.admin_access}
+
+
+def _allocated_for_others(claim: str) -> str:
+    return f"ResourceClaim {claim} is being allocated for other pods that share it"
 
 
 def _listed(claims: Iterable[Claim]) -> str:

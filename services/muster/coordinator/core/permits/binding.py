@@ -180,9 +180,9 @@ class Binds:
                 gang.permit.attempts,
                 claims_first(gang),
                 {
-                    seat.uid: self._ledger.devices.writes(seat, names)
+                    seat.uid: self._ledger.devices.writes(seat, pod)
                     for seat in seats
-                    if (names := pods[seat.uid].device_claims)
+                    if (pod := pods[seat.uid]).device_claims
                 },
                 {
                     seat.uid: write

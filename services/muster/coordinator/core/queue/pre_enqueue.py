@@ -33,6 +33,7 @@ from muster.coordinator.core.gang.subgroups import attempt_of
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.dialects.registry import timeout_annotations
+from muster.gangs.counted_resources import is_device_resource
 from muster.gangs.facts import Amounts, GangFacts, LevelConstraint, LevelPolicy, PodClass, Severity
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import as_text, contradictions, on_levels
@@ -270,9 +271,13 @@ def heterogeneity(gang: Gang, classes: Mapping[str, PodClass]) -> str | None:
 
 
 def _difference(first: PodClass, other: PodClass) -> str:
-    """The difference in words; empty: homogeneous pods may differ so."""
+    """The difference in words; empty: homogeneous pods may differ so. Devices are not compared: of pods that share a
+    ResourceClaim, one requests them.
+    """
     before, after = dict(first.requests), dict(other.requests)
     for name in sorted(before.keys() | after.keys()):
+        if is_device_resource(name):
+            continue
         if before.get(name, 0) != after.get(name, 0):
             return f"{name}: {in_units(name, after.get(name, 0))}, not {in_units(name, before.get(name, 0))}"
     return next((words for field, words in _COMPARED.items() if getattr(first, field) != getattr(other, field)), "")

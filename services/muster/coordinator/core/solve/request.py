@@ -252,7 +252,7 @@ def _choose_devices(
     if not claiming:
         return None
     classes = {class_id: ledger.classes[class_id] for _, class_id in by_devices}
-    chosen = ledger.devices.choose(claiming, pods, ledger.nodes, classes)
+    chosen = ledger.devices.choose(claiming, pods, ledger.nodes, classes, _Members(gangs.values()))
     if isinstance(chosen, NoDevices):
         for gang_id, taken in seats.items():
             if any(seat.node == chosen.node and seat.uid in pods for seat in taken):
@@ -261,6 +261,24 @@ def _choose_devices(
     for gang_id, taken in seats.items() if chosen else ():
         seats[gang_id] = [replace(seat, devices=chosen.get(seat.uid, ())) for seat in taken]
     return None
+
+
+class _Members:
+    """Uids of the pods of gangs."""
+
+    def __init__(self, gangs: Iterable[Gang]) -> None:
+        self._pods = [gang.pods for gang in gangs]
+
+    def __contains__(self, uid: object) -> bool:
+        return any(uid in pods for pods in self._pods)
+
+
+def claim_in_allocation(group: Group, ledger: Ledger) -> str:
+    """The ResourceClaim of pending members that is being allocated for pods outside the group, in words; empty: there
+    is none. It decides where they may go, and they need no further devices for it.
+    """
+    pods = (pod for gang in group.gangs for pod in gang.pending.values() if pod.device_claims)
+    return ledger.devices.waits_for(pods, _Members(group.gangs))
 
 
 def violated_constraint(

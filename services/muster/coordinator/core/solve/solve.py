@@ -38,6 +38,7 @@ from muster.coordinator.core.solve.concurrent import (
 from muster.coordinator.core.solve.request import (
     Rejections,
     as_declared_now,
+    claim_in_allocation,
     equivalence_key,
     to_place,
     validate_and_reserve,
@@ -264,6 +265,9 @@ class Solves:
             self._out_of_time(attempt, group, result, now)
             return {}
         placed = result.outcome is SolveOutcome.PLACED
+        if not placed and (claim := claim_in_allocation(group, self._cache.ledger)):
+            self._back_off(group, claim, now)
+            return {}
         if not placed:
             self._not_placed(group, request, result, now)
         if not placed and not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):
