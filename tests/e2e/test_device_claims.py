@@ -38,6 +38,65 @@ async def test_a_claim_is_allocated_reserved_and_protected(world: World) -> None
     assert len(claim["status"]["allocation"]["devices"]["results"]) == 2
 
 
+async def test_a_claim_that_a_gang_shares_is_allocated_once_on_one_node(world: World) -> None:
+    """Also on an API server without controllers."""
+    await world.nodes(2, 8, 4, cards=FOUR)
+    a = await with_named_claim(world, gang("a").of(6), gpus(world, 3))
+    await world.create(a)
+    await world.bound(a)
+    assert len(set(world.bound_pods(a).values())) == 1
+    [claim] = await claims_of(world, a)
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 3
+    assert sorted(each["name"] for each in claim["status"]["reservedFor"]) == sorted(world.bound_pods(a))
+    [terms] = claim["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"]
+    assert terms["matchFields"][0]["values"] == [next(iter(world.bound_pods(a).values()))]
+
+
+async def test_gangs_share_a_claim_on_the_node_of_the_first_one(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, 8, cards=FOUR)
+    a = await with_named_claim(world, gang("a").of(2), gpus(world, 4))
+    await world.create(a)
+    await world.bound(a)
+    spec = {"resourceClaims": [{"name": "devices", "resourceClaimName": a.name}]}
+    b = world.here(gang("b").of(2).with_spec(**spec))
+    await world.create(b)
+    await world.bound(b)
+    assert len({*world.bound_pods(a).values(), *world.bound_pods(b).values()}) == 1
+    [claim] = await claims_of(world, a)
+    assert len(claim["status"]["reservedFor"]) == 4
+    await world.delete(a)
+    await world.delete(b)
+
+
+async def test_the_claim_of_a_pod_group_is_reserved_for_the_group(world: World) -> None:
+    """Also on an API server without controllers."""
+    await world.nodes(8, 2, cards=FOUR)
+    entry = {"name": "devices", "resourceClaimName": "a"}
+    workload = gang("a").of(4).declared_by("native").declaring(resourceClaims=[entry])
+    a = await with_named_claim(world, workload, gpus(world, 2))
+    await world.create(a)
+    await world.bound(a)
+    assert len(set(world.bound_pods(a).values())) == 1
+    [claim] = await claims_of(world, a)
+    [user] = claim["status"]["reservedFor"]
+    assert (user["apiGroup"], user["resource"], user["name"]) == ("scheduling.k8s.io", "podgroups", "a")
+
+
+async def test_a_pod_group_has_one_claim_from_its_template(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(8, 2, cards=FOUR)
+    entry = {"name": "devices", "resourceClaimTemplateName": "a"}
+    workload = gang("a").of(4).declared_by("native").declaring(resourceClaims=[entry])
+    a = await with_claims(world, workload, gpus(world, 3))
+    await world.create(a)
+    await world.bound(a)
+    [claim] = await claims_of(world, a)
+    assert [each["name"] for each in claim["status"]["reservedFor"]] == ["a"]
+    assert len(claim["status"]["allocation"]["devices"]["results"]) == 3
+    await world.delete(a)
+
+
 async def test_a_gang_without_enough_devices_holds_none_and_starts_with_more(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     await world.nodes(4, cards=FOUR)

@@ -106,6 +106,11 @@ class Pools:
         """Names of the slices."""
         return self._slices.keys()
 
+    @property
+    def slices(self) -> Collection[Slice]:
+        """All slices, older generations included."""
+        return self._slices.values()
+
     def slice_named(self, name: str) -> Slice | None:
         """The slice with this name, if there is one."""
         return self._slices.get(name)

@@ -16,12 +16,13 @@ _NO_LIST: Final = (b"", b"null", b"[]")
 class DeviceClaimOfPod(Struct, frozen=True, gc=False):
     """A ResourceClaim of a pod. `name` empty: it is not created from its template yet; one that is must be the pod's.
 
-    `reference` is the name by which containers refer to it.
+    `reference` is the name by which containers refer to it; `group`: uid of the pod's PodGroup, if it is that one's.
     """
 
     reference: str
     name: str = ""
     template: str = ""
+    group: str = ""
 
 
 class _Reference(Struct, frozen=True, rename="camel"):

@@ -1,7 +1,7 @@
 """Demands of pods for devices by ResourceClaims, and what nodes offer for them: counted resources (decision 0061)."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -10,17 +10,23 @@ from msgspec.structs import replace
 from muster.cel.selection import expression_problem
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.demands import NO_DEMANDS, Demands
+from muster.clusterstate.device_claim_groups import DeviceClaimGroups
+from muster.clusterstate.device_claim_users import MAX_USERS, DeviceClaimUsers, UserPlace
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
 from muster.clusterstate.extended_resources import ExtendedResources
 from muster.devices.columns import MOST_PER_NODE, columns_of
 from muster.devices.facts import Claim
 from muster.devices.instance import problem_of
+from muster.devices.reach import Reach
 from muster.gangs.counted_resources import is_searched
-from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm
+from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm, PodTerm
 from muster.gangs.quoting import quoted
+from muster.gangs.selectors import LabelSelector, Operator, PodSelector, Requirement, pod_selector
 from muster.kube.api_resources import RESOURCE_CLAIMS
 from muster.kube.device_objects import DeviceResource
+from muster.kube.objects import PodGroup
 from muster.kube.pod_device_claims import DeviceClaimOfPod
+from muster.kube.pod_group_claims import group_claims
 
 NODE_NAME: Final = "metadata.name"
 """The field by which allocations name their node."""
@@ -29,17 +35,24 @@ MAX_COLUMNS: Final = 48
 that a node may turn out to have no fitting devices when they are chosen."""
 
 
+USES: Final = "used"
+"""Value of the labels of `users_label`."""
 _WEIGHT_OF_SEARCH: Final = 80
 """Weight of a search of `SEARCH_STEPS`, 30 ms."""
 
 
 class DeviceUse(Struct, frozen=True, gc=False):
-    """A pod that uses ResourceClaims. `bound`: it has a node."""
+    """A pod that uses ResourceClaims. `bound`: it has a node; `gang`: the id of its gang; `since` orders pods; `group`:
+    the name of its PodGroup.
+    """
 
     uid: str
     namespace: str
     claims: tuple[DeviceClaimOfPod, ...]
     bound: bool
+    gang: str = ""
+    since: int = 0
+    group: str = ""
 
 
 class _Column(NamedTuple):
@@ -59,7 +72,12 @@ class DeviceClaims:
         self.objects = DeviceObjects()
         self.extended = ExtendedResources(self.objects, uses_capacity, self._note_nodes)
         self._uses: dict[str, DeviceUse] = {}
-        self._users: dict[ClaimId, set[str]] = {}
+        self._users: dict[ClaimId, DeviceClaimUsers] = {}
+        self._shared: dict[ClaimId, Reach] = {}
+        """Reaches of the claims that several pods share and that are not allocated, as the demands of pods have them.
+        Entries end with the next batch in which a claim is not among these.
+        """
+        self._groups = DeviceClaimGroups()
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
         self._columns: dict[str, _Column] = {}
         self._nodes: set[str] = set()
@@ -72,26 +90,47 @@ class DeviceClaims:
 
     def use(self, use: DeviceUse) -> None:
         """Add or update a pod that uses claims."""
+        if use.group:
+            use = replace(use, claims=self._groups.put_pod(use.uid, (use.namespace, use.group), use.claims))
+        elif use.uid in self._uses:
+            self._groups.drop_pod(use.uid)
+        self._use(use)
+
+    def _use(self, use: DeviceUse) -> None:
         if use == self._uses.get(use.uid):
             return
-        self.release(use.uid)
+        self._release(use.uid)
         self._uses[use.uid] = use
-        for id_ in _ids(use):
-            users = self._users.setdefault(id_, set())
-            users.add(use.uid)
-            self._stale_pods |= users if len(users) > 1 else set()
+        place = UserPlace(not use.bound, use.since, use.uid)
+        for id_ in dict.fromkeys(_ids(use)):
+            users = self._users.get(id_)
+            if users is None:
+                users = self._users[id_] = DeviceClaimUsers()
+            self._stale_pods |= users.put(use.uid, use.gang or use.uid, place)
             self._hold(id_)
+
+    def rejoin(self, uid: str, gang: str) -> None:
+        """A pod belongs to another gang."""
+        use = self._uses.get(uid)
+        if use is not None:
+            self._use(replace(use, gang=gang))
 
     def release(self, uid: str) -> None:
         """A pod was removed, has ended, or uses no claims."""
+        if uid in self._uses:
+            self._groups.drop_pod(uid)
+            self._release(uid)
+
+    def _release(self, uid: str) -> None:
         use = self._uses.pop(uid, None)
         if use is None:
             return
         self._request(uid, {})
         for id_ in _ids(use):
-            users = self._users[id_]
-            users.discard(uid)
-            self._stale_pods |= users
+            users = self._users.get(id_)
+            if users is None:
+                continue
+            self._stale_pods |= users.discard(uid)
             if not users:
                 del self._users[id_]
             self._hold(id_)
@@ -103,37 +142,51 @@ class DeviceClaims:
             return NO_DEMANDS
         terms: set[tuple[NodeSelectorTerm, ...]] = set()
         waiting: list[Claim] = []
-        counted: list[Claim] = []
+        requested: list[Claim] = []
+        shared: list[tuple[PodTerm, PodSelector]] = []
         problems: list[str] = []
-        for each in use.claims:
+        for each in {each.name or each.reference: each for each in use.claims}.values():
             claim, problem = self._claim(use, each)
             if problem or claim is None:
                 problems.append(problem)
             elif claim.allocation is None or self._is_left_behind(claim, use):
                 waiting.append(replace(claim, allocation=None))
+                if self._requests(use, each.name):
+                    requested.append(waiting[-1])
+                reach = self._reach_of_shared(waiting[-1])
+                if reach.selector is not None:
+                    terms.add(reach.selector)
+                if reach.topology_key:
+                    selector = _users_selector(use.namespace, label_name(each, use.group))
+                    shared.append((PodTerm(selector.id, reach.topology_key), selector))
             else:
                 if claim.allocation.node_selector is not None:
                     terms.add(claim.allocation.node_selector)
-                if self._is_counted_claim((use.namespace, each.name)):
-                    counted.append(replace(claim, allocation=None))
-        units = columns_of([*waiting, *counted])
+                if self._requests(use, each.name) and self._is_counted_claim((use.namespace, each.name)):
+                    requested.append(replace(claim, allocation=None))
+        units = columns_of(requested)
         problem = problem_of(waiting, self.objects.devices.classes).blocked
         problems += [problem] if problem else self._bad_expressions(waiting)
         amounts = {name: amount for name, amount in units.amounts.items() if self._has_place(name)}
         self._request(uid, {name: units.units[name] for name in amounts})
         return Demands(
             tuple(sorted(terms, key=repr)),
-            tuple(each.name for each in use.claims if each.name),
+            tuple(dict.fromkeys(each.name for each in use.claims if each.name)),
             "; ".join(dict.fromkeys(problems)),
             tuple(sorted(amounts.items())),
+            tuple(term for term, _ in shared),
+            tuple(selector for _, selector in shared),
+            tuple(dict.fromkeys(each.name for each in use.claims if each.name and each.group)),
+            next(((use.group, each.group) for each in use.claims if each.group), ("", "")),
         )
 
     def _claim(self, use: DeviceUse, of_pod: DeviceClaimOfPod) -> tuple[Claim | None, str]:
         """The claim, or why the pod waits for it."""
         if not of_pod.name:
+            of_group = f" of PodGroup {quoted(use.group)}" if of_pod.group else ""
             return None, (
-                f"waits for the ResourceClaim {quoted(of_pod.reference)} to be created from ResourceClaimTemplate "
-                f"{quoted(of_pod.template)}"
+                f"waits for the ResourceClaim {quoted(of_pod.reference)}{of_group} to be created from "
+                f"ResourceClaimTemplate {quoted(of_pod.template)}"
             )
         what, known = f"ResourceClaim {quoted(of_pod.name)}", self.objects.claims.get((use.namespace, of_pod.name))
         if known is None:
@@ -145,18 +198,37 @@ class DeviceClaims:
             return None, known.problem
         if claim.deleting:
             return None, f"{what} is being deleted"
-        if of_pod.template and claim.owner != use.uid:
-            return None, f"{what} was not created for the pod; delete or rename one of them"
-        if claim.allocation is None and len(self._users[use.namespace, of_pod.name]) > 1:
-            return None, f"{what} is used by several pods before it is allocated, which Muster does not support yet"
+        if of_pod.template and claim.owner != (of_pod.group or use.uid):
+            whom = f"PodGroup {quoted(use.group)}" if of_pod.group else "the pod"
+            return None, f"{what} was not created for {whom}; delete or rename one of them"
+        users = self._users[use.namespace, of_pod.name]
+        if not of_pod.group and users.exceeds_limit(use.uid) and use.uid not in claim.reserved_for:
+            return None, (
+                f"{what} is used by more than {MAX_USERS} pods, and the API server reserves it for no more: divide its "
+                "pods among several claims"
+            )
         return claim, ""
 
+    def _requests(self, use: DeviceUse, name: str) -> bool:
+        """The pod requests the devices of the claim, for all pods of its gang that share it."""
+        return self._users[use.namespace, name].requests(use.uid)
+
+    def _reach_of_shared(self, claim: Claim) -> Reach:
+        """Where the pods that share an unallocated claim must be; a pod that uses it alone may be anywhere."""
+        id_ = (claim.namespace, claim.name)
+        if len(self._users[id_]) == 1:
+            return Reach()
+        reach = self._shared[id_] = self.objects.reach(claim)
+        return reach
+
     def _is_counted_claim(self, id_: ClaimId) -> bool:
-        """The allocated claim is of one pod, which requests its devices as resources: they are free when it goes."""
-        known, users = self.objects.claims.get(id_), self._users.get(id_, ())
-        if known is None or known.facts is None or known.facts.extended or len(users) != 1:
+        """The allocated claim is of one pod or gang, which requests its devices as resources: they are free when it
+        goes.
+        """
+        known, users = self.objects.claims.get(id_), self._users.get(id_)
+        if known is None or known.facts is None or known.facts.extended or users is None or users.gangs != 1:
             return False
-        return set(known.facts.reserved_for) <= set(users)
+        return all(uid in users or self._groups.is_group(uid) for uid in known.facts.reserved_for)
 
     def _hold(self, id_: ClaimId) -> None:
         counted = self._is_counted_claim(id_) or self.extended.is_counted(id_)
@@ -164,11 +236,20 @@ class DeviceClaims:
 
     def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
         """The claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated anew."""
-        if use.bound or claim.allocation is None or not set(claim.reserved_for) <= {use.uid}:
+        users = self._users[claim.namespace, claim.name]
+        if use.bound or claim.allocation is None:
+            return False
+        if not all(self._is_pending_user(uid, users) for uid in claim.reserved_for):
             return False
         fields = [each for term in claim.allocation.node_selector or () for each in term.fields]
         names = {name for each in fields if each.key == NODE_NAME for name in each.values}
         return bool(names) and not names & self._nodes
+
+    def _is_pending_user(self, uid: str, users: DeviceClaimUsers) -> bool:
+        """A pod that is not bound, or a PodGroup without a bound pod that uses the claim."""
+        if self._groups.is_group(uid):
+            return not any(users.is_bound(each) for each in users)
+        return uid in users and not users.is_bound(uid)
 
     def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
         """Selectors of the claims and their classes that cannot be compiled, or cost too much."""
@@ -231,6 +312,20 @@ class DeviceClaims:
         self._unread = kinds
         self._stale_pods |= self._uses.keys()
 
+    def put_group(self, group: PodGroup) -> None:
+        """A PodGroup (scheduling.k8s.io) was added or changed."""
+        self._resolve_again(self._groups.put(group_claims(group), group.metadata.uid))
+
+    def drop_group(self, uid: str) -> None:
+        """A PodGroup was removed."""
+        self._resolve_again(self._groups.put(None, uid))
+
+    def _resolve_again(self, changed: Mapping[str, tuple[DeviceClaimOfPod, ...]]) -> None:
+        """Pods whose claims are others now, because their PodGroup changed."""
+        for uid, claims in changed.items():
+            self._stale_pods.add(uid)
+            self._use(replace(self._uses[uid], claims=claims))
+
     def put_claim(self, claim: DeviceResource) -> None:
         self._claim_changed(*self.objects.put_claim(claim))
 
@@ -270,7 +365,7 @@ class DeviceClaims:
         if id_ is not None:
             known = self.objects.claims.get(id_)
             self.extended.put_claim(id_, known.facts if known is not None else None)
-            self._stale_pods |= self._users.get(id_, set())
+            self._stale_pods.update(self._users.get(id_, ()))
             self._hold(id_)
         self._note_nodes(nodes)
 
@@ -290,8 +385,20 @@ class DeviceClaims:
 
     def take_stale_pods(self) -> Collection[str]:
         """Pods whose demands may have changed since the last call."""
+        if self._shared:
+            self._compare_reaches()
         stale, self._stale_pods = self._stale_pods, set()
         return stale
+
+    def _compare_reaches(self) -> None:
+        """Note the pods that share claims of which slices or classes changed the reach."""
+        for id_, before in list(self._shared.items()):
+            known, users = self.objects.claims.get(id_), self._users.get(id_, ())
+            if known is None or known.facts is None or known.facts.allocation is not None or len(users) < 2:
+                del self._shared[id_]
+            elif self.objects.reach(known.facts) != before:
+                del self._shared[id_]
+                self._stale_pods.update(users)
 
     def take_stale_nodes(self, nodes: Iterable[str]) -> Collection[str]:
         """Nodes of these that may offer other amounts than at the last call."""
@@ -308,6 +415,23 @@ class DeviceClaims:
             device_columns=len(self._columns),
             device_taint_rules=len(self.objects.taint_rules),
         )
+
+
+def label_name(of_pod: DeviceClaimOfPod, group: str) -> str:
+    """The part of a label's key that names the claim: the PodGroup's entry, if it is created from a template, since the
+    name of the claim may not be known yet.
+    """
+    return f"{group}/{of_pod.reference}" if of_pod.template else of_pod.name
+
+
+def users_label(claim: str) -> str:
+    """Key of a label by which the pods that share a claim are selected. The API server accepts no such key."""
+    return f"ResourceClaim: {claim}"
+
+
+def _users_selector(namespace: str, claim: str) -> PodSelector:
+    labels = LabelSelector((Requirement(users_label(claim), Operator.IN, (USES,)),))
+    return pod_selector(labels, (namespace,))
 
 
 def _ids(use: DeviceUse) -> list[ClaimId]:

@@ -9,9 +9,10 @@ import structlog
 from muster.cel.selection import DeviceSelection
 from muster.clusterstate.taint_rules import TaintRules, selecting_keys
 from muster.devices.allocation import Devices, held
-from muster.devices.facts import Claim, DeviceClass, Slice, TaintRule
+from muster.devices.facts import Claim, DeviceClass, Request, Slice, TaintRule
 from muster.devices.holdings import Holdings
 from muster.devices.pools import PoolKey
+from muster.devices.reach import Reach, reach_of
 from muster.devices.search import BUDGET
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, NodeFacts
 from muster.kube.device_objects import Decoded, DeviceResource, claim_facts, class_facts, slice_facts, taint_rule_facts
@@ -24,6 +25,8 @@ ClaimId = tuple[str, str]
 """Namespace and name."""
 
 
+MAX_REACHES: Final = 256
+"""Lists of requests of which the reach is remembered."""
 SEARCH_STEPS: Final = BUDGET // 10
 """Steps of the search for what one node offers, about 30 ms at most; on equal nodes it is not repeated."""
 
@@ -66,6 +69,8 @@ class DeviceObjects:
         self._slice_uids: dict[str, str] = {}  # by name
         self._class_uids: dict[str, str] = {}  # by name
         self._holdings, self._extended_holdings = Holdings(self.devices), Holdings(self._extended)
+        self._reaches: dict[tuple[Request, ...], Reach] = {}
+        """Reaches of requests, until slices or classes change; at most MAX_REACHES."""
         self.streamed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
         """Objects that can be read, as they are streamed, by kind and name."""
         self._changed: dict[tuple[DeviceObjectKind, str], DeviceObject] = {}
@@ -110,6 +115,7 @@ class DeviceObjects:
         given, before = self._given.get(name), self.devices.pools.slice_named(name)
         if given is None or (facts := self.taint_rules.tainted(given)) == before:
             return ()
+        self._reaches.clear()
         nodes = self._nodes_of_pool(before)
         self._decoded_devices += len(facts.devices)
         self.devices.put_slice(facts)
@@ -131,6 +137,7 @@ class DeviceObjects:
         self._class_names[uid], self._class_uids[name] = name, uid
         if self.devices.classes.get(name) == facts:
             return False
+        self._reaches.clear()
         if facts is None:
             self.devices.remove_class(name)
             self._extended.remove_class(name)
@@ -164,6 +171,7 @@ class DeviceObjects:
         if name is None or self._class_uids.get(name) != uid:
             return False
         del self._class_uids[name]
+        self._reaches.clear()
         known = name in self.devices.classes
         self.devices.remove_class(name)
         self._extended.remove_class(name)
@@ -188,6 +196,16 @@ class DeviceObjects:
         """Devices of slices that were added or changed since the last call."""
         number, self._decoded_devices = self._decoded_devices, 0
         return number
+
+    def reach(self, claim: Claim) -> Reach:
+        """Nodes on which pods can share the claim, which is not allocated."""
+        found = self._reaches.get(claim.requests)
+        if found is None:
+            if len(self._reaches) >= MAX_REACHES:
+                self._reaches.clear()
+            slices, results = self.devices.pools.slices, self.devices.results
+            found = self._reaches[claim.requests] = reach_of(claim, self.devices.classes, slices, results)
+        return found
 
     @property
     def has_changes(self) -> bool:
@@ -217,6 +235,7 @@ class DeviceObjects:
     def _without_slice(self, name: str) -> Collection[str] | None:
         nodes = self._nodes_of_pool(self.devices.pools.slice_named(name))
         self._given.pop(name, None)
+        self._reaches.clear()
         self.devices.remove_slice(name)
         self._extended.remove_slice(name)
         self._note(DeviceObjectKind.SLICE, name, None)

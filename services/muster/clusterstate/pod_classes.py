@@ -7,12 +7,15 @@ from msgspec.structs import replace
 
 from muster.dialects.marks import Pairs
 from muster.gangs.counted_resources import is_counted_resource
-from muster.gangs.facts import Amounts, PodClass
+from muster.gangs.facts import Amounts, PodClass, PodTerm
 from muster.gangs.selectors import PodSelector
 from muster.kube.pod_class import identified
 from muster.kube.volume_facts import NodeTerms
 
 _COMPLETED_KEPT: Final = 16384
+
+SharedClaims = tuple[PodTerm, ...]
+"""Required affinity to pods that share ResourceClaims."""
 
 NamedSelectors = tuple[PodSelector, ...]
 """Selectors that a class names."""
@@ -39,7 +42,7 @@ class Classes:
         self._named_by: dict[str, NamedSelectors] = {}  # of classes that name any
         self.extended: Counter[str] = Counter()
         """Number of known classes by extended resource that they request."""
-        self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs, Amounts], PodClass] = {}
+        self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs, Amounts, SharedClaims], PodClass] = {}
 
     def __len__(self) -> int:
         return len(self._known)
@@ -58,22 +61,26 @@ class Classes:
         volumes: tuple[NodeTerms, ...] = (),
         node_selector: Pairs | None = None,
         requests: Amounts = (),
+        shared_claims: SharedClaims = (),
     ) -> PodClass:
         """The class with the parts that do not follow from the pod alone. `node_selector` None: the pod's own;
         `requests`: resources that stand for volumes.
         """
         selector = pod_class.node_selector if node_selector is None else node_selector
         before = volume_requests(pod_class)
-        if (pod_class.volumes, pod_class.node_selector, before) == (volumes, selector, requests):
+        completion = (volumes, selector, requests, shared_claims)
+        if (pod_class.volumes, pod_class.node_selector, before, pod_class.shared_claims) == completion:
             return pod_class
-        key = (pod_class.id, volumes, selector, requests)
+        key = (pod_class.id, *completion)
         found = self._completed.get(key)
         if found is None:
             if len(self._completed) >= _COMPLETED_KEPT:
                 self._completed.clear()
             own = pod_class.requests if not before else tuple(each for each in pod_class.requests if each not in before)
             all_ = tuple(sorted((*own, *requests))) if requests else own
-            found = identified(replace(pod_class, requests=all_, volumes=volumes, node_selector=selector))
+            found = identified(
+                replace(pod_class, requests=all_, volumes=volumes, node_selector=selector, shared_claims=shared_claims)
+            )
             self._completed[key] = found
         return found
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.claim_users import Use
-from muster.clusterstate.device_claims import DeviceClaims, DeviceUse
+from muster.clusterstate.device_claims import USES, DeviceClaims, DeviceUse, label_name, users_label
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
 from muster.clusterstate.nodes import Offer
 from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
@@ -18,6 +18,7 @@ from muster.dialects.marks import Membership, Pairs
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import NAMESPACES
+from muster.kube.gang_marks import pod_group_of
 from muster.kube.objects import Pod, PodSpec
 from muster.kube.pod_device_claims import DeviceClaimOfPod, device_claims_of, has_device_claims
 from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities, pod_facts
@@ -65,7 +66,10 @@ class Pods:
 
     def labelled(self, pod: Pod) -> tuple[LabelledPods, bool]:
         """Add a pod that matters to its label set, which is returned, and whether the label set is new."""
-        return self.label_sets.put(pod.metadata.uid, pod.metadata.namespace, pod.metadata.labels)
+        labels = pod.metadata.labels
+        if has_device_claims(pod.spec.resource_claims) and self.is_ours(pod):
+            labels = {**(labels or {}), **_claim_labels(pod)}
+        return self.label_sets.put(pod.metadata.uid, pod.metadata.namespace, labels)
 
     def put(
         self, pod: Pod, membership: Membership, labelled: LabelledPods, job: ControllerGang | None = None
@@ -87,7 +91,7 @@ class Pods:
         self._narrow(uid, read.pod_class.node_selector, membership, job)
         if reads_namespaces or uses_claims or uid in self._narrowed or uid in self._with_more:
             self._note_more(facts, pod, reads_namespaces)
-        facts, pod_class = self._completed(facts, read.pod_class)
+        facts, pod_class, selectors = self._completed(facts, read.pod_class, selectors)
         self._note_priority(uid, pod.spec)
         return [facts] if self._keep(facts, pod_class, selectors) else []
 
@@ -144,10 +148,13 @@ class Pods:
         before = self.facts.get(uid)
         if before is None:  # the pod was removed, or could not be read
             return []
-        facts, pod_class = self._completed(self._reprioritised(before), self.classes[before.class_id])
+        selectors = self.classes.named_by(before.class_id)
+        facts, pod_class, selectors = self._completed(
+            self._reprioritised(before), self.classes[before.class_id], selectors
+        )
         if facts.ours and (budgets := self.label_sets.of(uid).budgets[:MAX_BUDGETS_SENT]) != facts.budgets:
             facts = replace(facts, budgets=budgets)
-        return [facts] if self._keep(facts, pod_class, self.classes.named_by(before.class_id)) else []
+        return [facts] if self._keep(facts, pod_class, selectors) else []
 
     def rejoin(self, uid: str, before: Membership, after: Membership, job: ControllerGang | None) -> list[PodFacts]:
         """Change a pod's gang membership, because the gang of its controller changed."""
@@ -159,11 +166,14 @@ class Pods:
         own_selector = pod_class.node_selector if narrowed is None else narrowed.own
         problem = _reworded(self._with_more.get(uid, facts.problem), before.problem, after.problem)
         self._narrow(uid, own_selector, after, job)
+        self.devices.rejoin(uid, after.gang_id)
         if uid in self._narrowed or uid in self._with_more:
             self._with_more[uid] = problem
-        pod_class = self.classes.completed(pod_class, pod_class.volumes, own_selector, volume_requests(pod_class))
+        pod_class = self.classes.completed(
+            pod_class, pod_class.volumes, own_selector, volume_requests(pod_class), pod_class.shared_claims
+        )
         facts = replace(facts, gang=after.gang_id, timed_out=after.timed_out, problem=problem)
-        facts, pod_class = self._completed(facts, pod_class)
+        facts, pod_class, selectors = self._completed(facts, pod_class, selectors)
         return [facts] if self._keep(facts, pod_class, selectors) else []
 
     def _narrow(self, uid: str, own_selector: Pairs, membership: Membership, job: ControllerGang | None) -> None:
@@ -201,23 +211,30 @@ class Pods:
         else:
             self.volumes.release(uid)
         if devices:
-            self.devices.use(DeviceUse(uid, facts.namespace, devices, bool(facts.node)))
+            bound, group = bool(facts.node), pod_group_of(pod)
+            use = DeviceUse(uid, facts.namespace, devices, bound, facts.gang, facts.created_seconds, group)
+            self.devices.use(use)
         else:
             self.devices.release(uid)
 
-    def _completed(self, facts: PodFacts, pod_class: PodClass) -> tuple[PodFacts, PodClass]:
-        """Facts and class, completed by the parts that do not follow from the pod alone."""
+    def _completed(
+        self, facts: PodFacts, pod_class: PodClass, selectors: NamedSelectors
+    ) -> tuple[PodFacts, PodClass, NamedSelectors]:
+        """Facts, class and the selectors that it names, completed by what does not follow from the pod alone."""
         own_problem = self._with_more.get(facts.uid)
         if own_problem is None:
-            return facts, pod_class
+            return facts, pod_class, selectors
         if not facts.ours:
             completed = self.classes.completed(pod_class, requests=self.volumes.requests(facts.uid))
-            return replace(facts, class_id=completed.id), completed
+            return replace(facts, class_id=completed.id), completed, selectors
         demands, devices = self.volumes.demands(facts.uid), self.devices.demands(facts.uid)
         narrowed = self._narrowed.get(facts.uid)
         selector = None if narrowed is None else narrowed.node_selector
         terms, requests = demands.terms + devices.terms, tuple(sorted(demands.requests + devices.requests))
-        completed = self.classes.completed(pod_class, terms, selector, requests)
+        if pod_class.shared_claims:
+            before = {term.selector for term in pod_class.shared_claims}
+            selectors = tuple(each for each in selectors if each.id not in before)
+        completed = self.classes.completed(pod_class, terms, selector, requests, devices.shared_claims)
         problems = [own_problem, "" if narrowed is None else narrowed.clash]
         if not facts.node:
             problems += [demands.problem, devices.problem, self._unread_namespaces(facts.uid)]
@@ -228,8 +245,12 @@ class Pods:
                 problem="; ".join([each for each in problems if each]),
                 claims=() if facts.node else demands.claims,
                 device_claims=() if facts.node else devices.claims,
+                group_claims=() if facts.node else devices.group_claims,
+                group_name="" if facts.node else devices.group[0],
+                group_uid="" if facts.node else devices.group[1],
             ),
             completed,
+            (*selectors, *devices.selectors),
         )
 
     def _uses_capacity(self, uid: str) -> bool:
@@ -285,6 +306,15 @@ class Pods:
         if (priority, never) == (facts.priority, facts.never_preempts):
             return facts
         return replace(facts, priority=priority, never_preempts=never)
+
+
+def _claim_labels(pod: Pod) -> dict[str, str]:
+    """Labels by which the pods that share ResourceClaims are selected."""
+    claims, group = (
+        device_claims_of(pod.spec.resource_claims, pod.status.resource_claim_statuses, []),
+        pod_group_of(pod),
+    )
+    return {users_label(label_name(each, group)): USES for each in claims if group or not each.template}
 
 
 def _reworded(problem: str, before: str, after: str) -> str:

@@ -64,6 +64,7 @@ _CLASS_KINDS: Final = (
     DEVICE_CLASSES.kind,
     RESOURCE_CLAIMS.kind,
     DEVICE_TAINT_RULES.kind,
+    native.DEFINITION.revision_key,
     *registry.CONTROLLER_GANG_KINDS,
 )
 
@@ -597,6 +598,7 @@ class ClusterState:
         self._queue(Recomputed.GROUPED_POD, self.basic_groups.put_definition(defined))
         if kind is native.DEFINITION:
             self._queue(Recomputed.GANG, self.composite_groups.put_group(defined))
+            self.pods.devices.put_group(group)
         return False
 
     def _drop_definition(self, kind: str, removal: Removed) -> bool:
@@ -604,6 +606,7 @@ class ClusterState:
         self._queue_owned(self.owners.drop_definition(removal.uid))
         self._queue(Recomputed.GROUPED_POD, self.basic_groups.drop_definition(removal.uid))
         self._queue(Recomputed.GANG, self.composite_groups.drop_group(removal.uid))
+        self.pods.devices.drop_group(removal.uid)
         return False
 
     def _put_composite(self, group: PodGroup) -> bool:

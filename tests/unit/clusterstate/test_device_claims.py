@@ -207,17 +207,6 @@ def test_a_claim_of_another_pods_template_is_not_used() -> None:
     assert problem(history).startswith('ResourceClaim "stolen" was not created for the pod')
 
 
-def test_pods_that_share_a_claim_wait_until_it_is_allocated() -> None:
-    history = cluster()
-    history.put(RESOURCE_CLAIMS, resource_claim_object("c"))
-    for name in ("x", "y"):
-        history.pods(pod_object(name, resourceClaims=using_claims("c")))
-    assert "used by several pods" in problem(history)
-    assert "used by several pods" in problem(history, "y")
-    history.put(RESOURCE_CLAIMS, resource_claim_object("c", on="n0", devices=("gpu-0",)))
-    assert problem(history) == problem(history, "y") == ""
-
-
 @pytest.mark.parametrize(("user", "anew"), [("uid-x", True), ("uid-other", False)])
 def test_a_claim_left_on_a_node_that_is_gone_is_allocated_anew(user: str, anew: bool) -> None:
     history = cluster()
