@@ -67,4 +67,11 @@ GROWTH_BUGS = (
         "            pass\n",
         first="unit/coordinator/test_nothing_grows.py",
     ),
+    Bug(
+        "a removed gang that was touched by a deadline is reconciled and kept",
+        "reconcile.py",
+        "            self._cache.touched.pop(gang, None)  # a time that was due touched it\n",
+        "",
+        first="simulation/test_found_scenarios.py",
+    ),
 )

@@ -696,6 +696,15 @@ FOUND = {
         edit_demands slot=1 free=4
         pass_time scale=1
     """,
+    "a gang that is removed when it may start in any case is forgotten": """
+        back_up_api_server
+        create_divided slot=5
+        cordon
+        edit_demands slot=5 free=4
+        restore_backup
+        stall scale=4
+        create slot=5
+    """,
 }
 
 

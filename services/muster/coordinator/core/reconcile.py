@@ -262,6 +262,7 @@ class Reconciler:
     def _forget_gone(self, effects: list[Effect]) -> Slices[None]:
         """Forget gangs and groups that are gone, with their records (I11)."""
         for number, gang in enumerate(self._cache.gone, start=1):
+            self._cache.touched.pop(gang, None)  # a time that was due touched it
             if gang.permit.record is not None and not (
                 gang.plain and gang.permit.record.state is RecordState.SATISFIED
             ):
