@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Status
 
 from builders.net.grpc import PLACEMENT, ClusterState, Placement, channel_to, describe, serving
 from builders.telemetry.collector import Collector, attributes_of, collecting, trace_of
-from builders.wait import WAIT_SECONDS, yield_to_loop
+from builders.wait import WAIT_SECONDS, eventually, yield_to_loop
 from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.telemetry import tracing
@@ -36,6 +36,7 @@ class Traced:
 async def traced(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Traced]:
     async with collecting() as (collector, endpoint):
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint)
+        monkeypatch.setenv("OTEL_BSP_SCHEDULE_DELAY", "50")
         on = Traced(collector)
         yield on
         await on.ended()
@@ -141,6 +142,8 @@ async def test_failed_call_has_error_spans(traced: Traced, code: grpc.StatusCode
     async with serving(placement=Placement(refuse)) as (_, port), channel_to(port) as channel:
         with tracing.tracer().start_as_current_span("caller"), pytest.raises(grpc.aio.AioRpcError):
             await describe(channel)
+    # The server ends its span after the client has the answer.
+    await eventually(lambda: any(span.kind == SERVER for span in traced.collector.spans))
     collector = await traced.ended()
     made, served = collector.named(DESCRIBE, CLIENT), collector.named(DESCRIBE, SERVER)
     assert (made.status.code, made.status.message) == (Status.STATUS_CODE_ERROR, "no such gang")

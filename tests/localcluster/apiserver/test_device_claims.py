@@ -9,8 +9,8 @@ from builders.kube.client import ApiClient
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
 FINALIZER = "resource.kubernetes.io/delete-protection"
 REQUEST = {"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}
-USER = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "a", "uid": "uid-a"}
-"""A user that the claim controller keeps; it removes pods that do not exist."""
+USER = {"apiGroup": "example.com", "resource": "trainings", "name": "a", "uid": "uid-a"}
+"""A user that the claim controller keeps; it removes pods and PodGroups that do not exist."""
 
 
 def claim(name: str = "c") -> Any:

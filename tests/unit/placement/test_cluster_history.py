@@ -119,6 +119,7 @@ NODE_CHANGES: dict[str, Any] = {
     "taints": (Taint("a", "b", TaintEffect.NO_SCHEDULE),),
     "unschedulable": True,
     "ready": False,
+    "device_backed": ("example.com/gpu",),
 }
 
 

@@ -111,6 +111,8 @@ class Reconciler:
             return
         for gang in [gang for gang, _ in takewhile(lambda item: item[1] <= now, self._short.items())]:
             del self._short[gang]
+            if self._cache.gangs.get(gang.id) is not gang:  # it is gone, and will be forgotten
+                continue
             if gang.facts is None or not could_be_free(gang.facts.resources, self._cache.ledger):
                 self._short[gang] = now + self._starvation_after_seconds
                 continue
@@ -262,7 +264,6 @@ class Reconciler:
     def _forget_gone(self, effects: list[Effect]) -> Slices[None]:
         """Forget gangs and groups that are gone, with their records (I11)."""
         for number, gang in enumerate(self._cache.gone, start=1):
-            self._cache.touched.pop(gang, None)  # a time that was due touched it
             if gang.permit.record is not None and not (
                 gang.plain and gang.permit.record.state is RecordState.SATISFIED
             ):
