@@ -232,7 +232,7 @@ class _Places:
 
 
 class _Tally:
-    """Counts the devices of one request."""
+    """Counts the devices of one request, by node, selector or taint, for one explanation, with which it ends (I11)."""
 
     def __init__(self, devices: Devices, places: _Places, device_class: DeviceClass, request: Alternative) -> None:
         self._devices, self._places, self._request = devices, places, request

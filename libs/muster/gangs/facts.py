@@ -289,7 +289,7 @@ class PodFacts(Struct, frozen=True, gc=False):  # up to 100,000, and never part 
     device_claims: tuple[str, ...] = ()
     """Names of its ResourceClaims while it is not bound, if it is ours."""
     group_claims: tuple[str, ...] = ()
-    """Those of its ResourceClaims that are reserved for its PodGroup instead of the pod."""
+    """Names of the ResourceClaims among them that are reserved for its PodGroup instead of the pod."""
     group_name: str = ""
     """The PodGroup; empty without such claims."""
     group_uid: str = ""

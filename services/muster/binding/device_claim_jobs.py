@@ -64,7 +64,7 @@ class DeviceClaimWrites:
         self.users: set[str] = set()
         """Uids of the pods of the call that use it: until they are released."""
         self.groups: dict[str, Consumer] = {}
-        """PodGroups for which it is reserved instead of the pods with these uids."""
+        """PodGroups for which it is reserved instead of the pods with these uids, until the end of the call."""
         self.reserved: set[str] = set()
         """Uids of pods, or of their PodGroup, that the call reserved it for, or may have: an answer was lost."""
         self.allocated = False

@@ -22,7 +22,7 @@ class Demands(Struct, frozen=True):
     shared_claims: tuple[PodTerm, ...] = ()
     selectors: tuple[PodSelector, ...] = ()
     group_claims: tuple[str, ...] = ()
-    """Those of the claims that are reserved for the pod's PodGroup."""
+    """Names of the claims that are reserved for the pod's PodGroup."""
     group: tuple[str, str] = ("", "")
     """Name and uid of this PodGroup."""
 

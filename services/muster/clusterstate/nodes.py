@@ -14,8 +14,8 @@ _log = structlog.get_logger(__name__)
 
 
 class Offer(NamedTuple):
-    """What a node offers besides its own: resources that stand for volumes and devices, labels that do, and extended
-    resources that it offers as devices if it offers none itself.
+    """Offers of a node besides its own: resources and labels that stand for volumes and devices, and extended resources
+    that it offers as devices if it offers none itself.
     """
 
     amounts: Amounts = ()
@@ -30,7 +30,7 @@ class Nodes:
     """
 
     def __init__(self, offered: Callable[[NodeFacts], Offer]) -> None:
-        """`offered`: what a node offers besides its status.allocatable and labels."""
+        """`offered`: returns the offers of a node besides its status.allocatable and labels."""
         self.facts: dict[str, NodeFacts] = {}
         self._offered = offered
         self._own: dict[str, tuple[Amounts, dict[str, str]]] = {}  # status.allocatable and labels

@@ -96,7 +96,7 @@ class Pods:
         return [facts] if self._keep(facts, pod_class, selectors) else []
 
     def offered(self, node: NodeFacts) -> Offer:
-        """What a node offers of the resources that stand for volumes and devices."""
+        """Resources of a node that stand for volumes and devices."""
         amounts, labels = self.volumes.offered(node.name)
         return Offer((*amounts, *self.devices.offered(node)), labels, self.devices.extended.offered(node))
 

@@ -52,7 +52,7 @@ def explained(scenario: Scenario, name: str) -> list[ClaimedDevices]:
 
 
 def brief(scenario: Scenario, name: str) -> str:
-    """What is added to an explanation that the resources of the gang's claims are missing."""
+    """Words that are added to an explanation that the resources of the gang's claims are missing."""
     [pod, *_] = scenario.gang(name).pending.values()
     requests = scenario.leader.cache.ledger.classes[pod.class_id].requests
     given = Explanation("0 fit", scenario.gang(name).id, pod.class_id, short_by=requests)

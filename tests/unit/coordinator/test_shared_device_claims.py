@@ -142,7 +142,7 @@ def test_devices_for_all_nodes_are_shared_by_pods_on_several() -> None:
 
 @pytest.mark.parametrize("cpus", [8, 2], ids=["with free capacity", "without"])
 def test_a_pod_outside_the_gang_waits_until_the_claim_is_allocated(cpus: int) -> None:
-    """It evicts nobody until then, though it has a higher priority."""
+    """The pod evicts nobody until then, though it has a higher priority."""
     scenario = cluster({"n0": cpus})
     add(scenario, gang("a").of(2))
     until(scenario, Bind)

@@ -69,7 +69,7 @@ def test_id_is_a_hash_of_the_content() -> None:
     read = pod_class(pod(spec=with_token("a", "b")))
     assert len(read.id) == 32
     assert int(read.id, 16) > 0
-    # It is part of what coordinators keep, so it may not change between releases without thought.
+    # Coordinators keep the id over upgrades, so it must stay the same.
     assert (
         pod_class(pod(spec={"containers": [container(requests={"cpu": "1"})]})).id == "9084bc1c10e4c59c1124bc4c3de153e2"
     )

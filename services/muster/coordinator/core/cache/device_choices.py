@@ -142,7 +142,7 @@ class DeviceChoices:
         self._share(uid, {})
 
     def _share(self, uid: str, allocations: Mapping[str, Allocation]) -> None:
-        """These allocations, by claim, are chosen for the seat now, and no others."""
+        """Replace the allocations, by claim, that are chosen for the seat."""
         for claim in self._claims_of.pop(uid, ()):
             sharers = self._sharers[claim]
             del sharers[uid]
