@@ -7,6 +7,7 @@ _EXTENDED = "unit/coordinator/test_extended_resources.py"
 _CLAIMS = "unit/coordinator/test_device_claims.py"
 _SHORTAGES = "unit/coordinator/test_device_shortages.py"
 _SHARED = "unit/coordinator/test_shared_device_claims.py"
+_STALE = "unit/coordinator/test_stale_allocations.py"
 
 DEVICE_BUGS = (
     Bug(
@@ -40,8 +41,8 @@ DEVICE_BUGS = (
     Bug(
         "a pod is bound before the devices of other members are allocated",
         "permits/binding.py",
-        "gang.pods[uid].claims or gang.pods[uid].device_claims or held.seat.devices for",
-        "gang.pods[uid].claims for",
+        "pods[seat.uid].claims or pods[seat.uid].device_claims or seat.devices for",
+        "pods[seat.uid].claims for",
         first=_CLAIMS,
     ),
     Bug(
@@ -61,8 +62,8 @@ DEVICE_BUGS = (
     Bug(
         "a claim for extended resources is written after the bind of others",
         "permits/binding.py",
-        "gang.pods[uid].device_claims or held.seat.devices for",
-        "gang.pods[uid].device_claims for",
+        "pods[seat.uid].device_claims or seat.devices for seat in seats)",
+        "pods[seat.uid].device_claims for seat in seats)",
         first=_EXTENDED,
     ),
     Bug(
@@ -78,6 +79,70 @@ DEVICE_BUGS = (
         'if name != EXTENDED_CLAIM else self._extended.get(seat.uid, "")',
         'if name != EXTENDED_CLAIM else ""',
         first=_EXTENDED,
+    ),
+    Bug(
+        "a pod is placed while its claim has a stale allocation",
+        "queue/pre_enqueue.py",
+        "        return Lack(Wait.DEALLOCATING,",
+        "        _ = Lack(Wait.DEALLOCATING,",
+        first=_STALE,
+    ),
+    Bug(
+        "devices are chosen for a claim that still has others",
+        "cache/device_choices.py",
+        "if claim.owner == seat.uid and claim.is_allocated_to_owner:",
+        "if False:",
+        first=_CHOICES,
+    ),
+    Bug(
+        "claims of pods with a seat are deallocated",
+        "permits/deallocation.py",
+        "    return [claim for claim in claims if gang.has_no_place(claim.owner)]",
+        "    return devices.allocated_to(gang.pods.keys())",
+        first=_STALE,
+    ),
+    Bug(
+        "a stale allocation that is observed later stays",
+        "cache/cache.py",
+        "            self._touch_owners()\n",
+        "            ledger.devices.take_changed_owners()\n",
+        first=_STALE,
+    ),
+    Bug(
+        "a deallocation that failed is not repeated",
+        "permits/deallocation.py",
+        "            order.fail()\n            order.retry(now + backoff_seconds(INITIAL_RETRY_SECONDS, "
+        "MAX_RETRY_SECONDS, order.failures))\n            for",
+        "            for",
+        first=_STALE,
+    ),
+    Bug(
+        "a deallocation is repeated in the version that was observed first",
+        "permits/deallocation.py",
+        "            same = order is not None and order.version == claim.version\n",
+        "            same = order is not None\n",
+        first=_STALE,
+    ),
+    Bug(
+        "a deallocation of which the call failed is not repeated",
+        "permits/deallocation.py",
+        "            if (order := self._sent(gang, uid)) is not None:\n                order.fail()",
+        "            if (order := self._sent(gang, uid)) is None:\n                order.fail()",
+        first=_STALE,
+    ),
+    Bug(
+        "a new leader binds the rest of a gang of which a device was taken",
+        "permits/permits.py",
+        "    if starts_with_claims(gang, seats):",
+        "    if False:",
+        first=_STALE,
+    ),
+    Bug(
+        "a pod is bound with a device that another claim got meanwhile",
+        "permits/binding.py",
+        "(seat.devices and not devices.is_kept(seat))",
+        "False",
+        first=_STALE,
     ),
     Bug(
         "a snapshot removes no device objects",

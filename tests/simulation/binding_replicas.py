@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from structlog.testing import capture_logs
 
 from muster.binding.leader_fence import LeaderFence
-from muster.coordinator.core.effects import Bind, Evict, MarkTimedOut
+from muster.coordinator.core.effects import Bind, Deallocate, Evict, MarkTimedOut
 from muster.rpc.errors import RpcError
 
 REPLICAS = 2
@@ -18,7 +18,7 @@ MADE_UP_EPOCH = 2**63 - 1
 
 _loop = asyncio.new_event_loop()
 
-Call = Bind | Evict | MarkTimedOut
+Call = Bind | Deallocate | Evict | MarkTimedOut
 
 
 @dataclass

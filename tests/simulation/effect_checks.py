@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
 from muster.coordinator.core.effects import Bind, Evict, Persist, Report
-from muster.coordinator.core.events import Record, RecordState
+from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.report.waits import UNSCHEDULABLE
+from muster.devices.facts import DeviceId
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
 from muster.topology.constraints import on_levels
 
@@ -97,11 +98,15 @@ def check_claims_first(leader: Machine, effect: Bind) -> None:
     gang partial.
     """
     gang = leader.cache.gangs[effect.gang]
-    if gang.bound or gang.acknowledged or not effect.claims:
+    if gang.bound or gang.acknowledged or not (effect.claims or effect.devices):
         return
     assert effect.claims_first, f"I1: {effect.gang} is bound before its volumes exist"
     others = {uid: held for uid, held in gang.seats.items() if uid not in {seat.uid for seat in effect.seats}}
-    sent = all(held.state is not ActionState.DECIDED and not gang.pods[uid].claims for uid, held in others.items())
+    pods = {uid: gang.pods[uid] for uid in others}
+    sent = all(
+        held.state is not ActionState.DECIDED and not (pods[uid].claims or pods[uid].device_claims)
+        for uid, held in others.items()
+    )
     late = sent and len(others) >= gang.required
     assert late or not others, f"I1: {effect.gang} is bound without the volumes of {sorted(others)}"
 
@@ -125,6 +130,51 @@ def check_bound_volumes(scenario: Scenario, effect: Bind) -> None:
         wanted = [claim for claim in claims if claim in scenario.leader.cache.ledger.volumes.claims]
         chosen = {f"{seat.namespace}/{name}" for name, _ in seat.volumes}
         assert chosen.issuperset(wanted), f"I3: {seat.uid} is bound without volumes for {wanted}"
+
+
+def check_chosen_devices(scenario: Scenario, effect: Persist) -> None:
+    """I3: no device is in two permits, nor in a new one and allocated to another claim, as far as that was observed."""
+    if not scenario.cluster.device_objects:
+        return
+    owners: dict[DeviceId, str] = {}
+    for gang in scenario.leader.cache.gangs.values():
+        for seat in (*gang.unbound_seats, *gang.acknowledged.values()):
+            for device in _devices(seat):
+                other = owners.setdefault(device, seat.uid)
+                assert other == seat.uid, f"I3: device {device} is chosen for {other} and {seat.uid}"
+    new = (
+        held.seat
+        for record in effect.puts
+        for held in scenario.leader.cache.gangs[record.gang].seats.values()
+        if held.state is ActionState.DECIDED
+    )
+    check_not_taken(scenario, new)
+
+
+def check_not_taken(scenario: Scenario, seats: Iterable[Seat]) -> None:
+    """I3: no device of the seats is allocated to a claim of others, as far as that was observed."""
+    claims = scenario.leader.cache.ledger.devices.claims.values()
+    allocated = {(each.id, claim.id) for claim in claims if claim.allocation for each in claim.allocation.results}
+    for seat in seats:
+        own = {f"{seat.namespace}/{name}" for name, _ in seat.devices}
+        taken = [id_ for device, id_ in allocated if device in _devices(seat) and id_ not in own]
+        assert not taken, f"I3: devices of {taken} are used for {seat.uid}"
+
+
+def check_bound_devices(scenario: Scenario, effect: Bind) -> None:
+    """I2: pods are bound with devices that are in the record, one allocation for each claim."""
+    recorded = {seat.uid: seat.devices for seat in scenario.etcd[effect.gang].seats}
+    if effect.devices:
+        check_not_taken(scenario, effect.seats)
+    for seat in effect.seats if effect.devices else ():
+        assert recorded.get(seat.uid) == seat.devices, f"I2: {seat.uid} is bound with devices that are not recorded"
+        wanted = {each.name for each in effect.devices.get(seat.uid, ())}
+        chosen = {name for name, _ in seat.devices}
+        assert wanted == chosen, f"I3: {seat.uid} is bound with devices for {sorted(chosen)}, not for {sorted(wanted)}"
+
+
+def _devices(seat: Seat) -> list[DeviceId]:
+    return [each.id for _, allocation in seat.devices for each in allocation.results]
 
 
 def check_constraints(leader: Machine, gang: Gang, record: Record) -> None:

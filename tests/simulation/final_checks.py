@@ -15,10 +15,10 @@ from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.solve.request import to_place
-from muster.gangs.facts import PodPhase
+from muster.gangs.facts import DeviceObject, PodPhase
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
 from simulation.growth_checks import check_nothing_grows
-from simulation.world import FOREIGN_NODE, World
+from simulation.world import FOREIGN_NODE, ObservedScenario, World
 
 REST_SECONDS = (1.0, 30.0, 700.0, 1300.0, 1300.0, 30.0)
 """Together longer than any waiting-time or timeout."""
@@ -59,6 +59,7 @@ def check_at_rest(world: World) -> None:
     check_reasons(world)
     check_nominated_nodes(world)
     check_seats_fit(scenario)
+    check_claims(scenario)
     check_binds_exist(scenario)
     check_nominated_capacity(scenario)
     check_evicted(scenario)
@@ -187,6 +188,26 @@ def check_seats_fit(scenario: Scenario) -> None:
             assert not full, f"I3: {held.seat.uid} holds a seat on {held.seat.node}, which has no capacity for it"
 
 
+def check_claims(scenario: ObservedScenario) -> None:
+    """I5, I6: no claim of a pod is allocated unless the pod is bound or holds a seat; bound pods have their devices.
+    Not checked for pods that others placed.
+    """
+    if not scenario.cluster.device_objects:
+        return
+    gang_of = scenario.leader.cache.gang_of
+    for claim in scenario.claims.all():
+        if claim.allocation is None or claim.owner not in scenario.cluster.pods:
+            continue
+        pod = scenario.cluster.pods[claim.owner]
+        seated = pod.uid in gang_of and pod.uid in gang_of[pod.uid].seats
+        assert pod.node or seated, f"I5: {claim.id} is allocated, and {pod.uid} is pending"
+    for pod in scenario.cluster.pods.values():
+        if pod.device_claims and pod.seated:
+            claims = [scenario.claims.get(pod.namespace, name) for name in pod.device_claims]
+            ready = all(each is not None and each.allocation and pod.uid in each.reserved_for for each in claims)
+            assert ready, f"I6: {pod.uid} runs on {pod.node} without its devices"
+
+
 def check_binds_exist(scenario: Scenario) -> None:
     """I4, I6: the coordinator believes in no bind that a restore of the API server has undone."""
     for found in scenario.leader.cache.gangs.values():
@@ -246,6 +267,8 @@ def _is_ruled(scenario: Scenario, group: Group) -> bool:
 def _delete_all(world: World) -> None:
     scenario = world.scenario
     scenario.change(remove_gangs=list(scenario.cluster.gangs), remove_pods=list(scenario.cluster.pods))
+    if objects := [DeviceObject(kind, name) for kind, name in scenario.cluster.device_objects]:
+        scenario.change(device_objects=objects)
     world.calm(PROBE_SECONDS)
 
 
@@ -259,6 +282,8 @@ def check_nothing_left(world: World) -> None:
     assert not cache.gangs, f"I5: gangs remain: {sorted(cache.gangs)}"
     assert not cache.groups, f"I5: groups remain: {sorted(cache.groups)}"
     assert not len(scenario.leader.queue), "I5: groups remain in the queue"
+    devices = cache.ledger.devices
+    assert not (devices.has_own_allocations or devices.has_bound_pods), "I5: devices of pods remain that are gone"
 
 
 def check_capacity_is_free(world: World) -> None:

@@ -34,8 +34,10 @@ from muster.coordinator.core.report.explain import progress_of, stage_of
 from muster.dialects.progress import Stage
 from muster.gangs.facts import PodFacts
 from simulation.effect_checks import (
+    check_bound_devices,
     check_bound_ranks,
     check_bound_volumes,
+    check_chosen_devices,
     check_chosen_volumes,
     check_claims_first,
     check_conditions,
@@ -167,10 +169,12 @@ class Oracle:
                 check_shrunk(scenario, effect)
                 check_ranks(scenario, effect)
                 check_chosen_volumes(scenario.leader)
+                check_chosen_devices(scenario, effect)
             case Bind():
                 check_bound_ranks(scenario, effect)
                 check_bound_volumes(scenario, effect)
                 check_claims_first(scenario.leader, effect)
+                check_bound_devices(scenario, effect)
             case Evict():
                 check_eviction(scenario, effect, self._lent)
             case MarkTimedOut(gang_id, _, True):

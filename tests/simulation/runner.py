@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from simulation import node_actions, service_actions, subgroup_actions, user_actions
+from simulation import device_actions, node_actions, service_actions, subgroup_actions, user_actions
 from simulation.actions import Action, draw, perform
 from simulation.final_checks import finish
 from simulation.world import Listener, World
 
-ACTION_MODULES = (user_actions, subgroup_actions, node_actions, service_actions)
+ACTION_MODULES = (user_actions, subgroup_actions, node_actions, service_actions, device_actions)
 """Modules that register actions."""
 MIN_ACTIONS, MAX_ACTIONS = 40, 120
 """Acts of a scenario."""
@@ -23,6 +23,10 @@ CROWDED, FIRST_CROWDED = 1000, 103
 """One of so many scenarios has crowds of pods with requests of their own, beginning with this one: each takes twenty
 times as long.
 """
+CLAIMING, FIRST_CLAIMING = 4, 2
+"""One of so many scenarios has devices, and gangs that claim them, beginning with this one."""
+CLAIMS = 0.25
+"""Actions on devices per other action in these."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,7 @@ def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], F
     world = World(listen)
     length = random.Random(seed).randint(MIN_ACTIONS, MAX_ACTIONS)
     try:
-        for action in islice(_with_floods(seed), 4 * length):
+        for action in islice(_with_devices(seed), 4 * length):
             before = world.fingerprint()
             actions.append(action)
             perform(world, action)
@@ -75,6 +79,19 @@ def generate(seed: int, listen: Listener | None = None) -> tuple[list[Action], F
     except Exception as error:
         return actions, failure_of(error)
     return actions, None
+
+
+def _with_devices(seed: int) -> Iterator[Action]:
+    """The seed's actions; in every fourth scenario gangs claim devices."""
+    if seed % CLAIMING != FIRST_CLAIMING:
+        yield from _with_floods(seed)
+        return
+    dice = random.Random(f"devices {seed}")
+    yield from device_actions.beginning(dice)
+    for action in _with_floods(seed):
+        if dice.random() < CLAIMS:
+            yield device_actions.drawn(dice)
+        yield action
 
 
 def _with_floods(seed: int) -> Iterator[Action]:

@@ -1,9 +1,11 @@
 """Actions of the services around the coordinator: on time, late, twice, partly or never; and of clocks."""
 
-from muster.coordinator.core.effects import Bind, Evict, MarkTimedOut, Persist, Solve
+from muster.coordinator.core.effects import Bind, Deallocate, Evict, MarkTimedOut, Persist, Solve
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
+    DeallocateCallFailed,
+    DeallocateResults,
     Event,
     EvictCallFailed,
     EvictResults,
@@ -117,7 +119,7 @@ def restore_backup(world: World, soon: int, called: int) -> None:
         return
     scenario = world.scenario
     late: list[Event] = []
-    for call in [each for each in scenario.under_way if called and isinstance(each, Bind | Evict)]:
+    for call in [each for each in scenario.under_way if called and isinstance(each, Bind | Deallocate | Evict)]:
         scenario.under_way.remove(call)
         scenario.binding.leader_calls()
         late.append(_carried_out(world, call))
@@ -134,7 +136,7 @@ def restore_backup(world: World, soon: int, called: int) -> None:
 @action(2, which=4)
 def break_call(world: World, which: int) -> None:
     """Binding is unreachable."""
-    calls = [i for i, each in enumerate(world.scenario.under_way) if isinstance(each, Bind | Evict)]
+    calls = [i for i, each in enumerate(world.scenario.under_way) if isinstance(each, Bind | Deallocate | Evict)]
     if calls:
         world.scenario.break_call(calls[which % len(calls)])
 
@@ -142,16 +144,20 @@ def break_call(world: World, which: int) -> None:
 @action(2, which=4, count=5)
 def complete_partly(world: World, which: int, count: int) -> None:
     """Some pods of a call are bound or evicted without a result; the call remains in flight."""
-    calls = [each for each in world.scenario.under_way if isinstance(each, Bind | Evict)]
+    calls = [each for each in world.scenario.under_way if isinstance(each, Bind | Deallocate | Evict)]
     if calls:
         _do_part(world, calls[which % len(calls)], count)
 
 
-def _do_part(world: World, call: Bind | Evict, count: int) -> None:
+def _do_part(world: World, call: Bind | Deallocate | Evict, count: int) -> None:
     world.scenario.binding.leader_calls()
     if isinstance(call, Bind):
+        if call.devices and world.scenario.claims.write(call):
+            return
         for seat in call.seats[:count]:
             world.scenario.bind(seat)
+    elif isinstance(call, Deallocate):
+        world.scenario.claims.deallocate(call)
     else:
         for pod in call.pods[:count]:
             world.scenario.evict(pod)
@@ -161,7 +167,7 @@ def _do_part(world: World, call: Bind | Evict, count: int) -> None:
 def repeat_results(world: World, which: int) -> None:
     """Results are delivered twice."""
     scenario = world.scenario
-    calls = [each for each in scenario.under_way if isinstance(each, Bind | Evict)]
+    calls = [each for each in scenario.under_way if isinstance(each, Bind | Deallocate | Evict)]
     if not calls:
         return
     call = calls[which % len(calls)]
@@ -172,7 +178,11 @@ def repeat_results(world: World, which: int) -> None:
     scenario.tell(event)
 
 
-def _carried_out(world: World, call: Bind | Evict) -> Event:
+def _carried_out(world: World, call: Bind | Deallocate | Evict) -> Event:
+    if isinstance(call, Deallocate):
+        return DeallocateResults(call.gang, world.scenario.claims.deallocate(call))
+    if isinstance(call, Bind) and call.devices:
+        return BindResults(world.scenario.bind_all(call))
     if isinstance(call, Bind):
         return BindResults(tuple(world.scenario.bind(seat) for seat in call.seats))
     return EvictResults(tuple(world.scenario.evict(pod) for pod in call.pods))
@@ -328,21 +338,25 @@ def depose(world: World, writes: int, running: int, late: int) -> None:
     world.scenario.start()
 
 
-def _stop_leading(world: World, writes: int, *, late: bool) -> list[Bind | Evict | MarkTimedOut]:
+def _stop_leading(world: World, writes: int, *, late: bool) -> list[Bind | Deallocate | Evict | MarkTimedOut]:
     """The leader's first writes become durable. Returns its calls to binding in flight; `late`: it has just sent one if
     it had anything to do.
     """
     scenario = world.scenario
-    while late and scenario.under_way and not any(isinstance(each, Bind | Evict) for each in scenario.under_way):
+    while (
+        late
+        and scenario.under_way
+        and not any(isinstance(each, Bind | Deallocate | Evict) for each in scenario.under_way)
+    ):
         world.do(world.choices()[0])
     for write in [each for each in scenario.under_way if isinstance(each, Persist)][:writes]:
         scenario.persist(write)
-    sent = [each for each in scenario.under_way if isinstance(each, Bind | Evict | MarkTimedOut)]
+    sent = [each for each in scenario.under_way if isinstance(each, Bind | Deallocate | Evict | MarkTimedOut)]
     scenario.crash()
     return sent
 
 
-def _leave_in_flight(world: World, calls: list[Bind | Evict | MarkTimedOut], *, running: bool) -> None:
+def _leave_in_flight(world: World, calls: list[Bind | Deallocate | Evict | MarkTimedOut], *, running: bool) -> None:
     binding = world.scenario.binding
     for call in calls:
         binding.leave_in_flight(call, binding.epochs[-1], running=running)
@@ -360,10 +374,13 @@ def run_deposed(world: World, informed: int, broken: int) -> None:
     for former in scenario.binding.former_calls if broken else []:
         if former.epoch == epoch and isinstance(former.call, Bind):
             events.append(BindCallFailed(tuple(seat.uid for seat in former.call.seats), "connection refused"))
+        elif former.epoch == epoch and isinstance(former.call, Deallocate):
+            uids = tuple(each.uid for each in former.call.claims)
+            events.append(DeallocateCallFailed(former.call.gang, uids, "connection refused"))
         elif former.epoch == epoch and isinstance(former.call, Evict):
             events.append(EvictCallFailed(tuple(pod.uid for pod in former.call.pods), "connection refused"))
     for effect in machine.step([*events, Tick()], Now(scenario.now, scenario.unix)):
-        if isinstance(effect, Bind | Evict | MarkTimedOut):
+        if isinstance(effect, Bind | Deallocate | Evict | MarkTimedOut):
             scenario.binding.leave_in_flight(effect, epoch, running=False)
         elif isinstance(effect, Persist):
             world.deposed = None
@@ -376,8 +393,12 @@ def deliver_late_call(world: World, which: int, replica: int) -> None:
         return
     with world.scenario.binding.late_call(which, replica) as call:
         if isinstance(call, Bind):
-            for seat in call.seats:
-                _bind_late(world, seat)
+            failing = world.scenario.claims.write(call, late=True) if call.devices else []
+            for seat in call.seats if not (failing and call.claims_first) else ():
+                if seat.uid not in failing:
+                    _bind_late(world, seat)
+        elif isinstance(call, Deallocate):
+            world.scenario.claims.deallocate(call)
         elif isinstance(call, Evict):
             for pod in call.pods:
                 world.scenario.evict(pod)

@@ -336,7 +336,7 @@ def end_expected(world: World) -> None:
 def resize(world: World, which: int, cpu: int) -> None:
     """Changes the requests of a pod; running pods only shrink, since growing needs the kubelet."""
     pod = world.pod(which)
-    if pod is None:
+    if pod is None or pod.device_claims:
         return
     size = world.scenario.cluster.cpu(pod) // 1000
     if not pod.seated or size > 1:
@@ -347,11 +347,17 @@ def resize(world: World, which: int, cpu: int) -> None:
 @action(1, which=40, count=4)
 def volumes(world: World, which: int, count: int) -> None:
     """Binds unbound claims of pods to volumes, or gives pods such claims; the class of the pods changes."""
-    unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
+    unbound = _without_devices(world)
     start = which % len(unbound) if unbound else 0
     pods = [_with_other_volumes(world, pod) for pod in unbound[start : start + count + 1]]
     if pods:
         world.change_pods(*pods)
+
+
+def _without_devices(world: World) -> list[PodFacts]:
+    """Pods that are not bound and claim no devices."""
+    pods = (pod for pod in world.scenario.cluster.pods.values() if not (pod.node or pod.device_claims))
+    return sorted(pods, key=lambda pod: pod.uid)
 
 
 def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
@@ -364,7 +370,7 @@ def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
 @action(1, which=40, count=4)
 def static_volumes(world: World, which: int, count: int) -> None:
     """Replaces pods by pods with claims of a class without provisioner, and creates a volume for each."""
-    unbound = sorted((pod for pod in world.scenario.cluster.pods.values() if not pod.node), key=lambda pod: pod.uid)
+    unbound = _without_devices(world)
     start = which % len(unbound) if unbound else 0
     for pod in unbound[start : start + count + 1]:
         number = world.number()

@@ -1,16 +1,20 @@
 """The test world: a cluster with users, other schedulers and services, checked by the oracle at every step."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace as changed
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from builders.core.objects import Cluster, plain_pod, ruled_class
+from builders.core.objects import GPUS, Cluster, claiming_class, plain_pod, pod_class, ruled_class
 from builders.core.scenario import Scenario
+from builders.devices.facts import claim as claim_for
+from builders.devices.facts import way
 from builders.gangs.facts import CoreGang
 from builders.gangs.labels import labelled, selects
-from muster.coordinator.core.effects import Bind, Effect, Evict, MarkTimedOut, Persist, PodCondition
+from muster.coordinator.core.effects import Bind, Deallocate, Effect, Evict, MarkTimedOut, Persist, PodCondition
 from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
@@ -23,7 +27,8 @@ from muster.coordinator.core.events import (
     Tick,
 )
 from muster.coordinator.core.machine import Machine
-from muster.gangs.facts import CompositeFacts, PodFacts
+from muster.devices.facts import Claim, DeviceId, Slice
+from muster.gangs.facts import CompositeFacts, DeviceObject, DeviceObjectKind, NodeFacts, PodFacts
 from simulation.binding_replicas import BindingReplicas
 from simulation.oracle import Oracle
 
@@ -80,7 +85,7 @@ class ObservedScenario(Scenario):
         super().start()
 
     def do(self, index: int) -> None:
-        if isinstance(self.under_way[index], Bind | Evict | MarkTimedOut):
+        if isinstance(self.under_way[index], Bind | Deallocate | Evict | MarkTimedOut):
             self.binding.leader_calls()
         super().do(index)
 
@@ -90,9 +95,48 @@ class ObservedScenario(Scenario):
             before = self.cluster.pods.get(pod.uid)
             if before is not None and (before.class_id, before.label_set) != (pod.class_id, pod.label_set):
                 self.unruled.add(pod.uid)
+        if self.cluster.device_objects or "device_objects" in changes:
+            changes["nodes"] = self._with_offers(**changes)
         lagging, self.lagging = self.lagging, self.lagging or bool(self.stream)
         super().change(**changes)
         self.lagging = lagging
+
+    def devices(self) -> list[DeviceId]:
+        """Devices that may be allocated."""
+        slices = _slices(self.cluster.device_objects.values())
+        return [DeviceId(each.driver, each.pool, one.name) for each in slices for one in each.devices]
+
+    def _with_offers(
+        self,
+        nodes: Sequence[NodeFacts] = (),
+        remove_nodes: Sequence[str] = (),
+        device_objects: Sequence[DeviceObject] = (),
+        **_: object,
+    ) -> list[NodeFacts]:
+        """The changed nodes, and those that offer another number of devices: as cluster-state counts them, those that
+        are allocated to claims of our pods included.
+        """
+        objects = {**self.cluster.device_objects, **{(each.kind, each.name): each for each in device_objects}}
+        claims = [each for each in objects.values() if each.kind is DeviceObjectKind.CLAIM and each.content]
+        theirs = {
+            result.id
+            for claim in (msgspec.json.decode(each.content, type=Claim) for each in claims)
+            if claim.allocation is not None and not claim.owner
+            for result in claim.allocation.results
+        }
+        offered = Counter(
+            each.pool
+            for each in _slices(objects.values())
+            for one in each.devices
+            if DeviceId(each.driver, each.pool, one.name) not in theirs
+        )
+        changed_nodes = {facts.name: facts for facts in nodes}
+        for name, facts in {**self.cluster.nodes, **changed_nodes}.items():
+            amounts = {resource: amount for resource, amount in facts.allocatable if resource != GPUS}
+            amounts |= {GPUS: offered[name]} if offered[name] else {}
+            if name not in remove_nodes and offered[name] != dict(facts.allocatable).get(GPUS, 0):
+                changed_nodes[name] = replace(facts, allocatable=tuple(sorted(amounts.items())))
+        return list(changed_nodes.values())
 
     def tell(self, *events: Event) -> None:
         if self.listen is not None:
@@ -137,6 +181,12 @@ class ObservedScenario(Scenario):
 
     def run_effects(self, most: int = MAX_EFFECTS) -> None:
         super().run_effects(most)
+
+
+def _slices(objects: Iterable[DeviceObject]) -> list[Slice]:
+    """The slices of complete pools."""
+    found = (each for each in objects if each.kind is DeviceObjectKind.SLICE and each.content)
+    return [each for one in found if (each := msgspec.json.decode(one.content, type=Slice)).count == 1]
 
 
 def check_apart(scenario: ObservedScenario, seat: Seat) -> None:
@@ -194,6 +244,8 @@ class World:
         """Gang groups and composites of gangs by slot."""
         self.dresses: dict[int, Dress] = {}
         """Labels and rules of gangs by slot."""
+        self.claimed: dict[int, int] = {}
+        """Number of devices that each pod of a slot's gang claims."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
         self.backup: Backup | None = None
@@ -223,7 +275,30 @@ class World:
         there = {(pod.gang, pod.name) for pod in self.scenario.cluster.pods.values()}
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
         if missing and most:
-            self.scenario.change(pods=[self.dressed(slot, self.anew(pod)) for pod in missing[:most]])
+            pods = [self.dressed(slot, self.anew(pod)) for pod in missing[:most]]
+            if count := self.claimed.get(slot):
+                self._create_claiming(pods, count)
+            else:
+                self.scenario.change(pods=pods)
+
+    def _create_claiming(self, pods: list[PodFacts], count: int) -> None:
+        """Creates pods with claims; those with a rule about the pods beside them have none."""
+        plain = {pod_class(cpu).id for cpu in range(17)}
+        claiming = dict(self.claiming(pod, count) for pod in pods if pod.class_id in plain)
+        self.scenario.change(
+            pods=[*(pod for pod in pods if pod.class_id not in plain), *claiming],
+            device_objects=list(claiming.values()),
+        )
+
+    def claiming(self, pod: PodFacts, count: int) -> tuple[PodFacts, DeviceObject]:
+        """Returns the pod with a new claim for so many devices, and the claim."""
+        cluster, number = self.scenario.cluster, self.number()
+        known = claiming_class(cluster.cpu(pod) // 1000, count)
+        if known.id not in cluster.classes:
+            self.scenario.change(classes=[known])
+        name = f"{pod.name}-{number}"
+        claim = replace(claim_for(way(count), name=name), namespace=pod.namespace, uid=f"claim-{number}", owner=pod.uid)
+        return replace(pod, class_id=known.id, device_claims=(name,)), self.scenario.claims.written(claim)
 
     def dressed(self, slot: int, pod: PodFacts) -> PodFacts:
         """Returns the pod with the labels and the rule of the slot's pods."""
@@ -265,6 +340,7 @@ class World:
         assert backup is not None
         self.gangs = dict(backup.gangs)
         scenario.take_back(backup.cluster)
+        scenario.claims.restored = True
         scenario.shared_nodes |= backup.shared_nodes
         self.oracle.restored(backup.reported)
 
@@ -284,6 +360,8 @@ class World:
             *waits,
             *clocks,
             scenario.lagging,
+            scenario.claims.lost,
+            scenario.claims.failures,
             scenario.graceful,
             scenario.thief,
             len(scenario.stuck),

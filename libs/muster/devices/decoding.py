@@ -83,6 +83,7 @@ class _Meta(Struct, rename="camel", frozen=True):
     name: Name = ""
     namespace: str = ""
     uid: str = ""
+    resource_version: str = ""
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
     owner_references: list["_Owner"] | None = None
@@ -367,6 +368,7 @@ def decode_claim(fields: object) -> Claim:
             deleting=meta.deletion_timestamp is not None,
             config=_configs(read.spec.devices.config),
             extended=(meta.annotations or {}).get(EXTENDED_ANNOTATION) == "true",
+            version=meta.resource_version,
         )
     except _BadValue as error:
         raise BadDeviceObject(f"ResourceClaim {quoted(f'{meta.namespace}/{meta.name}')}: {error}") from None

@@ -231,7 +231,7 @@ class Allocation(Struct, frozen=True, gc=False):
 
 class Claim(Struct, frozen=True, gc=False):
     """A ResourceClaim. `owner`: uid of its controller; `reserved_for`: uids of the pods or PodGroups that use it;
-    `extended`: a scheduler created it for extended resources that its owner requests.
+    `extended`: a scheduler created it for extended resources that its owner requests; `version`: its resourceVersion.
     """
 
     namespace: str
@@ -245,11 +245,17 @@ class Claim(Struct, frozen=True, gc=False):
     deleting: bool = False
     config: tuple[Config, ...] = ()
     extended: bool = False
+    version: str = ""
 
     @property
     def id(self) -> str:
         """Namespace and name, with a slash."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_allocated_to_owner(self) -> bool:
+        """The claim belongs to one pod, and is allocated and reserved for no others."""
+        return self.allocation is not None and bool(self.owner) and set(self.reserved_for) <= {self.owner}
 
     @property
     def unsupported(self) -> str:

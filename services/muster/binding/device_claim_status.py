@@ -91,6 +91,8 @@ class DeviceClaimState(Struct, frozen=True):
     """A claim as it was read. `devices`: None if it is not allocated."""
 
     uid: str
+    version: str
+    """metadata.resourceVersion."""
     deleting: bool
     finalizers: tuple[str, ...]
     devices: Devices | None
@@ -120,6 +122,7 @@ class _Reservations(Struct, rename="camel", frozen=True):
 
 class _Meta(Struct, rename="camel", frozen=True):
     uid: str = ""
+    resource_version: str = ""
     deletion_timestamp: str | None = None
     finalizers: list[str] | None = None
 
@@ -159,6 +162,7 @@ def read_claim(data: bytes) -> DeviceClaimState:
         reservations = (_reservations.decode(head.status) or _Reservations()).reserved_for
         return DeviceClaimState(
             head.metadata.uid,
+            head.metadata.resource_version,
             head.metadata.deletion_timestamp is not None,
             tuple(head.metadata.finalizers or ()),
             None if status.allocation is None else _devices(status.allocation),

@@ -19,6 +19,13 @@ EVICTIONS: Final = counter(
     ("outcome",),
     known=[("evicted",), ("gone",), ("failed",)],
 )
+DEALLOCATIONS: Final = counter(
+    "muster_deallocations_total",
+    "Stale allocations of ResourceClaims by outcome: deallocated, kept (the claim has changed, or its pod is bound) or "
+    "failed.",
+    ("outcome",),
+    known=[("deallocated",), ("kept",), ("failed",)],
+)
 RETRIES: Final = counter(
     "muster_write_retries_total",
     "Write attempts that are retried: write_failed (only this write failed) or server_unavailable (the API server "
@@ -50,3 +57,9 @@ def count_evictions(outcomes: Mapping[str, int]) -> None:
     """Count the pods of a finished Evict call by outcome."""
     for outcome, pods in outcomes.items():
         EVICTIONS.labels(outcome).add(pods)
+
+
+def count_deallocations(outcomes: Mapping[str, int]) -> None:
+    """Count claims of a Deallocate call by outcome."""
+    for outcome, claims in outcomes.items():
+        DEALLOCATIONS.labels(outcome).add(claims)

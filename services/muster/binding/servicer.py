@@ -10,6 +10,7 @@ from muster.binding.annotations import WriteAnnotations
 from muster.binding.binds import BindCall
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.conditions import WriteCondition
+from muster.binding.deallocations import DeallocateCall
 from muster.binding.events import EventRecorder
 from muster.binding.evictions import EvictCall
 from muster.binding.leader_fence import LeaderFence
@@ -24,6 +25,7 @@ from muster.binding.validation import (
     event_problem,
     object_patch_problem,
     validate_bind,
+    validate_deallocate,
     validate_evict,
 )
 from muster.binding.write_call import WriteCall
@@ -41,7 +43,7 @@ _log = structlog.get_logger()
 
 
 class BindingServicer(pb_grpc.BindingServiceServicer):
-    """Binds and evicts pods, writes conditions, annotations and gang objects, records events."""
+    """Binds and evicts pods, deallocates claims, writes conditions, annotations and gang objects, records events."""
 
     def __init__(
         self,
@@ -77,6 +79,17 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
             try:
                 async for results in call.results():
                     yield pb.EvictResponse(results=results)
+            finally:
+                call.stop(_DISCONNECTED)
+
+    async def Deallocate(self, request: pb.DeallocateRequest, context: Any) -> pb.DeallocateResponse:  # noqa: N802
+        """Deallocate claims; returns when all are settled."""
+        validate_deallocate(request)
+        call = DeallocateCall(request, self._session, self._pipeline, _deadline(context))
+        context.add_done_callback(_stopping(call.stop))
+        async with self._leader_fence.admit(request.leader_epoch, call.stop):
+            try:
+                return await call.response()
             finally:
                 call.stop(_DISCONNECTED)
 

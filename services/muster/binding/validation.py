@@ -48,6 +48,26 @@ def validate_evict(request: pb.EvictRequest) -> None:
     _check_pods(request.pods)
 
 
+def validate_deallocate(request: pb.DeallocateRequest) -> None:
+    """Raises RpcError: INVALID_ARGUMENT."""
+    seen: set[str] = set()
+    for claim in request.claims:
+        if not (_is_name(claim.pod.namespace) and _is_name(claim.pod.name)):
+            raise _invalid(f"{_named(claim.pod)}: not a valid namespace/name")
+        if not claim.pod.uid:
+            raise _invalid(f"{_named(claim.pod)}: no uid")
+        where = f"ResourceClaim {quoted(claim.name)} of {_named(claim.pod)}"
+        if not _is_name(claim.name):
+            raise _invalid(f"{where}: not a valid name")
+        if not claim.uid:
+            raise _invalid(f"{where}: no uid")
+        if not claim.resource_version:
+            raise _invalid(f"{where}: no resource version")
+        if claim.uid in seen:
+            raise _invalid(f"{where}: uid {quoted(claim.uid)} is given twice")
+        seen.add(claim.uid)
+
+
 def condition_problem(condition: pb.PodCondition) -> str:
     """The problem of a condition; empty if it is valid. The others of the request are written anyway."""
     where = f"condition {quoted(condition.type)} of pod {quoted(condition.namespace + '/' + condition.name)}"

@@ -149,7 +149,7 @@ class DeviceClaims:
             claim, problem = self._claim(use, each)
             if problem or claim is None:
                 problems.append(problem)
-            elif claim.allocation is None or self._is_left_behind(claim, use):
+            elif claim.allocation is None or _is_own(claim, use) or self._is_left_behind(claim, use):
                 waiting.append(replace(claim, allocation=None))
                 if self._requests(use, each.name):
                     requested.append(waiting[-1])
@@ -235,7 +235,9 @@ class DeviceClaims:
         self._note_nodes(self.objects.hold(id_, counted=counted))
 
     def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
-        """The claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated anew."""
+        """The shareable claim is allocated on a node that is gone, for an earlier placement of this pod, and is allocated
+        anew.
+        """
         users = self._users[claim.namespace, claim.name]
         if use.bound or claim.allocation is None:
             return False
@@ -432,6 +434,11 @@ def users_label(claim: str) -> str:
 def _users_selector(namespace: str, claim: str) -> PodSelector:
     labels = LabelSelector((Requirement(users_label(claim), Operator.IN, (USES,)),))
     return pod_selector(labels, (namespace,))
+
+
+def _is_own(claim: Claim, use: DeviceUse) -> bool:
+    """The allocation is for the permit of this pod, or stale, and does not decide where the pod may be placed."""
+    return not use.bound and claim.owner == use.uid and claim.is_allocated_to_owner
 
 
 def _ids(use: DeviceUse) -> list[ClaimId]:

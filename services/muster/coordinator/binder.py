@@ -1,4 +1,7 @@
-"""Client of binding's Bind and Evict calls, in the name of one leader; the results are events of the core."""
+"""Client of binding's Bind, Evict and Deallocate calls, in the name of one leader.
+
+The results are events of the core.
+"""
 
 from collections.abc import AsyncIterator, Iterable
 from typing import TypeVar
@@ -8,12 +11,16 @@ from grpc import aio
 
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
-from muster.coordinator.core.effects import Bind, Evict, ExtendedClaimWrite
+from muster.coordinator.core.effects import Bind, Deallocate, Evict, ExtendedClaimWrite
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindOutcome,
     BindResult,
     BindResults,
+    DeallocateCallFailed,
+    DeallocateOutcome,
+    DeallocateResult,
+    DeallocateResults,
     EvictCallFailed,
     EvictOutcome,
     EvictResult,
@@ -37,7 +44,7 @@ _log = structlog.get_logger()
 
 
 class Binder:
-    """Sends Bind and Evict effects to binding."""
+    """Sends Bind, Evict and Deallocate effects to binding."""
 
     def __init__(self, channel: aio.Channel, leader_epoch: int, timeout_seconds: float) -> None:
         self._stub = pb_grpc.BindingServiceStub(channel)
@@ -88,6 +95,32 @@ class Binder:
         if pending:
             _log.warning("bind_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
             yield BindCallFailed(tuple(pending), reason)
+
+    async def deallocate(self, effect: Deallocate, root: str = "") -> DeallocateResults | DeallocateCallFailed:
+        """The results of all claims. `root` is the traceparent of the gang's root span."""
+        request = pb.DeallocateRequest(
+            leader_epoch=self._epoch,
+            gang=effect.gang,
+            claims=[
+                pb.StaleClaim(
+                    name=each.name,
+                    uid=each.uid,
+                    resource_version=each.version,
+                    pod=pb.PodName(uid=each.pod.uid, namespace=each.pod.namespace, name=each.pod.name),
+                )
+                for each in effect.claims
+            ],
+        )
+        wanted = {each.uid for each in effect.claims}
+        reason = _NO_RESULT
+        try:
+            response = await self._stub.Deallocate(request, timeout=self._timeout_seconds, metadata=gang_metadata(root))
+            if {each.uid for each in response.results} == wanted:
+                return DeallocateResults(effect.gang, tuple(map(_deallocate_result, response.results)))
+        except aio.AioRpcError as error:
+            reason = describe(error)
+        _log.warning("deallocate_call_failed", gang=effect.gang, claims=len(wanted), reason=reason)
+        return DeallocateCallFailed(effect.gang, tuple(wanted), reason)
 
     async def evict(self, effect: Evict, root: str = "") -> AsyncIterator[EvictResults | EvictCallFailed]:
         """Yields results as they arrive; every pod is in exactly one of them.
@@ -154,3 +187,11 @@ def _evict_result(result: pb.EvictResult) -> EvictResult:
     except ValueError:
         outcome = EvictOutcome.FAILED
     return EvictResult(result.uid, outcome, result.message)
+
+
+def _deallocate_result(result: pb.DeallocateResult) -> DeallocateResult:
+    try:
+        outcome = DeallocateOutcome(result.outcome)
+    except ValueError:
+        outcome = DeallocateOutcome.FAILED
+    return DeallocateResult(result.uid, outcome, result.message)

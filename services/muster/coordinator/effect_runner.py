@@ -101,6 +101,8 @@ class EffectRunner:
                 self._records.put(effect)
             case effects.Bind():
                 self._calls.bind(self._bind(effect))
+            case effects.Deallocate():
+                self._calls.bind(self._deallocate(effect))
             case effects.Evict():
                 self._calls.evict(self._evict(effect))
             case effects.MarkTimedOut():
@@ -140,6 +142,13 @@ class EffectRunner:
             trace_id, root = self._traces.sampled_trace_id(effect.gang), self._traces.root_of(effect.gang)
             async for event in self._binder.bind(effect, trace_id, root):
                 self._enqueue(event)
+        finally:
+            context.detach(token)
+
+    async def _deallocate(self, effect: effects.Deallocate) -> None:
+        token = context.attach(tracing.child_context(self._traces.phase_of(effect.gang)))
+        try:
+            self._enqueue(await self._binder.deallocate(effect, self._traces.root_of(effect.gang)))
         finally:
             context.detach(token)
 

@@ -29,6 +29,8 @@ class BindingStub(pb_grpc.BindingServiceServicer):
         self.evictions: list[pb.EvictRequest] = []
         self.evict_answers: list[pb.EvictResponse] = []
         self.evict_error: RpcError | None = None
+        self.deallocations: list[pb.DeallocateRequest] = []
+        self.deallocate_answer: pb.DeallocateResponse | RpcError = pb.DeallocateResponse()
         self.writes: list[pb.WriteRequest] = []
         self.write_answers: list[pb.WriteResponse | grpc.StatusCode] = []
         self._asked = asyncio.Event()
@@ -46,6 +48,12 @@ class BindingStub(pb_grpc.BindingServiceServicer):
             yield answer
         if self.evict_error is not None:
             raise self.evict_error
+
+    async def Deallocate(self, request: pb.DeallocateRequest, context: Any) -> pb.DeallocateResponse:  # noqa: N802
+        self.deallocations.append(request)
+        if isinstance(self.deallocate_answer, RpcError):
+            raise self.deallocate_answer
+        return self.deallocate_answer
 
     async def Write(self, request: pb.WriteRequest, context: Any) -> pb.WriteResponse:  # noqa: N802
         self.writes.append(request)

@@ -5,6 +5,7 @@ from copy import copy
 from dataclasses import dataclass, field, fields
 
 from builders.gangs.labels import selects, with_labels
+from muster.gangs.counted_resources import devices
 from muster.gangs.facts import (
     Batch,
     DeviceObject,
@@ -26,6 +27,8 @@ from muster.gangs.facts import (
 from muster.gangs.selectors import LabelSet, PodSelector
 
 HOST = "kubernetes.io/hostname"
+GPUS = devices("gpu")
+"""The resource that stands for devices of the class "gpu"."""
 
 
 def pod_class(cpu: int = 1) -> PodClass:
@@ -36,6 +39,12 @@ def pod_class(cpu: int = 1) -> PodClass:
 def class_with_volume(cpu: int = 1) -> PodClass:
     """The class of the same pods after a claim of theirs was bound to a volume."""
     return PodClass(id=f"cpu{cpu}-volume", requests=pod_class(cpu).requests)
+
+
+def claiming_class(cpu: int = 1, devices_: int = 1) -> PodClass:
+    """A class of pods that also claim so many devices of the class "gpu"."""
+    plain = pod_class(cpu)
+    return PodClass(id=f"{plain.id}-gpu{devices_}", requests=tuple(sorted((*plain.requests, (GPUS, devices_)))))
 
 
 def ruled_class(cpu: int, *, apart_from: str = "", beside: str = "") -> PodClass:
@@ -117,6 +126,20 @@ class Cluster:
     def free(self) -> dict[str, int]:
         """Free millicores by node, given the bound pods."""
         return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
+
+    def free_devices(self) -> dict[str, int]:
+        """Free devices by node, given the bound pods; empty if no node offers any and no class requests any."""
+        if not self.device_objects:
+            return {}
+        free = {name: dict(facts.allocatable).get(GPUS, 0) for name, facts in self.nodes.items()}
+        for pod in self.pods.values():
+            if pod.seated and pod.node in free:
+                free[pod.node] -= self.claimed_devices(pod.class_id)
+        return free
+
+    def claimed_devices(self, kind: str) -> int:
+        """Number of devices that a pod of a kind claims."""
+        return dict(self.class_of(split_kind(kind)[0]).requests).get(GPUS, 0)
 
     def cpu(self, pod: PodFacts) -> int:
         return self.class_cpu(pod.class_id)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from msgspec.structs import replace as changed
 
+from builders.core.device_claims import DeviceClaimWrites
 from builders.core.invariants import check_bind, check_composites, check_evict, check_quiet
 from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
@@ -24,6 +25,7 @@ from builders.gangs.labels import label_set_of, selectors_named
 from muster.coordinator.core.effects import (
     Bind,
     ClaimEnded,
+    Deallocate,
     Effect,
     Evict,
     MarkTimedOut,
@@ -39,6 +41,8 @@ from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
     BindResults,
+    DeallocateCallFailed,
+    DeallocateResults,
     Delta,
     Event,
     EvictCallFailed,
@@ -78,7 +82,7 @@ from muster.gangs.facts import (
 )
 from muster.gangs.solve import SolveResult
 
-Under = TypeVar("Under", Solve, Persist, Bind, Evict, MarkTimedOut)
+Under = TypeVar("Under", Solve, Persist, Bind, Deallocate, Evict, MarkTimedOut)
 
 
 class Scenario:
@@ -98,6 +102,7 @@ class Scenario:
         self.counts_calls = False
         """Steps are limited by the calls that they make, which takes time."""
         self.under_way: list[Effect] = []
+        self.claims = DeviceClaimWrites(self)
         self.reports: list[Report] = []
         self.claims_ended: list[tuple[str, str]] = []
         """Kinds and reasons of claims on capacity that ended without a start."""
@@ -188,7 +193,7 @@ class Scenario:
                 self._write_nominated_nodes(effect)
             case ClaimEnded(kind, reason):
                 self.claims_ended.append((kind, reason))
-            case Solve() | Persist() | Bind() | Evict() | MarkTimedOut():
+            case Solve() | Persist() | Bind() | Deallocate() | Evict() | MarkTimedOut():
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
                 elif isinstance(effect, Bind):
@@ -247,6 +252,8 @@ class Scenario:
                 check_composites(gangs, started, {record.gang for record in effect.puts})
             case Bind():
                 self.tell(BindResults(self.bind_all(effect)))
+            case Deallocate():
+                self.tell(DeallocateResults(effect.gang, self.claims.deallocate(effect)))
             case Evict():
                 self.tell(EvictResults(tuple(self.evict(pod) for pod in effect.pods)))
             case MarkTimedOut():
@@ -273,14 +280,18 @@ class Scenario:
         for uid in failing:
             self.volume_failures[uid] -= 1
         failing += [seat.uid for seat in effect.seats if self._lost_volume(seat) and seat.uid not in failing]
+        if effect.devices:
+            failing += self.claims.write(effect)
         results = []
         for seat in effect.seats:
             if seat.uid in failing:
-                results.append(BindResult(seat.uid, BindOutcome.FAILED, message="its volume cannot be made"))
+                results.append(BindResult(seat.uid, BindOutcome.FAILED, message="its claims are not ready"))
             elif failing and effect.claims_first:
                 results.append(BindResult(seat.uid, BindOutcome.WITHHELD, message="a volume is missing"))
             else:
                 results.append(self.bind(seat))
+        if effect.devices:
+            self.claims.release(effect, results)
         return tuple(results)
 
     def _lost_volume(self, seat: Seat) -> bool:
@@ -302,6 +313,8 @@ class Scenario:
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
         known = self.machine.cache.gangs if self.machine is not None else {}
         check_bind(self, known, pod, seat)
+        if pod.device_claims:
+            self.claims.check_bound(pod, seat)
         self.change(
             pods=[self._running(pod, seat.node)],
             remove_static_volumes=[volume for _, volume in seat.volumes],
@@ -347,8 +360,11 @@ class Scenario:
     def break_call(self, index: int) -> None:
         """Binding dies before it carries out the call."""
         effect = self.under_way.pop(index)
-        assert isinstance(effect, Bind | Evict)
-        if isinstance(effect, Bind):
+        assert isinstance(effect, Bind | Deallocate | Evict)
+        if isinstance(effect, Deallocate):
+            uids = tuple(each.uid for each in effect.claims)
+            self.tell(DeallocateCallFailed(effect.gang, uids, "connection refused"))
+        elif isinstance(effect, Bind):
             self.tell(BindCallFailed(tuple(seat.uid for seat in effect.seats), "connection refused"))
         else:
             self.tell(EvictCallFailed(tuple(pod.uid for pod in effect.pods), "connection refused"))
@@ -383,6 +399,8 @@ class Scenario:
     ) -> None:
         """Changes the cluster and tells the coordinator."""
         cluster = self.cluster
+        if cluster.device_objects and (pods or remove_pods):
+            device_objects = [*(device_objects or []), *self.claims.of_ended(remove_pods or [], pods or [])]
         cluster.nodes.update((facts.name, facts) for facts in nodes or [])
         selectors = [each for each in selectors_named(classes or []) if each.id not in cluster.selectors]
         labels = {pod.label_set for pod in pods or [] if pod.label_set} - cluster.label_sets.keys()

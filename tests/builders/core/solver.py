@@ -4,12 +4,13 @@ It satisfies "rack: hard pack" in the default tree; other constraints are soft.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
+from types import MappingProxyType
 
 from builders.core.composites import packed_in_racks, try_composites
-from builders.core.objects import Cluster
+from builders.core.objects import GPUS, Cluster
 from builders.gangs.labels import selects
 from muster.coordinator.core.effects import Solve
 from muster.gangs.facts import split_kind
@@ -33,20 +34,37 @@ MOST_COMBINED_FOR_COMPOSITES = 6
 
 class Free(dict[str, int]):
     """Usable millicores by node; nodes that accept no pod are missing. `pods`: kinds of pods by node, which matter only
-    if some class has inter-pod rules.
+    if some class has inter-pod rules; `devices`: free devices by node, empty if no pod claims any.
     """
 
-    def __init__(self, millicores: Mapping[str, int], pods: Mapping[str, Counter[str]], *, ruled: bool) -> None:
+    def __init__(
+        self,
+        millicores: Mapping[str, int],
+        pods: Mapping[str, Counter[str]],
+        *,
+        ruled: bool,
+        devices: Mapping[str, int] = MappingProxyType({}),
+        claimed: Callable[[str], int] = lambda _: 0,
+    ) -> None:
+        """`claimed`: the number of devices that a pod of a kind claims."""
         super().__init__(millicores)
         self.pods = {node: Counter(kinds) for node, kinds in pods.items()}
         self.ruled = ruled
+        self.devices, self._claimed = dict(devices), claimed
 
     def copy(self) -> "Free":
         """Another one that may be changed."""
-        return Free(self, self.pods, ruled=self.ruled)
+        return Free(self, self.pods, ruled=self.ruled, devices=self.devices, claimed=self._claimed)
+
+    def fitting(self, node: str, kind: str, count: int) -> int:
+        """How many of the pods the devices of the node suffice for."""
+        claimed = self._claimed(kind)
+        return min(count, max(0, self.devices.get(node, 0)) // claimed) if claimed else count
 
     def add(self, node: str, kind: str, count: int) -> None:
         """Pods of a kind are on the node now, or fewer are."""
+        if self.devices:
+            self.devices[node] = self.devices.get(node, 0) - count * self._claimed(kind)
         if self.ruled:
             self.pods.setdefault(node, Counter())[kind] += count
 
@@ -91,7 +109,12 @@ def first_fit(cluster: Cluster, solve: Solve) -> tuple[SolveResult, ...]:
 def _free(cluster: Cluster, solve: Solve) -> Free:
     open_ = {name for name, facts in cluster.nodes.items() if facts.ready and not facts.unschedulable}
     usable = {name: room for name, room in cluster.free().items() if name in open_}
-    free = Free(usable, cluster.kinds_on_nodes(), ruled=cluster.ruled)
+    free = Free(
+        *(usable, cluster.kinds_on_nodes()),
+        ruled=cluster.ruled,
+        devices=cluster.free_devices(),
+        claimed=cluster.claimed_devices,
+    )
     for held in solve.reservations:
         for uid in held.pod_uids:
             pod = cluster.pods.get(uid)
@@ -101,6 +124,8 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
     for kept in solve.nominated:
         if kept.node in free:
             free[kept.node] -= dict(kept.amounts).get("cpu", 0)
+            if free.devices:
+                free.devices[kept.node] = free.devices.get(kept.node, 0) - dict(kept.amounts).get(GPUS, 0)
     return free
 
 
@@ -186,6 +211,8 @@ class Fitter:
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
             for name in sorted(nodes, key=lambda name: (free[name], name)):
                 count = min(free[name] // cpu, left)
+                if count > 0 and free.devices:
+                    count = free.fitting(name, asked.roles[index].class_id, count)
                 if count > 0 and free.ruled:
                     count = self._beside(free, name, asked.roles[index].class_id, count)
                 if count > 0:

@@ -8,10 +8,10 @@ from muster.gangs.facts import DeviceObject, DeviceObjectKind
 GPU = "device.attributes['gpu'].kind == 'gpu'"
 
 
-def slice_object(node: str, number: int) -> DeviceObject:
-    """Equal GPUs of a node, "gpu-0", "gpu-1" ..., as many as `number`."""
+def slice_object(node: str, number: int, *, generation: int = 0, slices: int = 1) -> DeviceObject:
+    """Equal GPUs of a node, "gpu-0", "gpu-1" ..., as many as `number`: one of so many slices of its pool."""
     devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
-    facts = Slice(node, "gpu", node, node_name=node, devices=devices)
+    facts = Slice(node, "gpu", node, generation=generation, count=slices, node_name=node, devices=devices)
     return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))
 
 

@@ -268,3 +268,28 @@ def test_offers_of_a_large_pool_are_computed_after_its_slices_are_decoded() -> N
     assert history.state.has_work
     history.review()
     assert offered(history) == {GPUS: MOST_PER_NODE}
+
+
+@pytest.mark.parametrize(("users", "own"), [((), True), (("uid-x",), True), (("uid-x", "uid-other"), False)])
+def test_an_allocation_of_its_own_claim_does_not_restrict_a_pending_pod(users: tuple[str, ...], own: bool) -> None:
+    history = cluster()
+    pod = pod_object("x", resourceClaims=using_claims("gpu", template="two-gpus"))
+    pod["status"]["resourceClaimStatuses"] = [{"name": "gpu", "resourceClaimName": "x-gpu-1"}]
+    history.put(RESOURCE_CLAIMS, resource_claim_object("x-gpu-1", exactly(2), owner="uid-x"))
+    history.pods(pod)
+    before = facts(history).class_id
+    left = resource_claim_object("x-gpu-1", exactly(2), owner="uid-x", on="n0", devices=("gpu-0", "gpu-1"), users=users)
+    history.put(RESOURCE_CLAIMS, left)
+    assert (facts(history).class_id == before) is own
+    assert len(history.state.pods.classes[facts(history).class_id].volumes) == (0 if own else 1)
+
+
+def test_claims_are_streamed_in_their_version() -> None:
+    history = cluster()
+    versions = []
+    for _ in range(2):
+        history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)))
+        known = history.state.pods.devices.objects.claims["ml", "c"].facts
+        assert known is not None
+        versions.append(known.version)
+    assert versions[0] != versions[1] != ""

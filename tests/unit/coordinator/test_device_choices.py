@@ -139,6 +139,19 @@ def test_an_allocated_claim_is_only_used_where_its_devices_are() -> None:
     assert chooser.choose([seat(0, "n1")], pods(("c0",)), NODES) == {}
 
 
+@pytest.mark.parametrize("users", [(), ("p0",)])
+def test_no_devices_are_chosen_for_a_claim_that_has_to_be_deallocated_before(users: tuple[str, ...]) -> None:
+    [c0] = claims(1)
+    stale = msgspec.structs.replace(allocated(c0, "gpu-0"), owner="p0", reserved_for=users)
+    chooser = choices(stale)
+    found = chooser.choose([seat(0)], pods(("c0",)), NODES)
+    assert found == NoDevices("ResourceClaim team/c0 has to be deallocated before")
+    assert [each.id for each in chooser.allocated_to({"p0"})] == ["team/c0"]
+    chooser.apply(Batch(device_objects=(claim_object(c0),)))
+    assert not chooser.has_own_allocations
+    assert not isinstance(chooser.choose([seat(0)], pods(("c0",)), NODES), NoDevices)
+
+
 def device_on(node: str) -> Allocation:
     term = NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (node,)),))
     return Allocation((DeviceResult("r0", DeviceId("gpu", node, "gpu-0")),), (term,))

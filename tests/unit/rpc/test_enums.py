@@ -9,7 +9,7 @@ import pytest
 from muster.binding.v1 import binding_pb2
 from muster.clusterstate.v1 import clusterstate_pb2
 from muster.coordinator.core.effects import Phase
-from muster.coordinator.core.events import BindOutcome, EvictOutcome, RecordState
+from muster.coordinator.core.events import BindOutcome, DeallocateOutcome, EvictOutcome, RecordState
 from muster.coordinator.v1 import coordinator_pb2, record_pb2
 from muster.dialects.progress import WriteRule
 from muster.gangs.facts import (
@@ -32,6 +32,7 @@ from muster.placement.v1 import placement_pb2
 CONTRACTS = (binding_pb2, clusterstate_pb2, coordinator_pb2, placement_pb2, record_pb2)
 MIRRORS: dict[str, type[IntEnum]] = {
     "muster.binding.v1.BindResult.Outcome": BindOutcome,
+    "muster.binding.v1.DeallocateResult.Outcome": DeallocateOutcome,
     "muster.binding.v1.EvictResult.Outcome": EvictOutcome,
     "muster.binding.v1.ObjectCondition.WriteRule": WriteRule,
     "muster.clusterstate.v1.DeviceObject.Kind": DeviceObjectKind,

@@ -77,6 +77,24 @@ class Bind(Struct, frozen=True):
     extended: dict[str, ExtendedClaimWrite] = {}
 
 
+class StaleClaim(Struct, frozen=True):
+    """A ResourceClaim that is allocated to a pod with neither a node nor a seat. `version`: its resourceVersion."""
+
+    name: str
+    uid: str
+    version: str
+    pod: PodName
+
+
+class Deallocate(Struct, frozen=True):
+    """Remove the allocations of these claims of one gang's pods, if they are as they were observed and the pods are not
+    bound. Answered by DeallocateResults or DeallocateCallFailed.
+    """
+
+    gang: str
+    claims: tuple[StaleClaim, ...]
+
+
 class Evict(Struct, frozen=True):
     """Evict these pods of one gang. Answered by EvictResults and EvictCallFailed, each pod in exactly one."""
 
@@ -219,6 +237,7 @@ Effect = (
     Solve
     | Persist
     | Bind
+    | Deallocate
     | Evict
     | MarkTimedOut
     | Report

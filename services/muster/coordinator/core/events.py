@@ -37,6 +37,14 @@ class EvictOutcome(IntEnum):
     FAILED = 3
 
 
+class DeallocateOutcome(IntEnum):
+    """Outcomes of a deallocation; values as in the proto."""
+
+    DEALLOCATED = 1
+    KEPT = 2
+    FAILED = 3
+
+
 class RecordState(IntEnum):
     """States of a record; values as in the proto."""
 
@@ -109,6 +117,14 @@ class EvictResult(Struct, frozen=True):
 
     uid: str
     outcome: EvictOutcome
+    message: str = ""
+
+
+class DeallocateResult(Struct, frozen=True):
+    """Outcome of the deallocation of one claim, by its uid."""
+
+    uid: str
+    outcome: DeallocateOutcome
     message: str = ""
 
 
@@ -200,6 +216,21 @@ class EvictCallFailed(Struct, frozen=True):
     message: str
 
 
+class DeallocateResults(Struct, frozen=True):
+    """The binding service reports deallocations of a gang's claims."""
+
+    gang: str
+    results: tuple[DeallocateResult, ...]
+
+
+class DeallocateCallFailed(Struct, frozen=True):
+    """The call to the binding service failed before these claims, by uid, had a result."""
+
+    gang: str
+    uids: tuple[str, ...]
+    message: str
+
+
 class Tick(Struct, frozen=True):
     """Time has passed."""
 
@@ -218,6 +249,8 @@ Event = (
     | BindCallFailed
     | EvictResults
     | EvictCallFailed
+    | DeallocateResults
+    | DeallocateCallFailed
     | Tick
 )
 

@@ -16,6 +16,8 @@ from muster.coordinator.core.elastic.growth import Growths
 from muster.coordinator.core.events import (
     BindCallFailed,
     BindResults,
+    DeallocateCallFailed,
+    DeallocateResults,
     Delta,
     Event,
     EvictCallFailed,
@@ -37,6 +39,7 @@ from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds, Confirmations
+from muster.coordinator.core.permits.deallocation import Deallocations
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
 from muster.coordinator.core.preemption.eviction import Evictions, Repairs
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
@@ -72,6 +75,7 @@ class Machine:
         self._permits = permits = Permits(cache)
         self._confirmations = Confirmations()
         self._binds = Binds(self._confirmations, ledger)
+        self._deallocations = deallocations = Deallocations(ledger.devices)
         self._evictions = Evictions()
         self._reports = Reports(cache)
         self._tree_reports = TreeReports(trees)
@@ -83,7 +87,7 @@ class Machine:
         self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules)
         self._reconciler = Reconciler(
-            cache, queue, permits, self._reports, holds, plans, self._repairs, growths, preemption, rules
+            cache, queue, permits, deallocations, self._reports, holds, plans, self._repairs, growths, preemption, rules
         )
         self._timed: tuple[_Timed, ...] = (
             *(self._binds, self._evictions, self._holds, self._solves),
@@ -91,7 +95,7 @@ class Machine:
         )
         self._timed_if_observed: tuple[_Timed, ...] = (
             *(self._confirmations, self._repairs, self._plans, self._backfill),
-            *(self._reconciler, self._growths),
+            *(self._reconciler, self._growths, self._deallocations),
         )
         """Parts with something to do at some time while the cluster is observed."""
         self._replicas = 1
@@ -125,6 +129,8 @@ class Machine:
                 yield from self._confirmations.due(self.cache, time)
             if self._growths.any_due(time):
                 yield from self._growths.due(time)
+            if self._deallocations.any_due(time):
+                self._effects += self._deallocations.due(time)
         if self._binds.any_due(time):
             self._effects += yield from self._binds.due(self.cache, time)
         self._solves.copy_explanations(now)
@@ -260,6 +266,10 @@ class Machine:
             case EvictCallFailed():
                 self._evictions.call_failed(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(event.uids)
+            case DeallocateResults():
+                self._effects += self._deallocations.results(self.cache, event, self._now.monotonic_seconds)
+            case DeallocateCallFailed():
+                self._deallocations.call_failed(self.cache, event, self._now.monotonic_seconds)
             case _:
                 assert_never(event)
 

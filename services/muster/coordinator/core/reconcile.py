@@ -21,6 +21,7 @@ from muster.coordinator.core.elastic.growth import Growths
 from muster.coordinator.core.events import Now, RecordState, Rules
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
+from muster.coordinator.core.permits.deallocation import Deallocations
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Repairs
 from muster.coordinator.core.preemption.plan import Plans
@@ -43,6 +44,7 @@ class Reconciler:
         cache: Cache,
         queue: Queue,
         permits: Permits,
+        deallocations: Deallocations,
         reports: Reports,
         holds: HoldAndWait,
         plans: Plans,
@@ -53,7 +55,7 @@ class Reconciler:
     ) -> None:
         self._cache, self._queue, self._permits, self._reports = cache, queue, permits, reports
         self._holds, self._plans, self._repairs, self._preemption = holds, plans, repairs, preemption
-        self._growths = growths
+        self._growths, self._deallocations = growths, deallocations
         self._starvation_after_seconds = rules.starvation_after_seconds
         self._events_seen = 0
         self._wants_free: dict[Gang, None] = {}
@@ -207,6 +209,7 @@ class Reconciler:
         self._growths.update(gang, now)
         if self._preemption.running.update(gang):
             self._preemption.victim_added(gang)
+        effects += self._deallocations.update(gang)
         effects += self._holds.retry_edited(gang)
         if gang.group.persist_id is None and (persist := self._permits.remember(gang, now)) is not None:
             effects.append(persist)
@@ -272,6 +275,7 @@ class Reconciler:
             self._holds.forget_gang(gang)
             self._repairs.forget(gang)
             self._growths.forget(gang)
+            self._deallocations.forget(gang)
             self._wants_free.pop(gang, None)
             self._short.pop(gang, None)
             self._preemption.running.forget(gang)

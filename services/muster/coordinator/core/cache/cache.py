@@ -132,6 +132,7 @@ class Cache:
             yield from self._apply_volumes(batch)
         for device_objects in cut_by_bytes(batch.device_objects, _DECODED_BYTES):
             ledger.devices.apply(Batch(device_objects=device_objects))
+            self._touch_owners()
             yield
         if batch.trees or batch.removed_trees:
             yield from self._put_trees(batch)
@@ -175,6 +176,13 @@ class Cache:
         self._through = batch.through or self._through
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
+
+    def _touch_owners(self) -> None:
+        """Have the gangs reconciled of pods without a seat whose claims were allocated or deallocated."""
+        for uid in self.ledger.devices.take_changed_owners():
+            gang = self.gang_of.get(uid)
+            if gang is not None and gang.has_no_place(uid):
+                self.touch(gang, edited=True)
 
     def _apply_labels(self, batch: Batch) -> Slices[None]:
         selection = self.ledger.selection

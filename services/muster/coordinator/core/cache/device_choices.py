@@ -5,7 +5,7 @@ necessary and mostly suffice; the choice decides. Devices are chosen for all sea
 pods share once: each of their seats has the choice. Pods outside the gang group wait until it is allocated.
 """
 
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -25,6 +25,7 @@ from muster.devices.facts import Allocation, Alternative, Claim, DeviceClass, De
 from muster.devices.holdings import Holdings
 from muster.devices.search import BUDGET, MAX_DEPTH, Outcome, depth_of
 from muster.gangs.facts import Batch, DeviceObject, DeviceObjectKind, NodeFacts, PodClass, PodFacts
+from muster.gangs.quoting import quoted
 
 MOST_TOGETHER: Final = 64
 """Claims of one node for which devices are searched together, if one search can have as many devices; more are
@@ -40,7 +41,7 @@ class NoDevices(Struct, frozen=True):
     """Why the claims of a group cannot all have devices, and on which node; empty: on whichever node."""
 
     message: str
-    node: str
+    node: str = ""
 
 
 class DeviceChoices:
@@ -64,6 +65,11 @@ class DeviceChoices:
         """Seats for which the devices of a claim were chosen, by claim and uid: as long as they hold these."""
         self._claims_of: dict[str, tuple[str, ...]] = {}
         """The same claims by uid of the seat."""
+        self._own: dict[str, dict[str, Claim]] = {}
+        """Claims that are allocated to the pod that owns them, by uid of the pod and id; each ends with its allocation.
+        """
+        self._changed_owners: dict[str, None] = {}
+        """Owners of claims whose allocation changed, until `take_changed_owners`, which every batch calls."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
             DeviceObjectKind.SLICE: self._put_slice,
             DeviceObjectKind.CLASS: self._put_class,
@@ -112,8 +118,40 @@ class DeviceChoices:
             if claim.extended:
                 self._extended[claim.owner] = each.name
             self._holdings.hold(each.name, held([claim]))
+            self._put_own(each.name, before, claim)
         elif self.claims.pop(each.name, None) is not None:
             self._holdings.hold(each.name, ())
+            self._put_own(each.name, before, None)
+
+    def _put_own(self, id_: str, before: Claim | None, after: Claim | None) -> None:
+        """Note whether the claim is allocated to the pod that owns it."""
+        if before is not None and before.is_allocated_to_owner:
+            own = self._own[before.owner]
+            del own[id_]
+            if not own:
+                del self._own[before.owner]
+            self._changed_owners[before.owner] = None
+        if after is not None and after.is_allocated_to_owner:
+            self._own.setdefault(after.owner, {})[id_] = after
+            self._changed_owners[after.owner] = None
+
+    def take_changed_owners(self) -> Collection[str]:
+        """Uids of pods that own claims whose allocation changed since the last call."""
+        if not self._changed_owners:
+            return ()
+        changed, self._changed_owners = self._changed_owners, {}
+        return changed
+
+    @property
+    def has_own_allocations(self) -> bool:
+        """Some claims are allocated to the pods that own them."""
+        return bool(self._own)
+
+    def allocated_to(self, uids: Set[str]) -> list[Claim]:
+        """Claims that are allocated to these pods, which own them."""
+        if not self._own:
+            return []
+        return [self._own[uid][id_] for uid in sorted(uids & self._own.keys()) for id_ in sorted(self._own[uid])]
 
     # -- reservations
 
@@ -235,6 +273,8 @@ class DeviceChoices:
                 claim = self.claims.get(f"{seat.namespace}/{name}")
                 if claim is None:
                     return NoDevices(f"ResourceClaim {seat.namespace}/{name} is gone", seat.node)
+                if claim.owner == seat.uid and claim.is_allocated_to_owner:
+                    return NoDevices(f"ResourceClaim {claim.id} has to be deallocated before")
                 if self._is_closed(claim.id, group):
                     return NoDevices(_allocated_for_others(claim.id), "")
                 if claim.allocation is None and (sharers := self._sharers.get(claim.id)):
@@ -353,6 +393,14 @@ def _parts(wants: list[tuple[Seat, Claim]]) -> list[list[tuple[Seat, Claim]]]:
             parts.append(of_seat)
             depth = more
     return parts
+
+
+def still_allocated(claim: Claim) -> str:
+    """A stale allocation, in words."""
+    results = claim.allocation.results if claim.allocation is not None else ()
+    device = f" {results[0].id}" if results else ""
+    more = f" and {len(results) - 1} more" if len(results) > 1 else ""
+    return f"ResourceClaim {quoted(claim.id)} still has{device or ' devices'}{more} of an earlier placement of its pod"
 
 
 def _held(seat: Seat) -> set[DeviceId]:

@@ -217,6 +217,10 @@ class Members:
         """Binds or evictions of members are decided and not observed: such a gang is no potential victim."""
         return bool(self.eviction.pods or self.seats or self.acknowledged)
 
+    def has_no_place(self, uid: str) -> bool:
+        """The pod has neither a node nor a seat."""
+        return not (self.pods[uid].node or uid in self.seats or uid in self.acknowledged)
+
     @property
     def unbound_seats(self) -> list[Seat]:
         """Seats not known to be bound."""

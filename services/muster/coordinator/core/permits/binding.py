@@ -10,7 +10,7 @@ are not observed: what is shown may be late, and the capacity is used.
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from typing import Final
 
@@ -319,11 +319,15 @@ def claims_first(gang: Gang) -> bool:
     """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist and their
     devices are allocated, since a claim for which that fails would leave the gang partial.
     """
+    return starts_with_claims(gang, gang.unbound_seats)
+
+
+def starts_with_claims(gang: Gang, seats: Iterable[Seat]) -> bool:
+    """As `claims_first`, for these seats."""
     if gang.bound or gang.acknowledged:
         return False
-    return any(
-        gang.pods[uid].claims or gang.pods[uid].device_claims or held.seat.devices for uid, held in gang.seats.items()
-    )
+    pods = gang.pods
+    return any(pods[seat.uid].claims or pods[seat.uid].device_claims or seat.devices for seat in seats)
 
 
 def _last_retry(gang: Gang) -> float:
@@ -340,8 +344,8 @@ def _awaited(held: HeldSeat, result: BindResult) -> bool:
 
 def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     """Uids of seats on nodes that are gone, or that lack a resource that the pod requests; and of seats without a
-    volume or devices, because the claim needed none at the permit, or is gone, or because the node offered the extended
-    resource by a device plugin.
+    volume or devices, because the claim needed none at the permit or is gone, because another claim got the devices, or
+    because the node offered the extended resource by a device plugin.
     """
     places = {(seat.node, seat.class_id) for seat in seats}
     full = {place for place in places if cache.ledger.overcommitted(*place)}
@@ -352,7 +356,8 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     devices = cache.ledger.devices
     for seat in seats:
         claims = gang.pods[seat.uid].device_claims
-        if (claims and devices.lacks_choice(seat, claims)) or lacks_extended(cache.ledger, seat):
+        lacks = bool(claims) and devices.lacks_choice(seat, claims)
+        if lacks or (seat.devices and not devices.is_kept(seat)) or lacks_extended(cache.ledger, seat):
             unbindable.add(seat.uid)
     return unbindable
 

@@ -15,7 +15,7 @@ from muster.coordinator.core.events import Now, PodName, Record, RecordState, Se
 from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
-from muster.coordinator.core.permits.binding import lacks_extended
+from muster.coordinator.core.permits.binding import lacks_extended, starts_with_claims
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.gangs.solve import PodsOnNode
@@ -365,6 +365,10 @@ def _resume(cache: Cache, gang: Gang, record: Record) -> Slices[None]:
         return
     if cache.ledger.refusal(_demand(seats)) is None and all(_has_chosen(cache, gang, seat) for seat in seats):
         _reserve(cache, gang, seats)
+        return
+    if starts_with_claims(gang, seats):
+        for seat in seats:  # it starts again whole
+            gang.lose_recorded_seat(seat.uid)
         return
     for number, seat in enumerate(seats, start=1):
         if cache.ledger.refusal(_demand([seat])) is None and _has_chosen(cache, gang, seat):

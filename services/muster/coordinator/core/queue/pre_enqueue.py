@@ -5,6 +5,7 @@ each gang of the group:
 
 - none of its pods is being evicted because the whole gang is;
 - if it has its minimum, it was not shrunk a short while ago (`elastic/growth`);
+- no claim of its pending pods has a stale allocation (`permits/deallocation`);
 - its definition exists, and nothing in the declaration is invalid;
 - all gangs of its gang group exist, are valid, and declare the same group; or, in composites, so many that each
   composite starts with as many children as it needs;
@@ -25,6 +26,7 @@ from typing import Final
 
 import numpy as np
 
+from muster.coordinator.core.cache.device_choices import still_allocated
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.gang.composite_trees import lacks_children
@@ -83,6 +85,8 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
         return Lack(Wait.EVICTED, message)
     if gang.growth.held_off and gang.has_minimum:
         return Lack(Wait.SHRUNK, f"it was shrunk, and may grow again {gang.growth.hold_off_seconds:g} s after that")
+    if ledger.devices.has_own_allocations and (stale := ledger.devices.allocated_to(gang.pending.keys())):
+        return Lack(Wait.DEALLOCATING, f"{still_allocated(stale[0])}, and is being deallocated")
     if gang.placed_singly:
         if not gang.pending:
             return None

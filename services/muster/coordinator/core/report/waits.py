@@ -37,6 +37,7 @@ class Wait(Enum):
     TURN = ("WaitingForTurn", "gave its places to an earlier gang, or was not tried yet")
     SHRUNK = ("GangShrunk", "preemption took surplus pods of it, and it does not grow again at once")
     EVICTED = ("WaitingForEviction", "its own pods are being evicted; it starts again when they are gone")
+    DEALLOCATING = ("DeallocatingClaims", "a claim still has devices of an earlier placement, and is being deallocated")
     PREEMPTING = ("Preempting", "capacity is nominated for it; its victims are leaving")
     RESERVED = ("CapacityReserved", "starves; capacity is reserved for it that running pods free within 10 minutes")
     HOLDING = ("CapacityHeld", "the pod holds a reservation, and waits for the other members")

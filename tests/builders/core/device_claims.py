@@ -1,0 +1,176 @@
+"""ResourceClaims of scenarios, written as binding does, with the invariants of allocations."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec.structs import replace
+
+from builders.devices.streamed import claim_object
+from muster.coordinator.core.effects import Bind, Deallocate
+from muster.coordinator.core.events import (
+    BindOutcome,
+    BindResult,
+    DeallocateOutcome,
+    DeallocateResult,
+    RecordState,
+    Seat,
+)
+from muster.devices.facts import Allocation, Claim, DeviceId
+from muster.gangs.facts import DeviceObject, DeviceObjectKind, PodFacts
+
+if TYPE_CHECKING:
+    from builders.core.scenario import Scenario
+
+_RELEASED = (BindOutcome.FAILED, BindOutcome.WITHHELD, BindOutcome.CONFLICT, BindOutcome.GONE)
+
+
+class DeviceClaimWrites:
+    """The claims of a scenario's cluster. Each write gives a claim a version that it never had."""
+
+    def __init__(self, scenario: "Scenario") -> None:
+        self._scenario = scenario
+        self._version = 0
+        self.lost = False
+        """binding dies before it removes what it wrote for pods that are not bound."""
+        self.failures = 0
+        """Deallocations that fail next."""
+        self.contested: set[DeviceId] = set()
+        """Devices that others took, or that a former leader allocated late: they may have two owners."""
+
+        self.restored = False
+        """The API server was restored from a backup, which permits that were given since do not know."""
+
+    # -- objects
+
+    def all(self) -> list[Claim]:
+        objects = self._scenario.cluster.device_objects
+        return [_claim(each) for (kind, _), each in objects.items() if kind is DeviceObjectKind.CLAIM]
+
+    def get(self, namespace: str, name: str) -> Claim | None:
+        each = self._scenario.cluster.device_objects.get((DeviceObjectKind.CLAIM, f"{namespace}/{name}"))
+        return _claim(each) if each is not None else None
+
+    def written(self, claim: Claim) -> DeviceObject:
+        """The claim in its next version."""
+        self._version += 1
+        return claim_object(replace(claim, version=str(self._version)))
+
+    def put(self, *claims: Claim) -> None:
+        self._scenario.change(device_objects=[self.written(claim) for claim in claims])
+
+    def remove(self, *claims: Claim) -> None:
+        self._scenario.change(device_objects=[DeviceObject(DeviceObjectKind.CLAIM, claim.id) for claim in claims])
+
+    def without_allocation(self, claim: Claim) -> DeviceObject:
+        """The claim after its deallocation; one that is being deleted is gone then."""
+        if claim.deleting:
+            return DeviceObject(DeviceObjectKind.CLAIM, claim.id)
+        return self.written(replace(claim, allocation=None, reserved_for=()))
+
+    def of_ended(self, removed: Iterable[str], pods: Iterable[PodFacts]) -> list[DeviceObject]:
+        """The claims of pods that are removed or have ended, as controllers leave them."""
+        gone, ended = set(removed), {pod.uid for pod in pods if pod.phase.ended}
+        found = [DeviceObject(DeviceObjectKind.CLAIM, each.id) for each in self.all() if each.owner in gone]
+        over = (each for each in self.all() if each.owner not in gone and each.allocation is not None)
+        unused = (each for each in over if each.owner in ended or set(each.reserved_for) & {*gone, *ended})
+        return [*found, *map(self.without_allocation, unused)]
+
+    # -- writes of a Bind call
+
+    def write(self, effect: Bind, *, late: bool = False) -> list[str]:
+        """Allocates and reserves the claims of the seats. Returns the uids of pods of which one is not ready. `late`:
+        the call is of a former leader.
+        """
+        return [seat.uid for seat in effect.seats if not self._write_all(effect, seat, late=late)]
+
+    def _write_all(self, effect: Bind, seat: Seat, *, late: bool) -> bool:
+        pod = self._scenario.cluster.pods.get(seat.uid)
+        if pod is None or pod.node:
+            return True
+        ready = [self._write(seat, each.name, each.uid, late=late) for each in effect.devices.get(seat.uid, ())]
+        return all(ready)
+
+    def _write(self, seat: Seat, name: str, uid: str, *, late: bool) -> bool:
+        claim, wanted = self.get(seat.namespace, name), dict(seat.devices).get(name)
+        if claim is None or claim.uid != uid or claim.deleting or not set(claim.reserved_for) <= {seat.uid}:
+            return False
+        if claim.allocation is None and wanted is None:
+            return False
+        allocation = claim.allocation if wanted is None else wanted
+        if claim.allocation != allocation and allocation is not None:
+            self._check(claim, seat, allocation, late=late)
+        if claim.allocation != allocation or claim.reserved_for != (seat.uid,):
+            self.put(replace(claim, allocation=allocation, reserved_for=(seat.uid,)))
+        return True
+
+    def _check(self, claim: Claim, seat: Seat, allocation: Allocation, *, late: bool) -> None:
+        """Invariants of an allocation that is about to be written."""
+        ids = {each.id for each in allocation.results}
+        if late:
+            self.contested |= ids
+        if late or self.restored:
+            return
+        recorded = [
+            each
+            for record in self._scenario.etcd.values()
+            if record.state is RecordState.BINDING
+            for each in record.seats
+            if each.uid == seat.uid
+        ]
+        assert any(each.devices == seat.devices for each in recorded), (
+            f"I2: {claim.id} is allocated for {seat.uid} without a durable permit for that"
+        )
+        for other in self.all():
+            if other.id != claim.id and other.allocation is not None:
+                both = ids & {each.id for each in other.allocation.results}
+                assert both <= self.contested, f"I3: {sorted(map(str, both))} of {other.id} are allocated to {claim.id}"
+
+    def release(self, effect: Bind, results: Sequence[BindResult]) -> None:
+        """Removes what was written for pods that were not bound."""
+        if self.lost:
+            return
+        failed = {result.uid for result in results if result.outcome in _RELEASED}
+        own = [
+            claim
+            for seat in effect.seats
+            if seat.uid in failed and not self._is_bound(seat.uid)
+            for each in effect.devices.get(seat.uid, ())
+            if (claim := self.get(seat.namespace, each.name)) is not None and claim.reserved_for == (seat.uid,)
+        ]
+        if own:
+            self._scenario.change(device_objects=list(map(self.without_allocation, own)))
+
+    def _is_bound(self, uid: str) -> bool:
+        pod = self._scenario.cluster.pods.get(uid)
+        return pod is not None and bool(pod.node)
+
+    # -- deallocation
+
+    def deallocate(self, effect: Deallocate) -> tuple[DeallocateResult, ...]:
+        """Deallocates stale claims as binding does."""
+        results = []
+        for each in effect.claims:
+            claim = self.get(each.pod.namespace, each.name)
+            if self.failures:
+                self.failures -= 1
+                results.append(DeallocateResult(each.uid, DeallocateOutcome.FAILED, "500: try again"))
+            elif claim is None or claim.version != each.version or self._is_bound(each.pod.uid):
+                results.append(DeallocateResult(each.uid, DeallocateOutcome.KEPT))
+            else:
+                self._scenario.change(device_objects=[self.without_allocation(claim)])
+                results.append(DeallocateResult(each.uid, DeallocateOutcome.DEALLOCATED))
+        return tuple(results)
+
+    # -- at rest
+
+    def check_bound(self, pod: PodFacts, seat: Seat) -> None:
+        """A pod that is bound has its devices."""
+        for name in pod.device_claims:
+            claim = self.get(pod.namespace, name)
+            ready = claim is not None and claim.allocation is not None and pod.uid in claim.reserved_for
+            assert ready, f"devices: {pod.uid} is bound to {seat.node}, and its claim {name} is not allocated to it"
+
+
+def _claim(each: DeviceObject) -> Claim:
+    return msgspec.json.decode(each.content, type=Claim)

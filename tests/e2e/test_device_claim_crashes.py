@@ -1,0 +1,79 @@
+"""Processes are killed at the writes of a gang's claims: it is finished or placed anew, and no device is left over."""
+
+import pytest
+
+from builders.e2e.devices import claims_of, devices_of, gpus, with_claims
+from builders.e2e.faults import BINDS, Requests
+from builders.e2e.world import World
+from builders.gangs.manifests import Workload, gang
+from muster.localcluster.kubelets.devices.cards import CardKind, Cards
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+TWO = Cards(CardKind.GPU, 2)
+FINALIZERS = Requests("PUT", "/resourceclaims/[^/]+")
+ALLOCATIONS = Requests("PUT", "/resourceclaims/[^/]+/status")
+
+
+async def kill(world: World, names: str) -> None:
+    for name in names.split():
+        await world.cluster.stack.kill(name)
+
+
+async def has_devices(world: World, workload: Workload) -> None:
+    """Check that the gang runs, with one device for each pod, and that no other device is allocated."""
+    await world.bound(workload)
+    on, found = world.bound_pods(workload), await devices_of(world, workload)
+    devices = [device for each in found.values() for device in each]
+    assert found.keys() == on.keys()
+    assert len(devices) == len(set(devices)) == len(on)
+    assert all(device.startswith(f"{on[pod]}/") for pod, each in found.items() for device in each)
+    allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
+    assert len(allocated) == len(devices)
+
+
+@pytest.mark.parametrize("victims", ["binding", "coordinator", "coordinator binding"])
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_killed_at_the_allocation_of_the_second_claim_i5_i6(
+    world: World, victims: str, carried_out: bool
+) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(2, 2, cards=TWO)
+    a = await with_claims(world, gang("a").of(3), gpus(world))
+    with world.cluster.faults.hold(ALLOCATIONS, let_pass=1, carried_out=carried_out) as held:
+        await world.create(a)
+        await held.until(2)
+        await kill(world, victims)
+        held.drop()
+        await world.cluster.stack.start()
+    await has_devices(world, a)
+
+
+async def test_killed_at_the_finalizer_of_a_claim_i6(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(2, 2, cards=TWO)
+    a = await with_claims(world, gang("a").of(3), gpus(world))
+    with world.cluster.faults.hold(FINALIZERS, let_pass=1) as held:
+        await world.create(a)
+        await held.until(1)
+        await kill(world, "coordinator binding")
+        held.drop()
+        await world.cluster.stack.start()
+    await has_devices(world, a)
+
+
+async def test_allocations_of_a_placement_that_is_lost_are_given_back_i5(world: World) -> None:
+    """All claims are allocated, and no pod is bound, when the nodes of the permit are removed."""
+    world.cluster.api_server.needs_controllers()
+    first = await world.nodes(4, cards=TWO)
+    a = await with_claims(world, gang("a").of(2), gpus(world))
+    with world.cluster.faults.hold(BINDS) as held:
+        await world.create(a)
+        await held.until(2)
+        assert len(await devices_of(world, a)) == 2
+        await kill(world, "coordinator binding")
+        held.drop()
+        await world.remove_nodes(*first)
+        await world.nodes(4, cards=TWO)
+        await world.cluster.stack.start()
+    await has_devices(world, a)
