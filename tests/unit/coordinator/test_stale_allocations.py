@@ -320,3 +320,15 @@ def test_claims_of_ended_pods_are_left_to_their_controller() -> None:
     scenario.change(pods=[replace(scenario.cluster.pods[pods[0].uid], phase=PodPhase.SUCCEEDED)])
     assert not [effect for effect in scenario.under_way if isinstance(effect, Deallocate | Evict)]
     assert isinstance(scenario.claims.written(claim_of(pods[0])), DeviceObject)
+
+
+def test_a_claim_for_extended_resources_is_deallocated() -> None:
+    """It is no claim that the pod names."""
+    scenario = cluster()
+    built = gang("a").of(1)
+    [pod] = built.pods()
+    left = replace(allocated(claim_of(pod), "gpu-0"), extended=True, reserved_for=(pod.uid,))
+    scenario.change(gangs=[built.gang_facts()], pods=[pod], device_objects=[scenario.claims.written(left)])
+    assert scenario.gang("a").group.not_ready_wait is Wait.DEALLOCATING
+    scenario.run()
+    assert (scenario.bound("a"), allocations(scenario)) == (1, {})
