@@ -140,8 +140,8 @@ DEVICE_BUGS = (
     Bug(
         "a pod is bound with a device that another claim got meanwhile",
         "permits/binding.py",
-        "(seat.devices and not devices.is_kept(seat))",
-        "False",
+        "    return unbindable | devices.taken(seats)",
+        "    return unbindable",
         first=_STALE,
     ),
     Bug(

@@ -33,6 +33,8 @@ class DeviceClaimWrites:
         self._version = 0
         self.lost = False
         """binding dies before it removes what it wrote for pods that are not bound."""
+        self.unobserved = False
+        """Allocations of binding are not observed: only the test writes claims."""
         self.failures = 0
         """Deallocations that fail next."""
         self.contested: set[DeviceId] = set()
@@ -82,6 +84,8 @@ class DeviceClaimWrites:
         """Allocates and reserves the claims of the seats. Returns the uids of pods of which one is not ready. `late`:
         the call is of a former leader.
         """
+        if self.unobserved:
+            return []
         return [seat.uid for seat in effect.seats if not self._write_all(effect, seat, late=late)]
 
     def _write_all(self, effect: Bind, seat: Seat, *, late: bool) -> bool:
@@ -93,15 +97,15 @@ class DeviceClaimWrites:
 
     def _write(self, seat: Seat, name: str, uid: str, *, late: bool) -> bool:
         claim, wanted = self.get(seat.namespace, name), dict(seat.devices).get(name)
-        if claim is None or claim.uid != uid or claim.deleting or not set(claim.reserved_for) <= {seat.uid}:
+        if claim is None or claim.uid != uid or claim.deleting or claim.allocation is wanted is None:
             return False
-        if claim.allocation is None and wanted is None:
-            return False
-        allocation = claim.allocation if wanted is None else wanted
-        if claim.allocation != allocation and allocation is not None:
-            self._check(claim, seat, allocation, late=late)
-        if claim.allocation != allocation or claim.reserved_for != (seat.uid,):
-            self.put(replace(claim, allocation=allocation, reserved_for=(seat.uid,)))
+        if wanted is not None and claim.allocation != wanted:
+            if not set(claim.reserved_for) <= {seat.uid}:
+                return False
+            self._check(claim, seat, wanted, late=late)
+            self.put(replace(claim, allocation=wanted, reserved_for=(seat.uid,)))
+        elif seat.uid not in claim.reserved_for:
+            self.put(replace(claim, reserved_for=(*claim.reserved_for, seat.uid)))
         return True
 
     def _check(self, claim: Claim, seat: Seat, allocation: Allocation, *, late: bool) -> None:
@@ -128,7 +132,7 @@ class DeviceClaimWrites:
 
     def release(self, effect: Bind, results: Sequence[BindResult]) -> None:
         """Removes what was written for pods that were not bound."""
-        if self.lost:
+        if self.lost or self.unobserved:
             return
         failed = {result.uid for result in results if result.outcome in _RELEASED}
         own = [
@@ -166,7 +170,7 @@ class DeviceClaimWrites:
 
     def check_bound(self, pod: PodFacts, seat: Seat) -> None:
         """A pod that is bound has its devices."""
-        for name in pod.device_claims:
+        for name in pod.device_claims if not self.unobserved else ():
             claim = self.get(pod.namespace, name)
             ready = claim is not None and claim.allocation is not None and pod.uid in claim.reserved_for
             assert ready, f"devices: {pod.uid} is bound to {seat.node}, and its claim {name} is not allocated to it"

@@ -116,7 +116,7 @@ async def test_a_claim_of_a_bound_pod_is_kept(muster: Rig) -> None:
 async def test_a_claim_that_others_use_is_kept(muster: Rig) -> None:
     pod, found = await allocated(muster, OTHER)
     [result] = await deallocate(muster, stale(found, pod))
-    assert (result.outcome, result.message) == (KEPT, 'it is reserved for "podgroups/other-0"')
+    assert (result.outcome, result.message) == (KEPT, 'it is reserved for "trainings/other-0"')
 
 
 async def test_a_claim_that_is_gone_or_replaced_is_kept(muster: Rig) -> None:

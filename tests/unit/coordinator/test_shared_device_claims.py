@@ -144,6 +144,7 @@ def test_devices_for_all_nodes_are_shared_by_pods_on_several() -> None:
 def test_a_pod_outside_the_gang_waits_until_the_claim_is_allocated(cpus: int) -> None:
     """The pod evicts nobody until then, though it has a higher priority."""
     scenario = cluster({"n0": cpus})
+    scenario.claims.unobserved = True
     add(scenario, gang("a").of(2))
     until(scenario, Bind)
     add(scenario, gang("b").of(1).with_priority(10))

@@ -170,6 +170,20 @@ class DeviceChoices:
             for device in _held(seat)
         )
 
+    def taken(self, seats: Iterable[Seat]) -> set[str]:
+        """Uids of seats of which another claim got a device. Seats that share all their claims are checked once."""
+        kept: dict[tuple[str, ...], bool] = {}
+        found = set()
+        for seat in seats:
+            if seat.devices:
+                claims = tuple(self._key(seat, name) for name, _ in seat.devices)
+                key = claims if all(claims) else (*claims, seat.uid)
+                if key not in kept:
+                    kept[key] = self.is_kept(seat)
+                if not kept[key]:
+                    found.add(seat.uid)
+        return found
+
     def bound(self, seat: Seat) -> None:
         """The seat's pod is bound."""
         self._bound.add(seat.uid)

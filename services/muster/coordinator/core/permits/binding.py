@@ -356,10 +356,9 @@ def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:
     devices = cache.ledger.devices
     for seat in seats:
         claims = gang.pods[seat.uid].device_claims
-        lacks = bool(claims) and devices.lacks_choice(seat, claims)
-        if lacks or (seat.devices and not devices.is_kept(seat)) or lacks_extended(cache.ledger, seat):
+        if (claims and devices.lacks_choice(seat, claims)) or lacks_extended(cache.ledger, seat):
             unbindable.add(seat.uid)
-    return unbindable
+    return unbindable | devices.taken(seats)
 
 
 def lacks_extended(ledger: Ledger, seat: Seat) -> bool:
