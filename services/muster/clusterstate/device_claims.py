@@ -235,8 +235,8 @@ class DeviceClaims:
         self._note_nodes(self.objects.hold(id_, counted=counted))
 
     def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
-        """The claim, which pods may share, is allocated on a node that is gone, for an earlier placement of this pod: it
-        is allocated anew.
+        """The shared claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated
+        anew.
         """
         users = self._users[claim.namespace, claim.name]
         if use.bound or claim.allocation is None:
