@@ -51,8 +51,7 @@ async def test_g22_repair_policy_evict_requeues_an_incomplete_gang_i6(
     await world.satisfied(a)
 
 
-async def test_g22_by_default_the_rest_keeps_running_with_a_reason_i6_i10(impatient_world: World) -> None:
-    world = impatient_world
+async def test_g22_by_default_the_rest_keeps_running_with_a_reason_i6_i10(world: World) -> None:
     a = gang("a").of(8)
     thief = await half_started(world, a)
     await world.phase(a, "repairing")
