@@ -133,4 +133,11 @@ WAIT_BUGS = (
         "            pass\n",
         first=_WAITS,
     ),
+    Bug(
+        "a gang that waits with its class keeps the reason of its own failed attempt",
+        "queue/equivalence.py",
+        " or bool(group.queueing.failure)\n",
+        "\n",
+        first="simulation/test_found_scenarios.py",
+    ),
 )

@@ -705,6 +705,13 @@ FOUND = {
         stall scale=4
         create slot=5
     """,
+    "a gang whose answer was rejected gives its class's reason when it waits with the class": """
+        flood fit=3
+        settle scale=3 more=2
+        create_divided more=2 slack=1 priority=1 policy=2
+        toggle_lag
+        run
+    """,
 }
 
 

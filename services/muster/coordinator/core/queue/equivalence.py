@@ -84,7 +84,8 @@ class EquivalenceClasses:
 
 
 class ExplanationCopies:
-    """Copies the infeasibility explanation of a representative to its class, at most 20 groups per 0.1 s.
+    """Copies the infeasibility explanation of a representative to its class, at most 20 groups per 0.1 s. It also
+    replaces the failure of a group's own last attempt.
 
     Explaining hundreds of gangs takes longer than starting the one that fits, so starting comes first. A class is
     walked from beginning to end even if there are newer explanations meanwhile, so that every member gets one, and the
@@ -121,7 +122,7 @@ class ExplanationCopies:
             for group in walk:
                 compared += 1
                 has = group.solve.solver_explanation
-                differs = has is None or has.summary != explanation.summary
+                differs = has is None or has.summary != explanation.summary or bool(group.queueing.failure)
                 if differs and group.queueing.equivalence_key == key:
                     due.append((group, explanation, gang_index))
                 if len(due) >= COPIES_AT_ONCE or compared >= COMPARED_AT_ONCE:

@@ -377,6 +377,9 @@ class Solves:
             gangs = group.gangs_to_place
             if group in self._queue and gang_index < len(gangs):
                 group.solve.prove(proved=True)
+                if group.queueing.failure and not self._queue.is_parked(group.id):  # it waits as its class does
+                    self._queue.clear_failure(group)
+                    self._cache.touch_group(group)
                 self._explain(group, replace(explanation, gang=gangs[gang_index].id))
 
     def next_time(self) -> float | None:
