@@ -505,6 +505,11 @@ class TopologyTree(Struct, frozen=True, gc=False):
     definition: ObjectReference | None = None
     problems: tuple[Problem, ...] = ()
 
+    @property
+    def level_names(self) -> tuple[str, ...]:
+        """Names of its levels, from the top."""
+        return tuple([level.name for level in self.levels])
+
 
 class DeviceObjectKind(IntEnum):
     """Kinds of device objects; numbers as in the contract."""

@@ -22,6 +22,7 @@ from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
 from muster.gangs.capacity import MAX_AMOUNT, NOT_OFFERED, Capacity, Int64
 from muster.gangs.counted_resources import is_storage_capacity
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
+from muster.gangs.node_columns import same_but_revision
 from muster.gangs.node_filters import filter_reason
 from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Reservation
@@ -62,6 +63,8 @@ class Ledger:
         """Take in a node's newest state. Returns the changes by which it may take pods that it could not."""
         before = self.nodes.get(node.name)
         self.nodes[node.name] = node
+        if before is not None and same_but_revision(before, node):
+            return []
         self._disturbed.add(node.name)
         self.eligible.put_node(self.capacity.put_node(node), node)
         self.volumes.put_node(node)
@@ -79,10 +82,11 @@ class Ledger:
         self.capacity.drop_node(name)
 
     def put_class(self, pod_class: PodClass) -> None:
-        """Take in a class."""
-        self.classes[pod_class.id] = pod_class
-        self.capacity.put_class(pod_class)
+        """Take in a class. A class never changes, because its id is a hash of its content."""
         self._retired.discard(pod_class.id)
+        if pod_class.id not in self.classes:
+            self.classes[pod_class.id] = pod_class
+            self.capacity.put_class(pod_class)
 
     @property
     def has_retired_classes(self) -> bool:

@@ -163,7 +163,7 @@ class TopologyTrees:
     def constraints_of(self, facts: GangFacts) -> tuple[LevelConstraint, ...]:
         """The declared constraints of a gang, on the levels of its tree as it is now."""
         tree = self.get(facts.tree) if facts.constraints else None
-        return on_levels(facts.constraints, [level.name for level in tree.levels]) if tree else facts.constraints
+        return on_levels(facts.constraints, tree.level_names) if tree else facts.constraints
 
     def above(self, tree: TopologyTree, node: NodeFacts) -> Path | None:
         """Names of the domains that contain the node, from the top; None if it is outside of the tree."""

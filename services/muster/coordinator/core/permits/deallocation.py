@@ -110,7 +110,7 @@ class Deallocations:
 
     def any_due(self, now: float) -> bool:
         """`due` has something to do."""
-        return any(each.retry_at <= now for each in self._retries())
+        return bool(self._orders) and any(each.retry_at <= now for each in self._retries())
 
     def _retries(self) -> list[_Order]:
         orders = (order for orders in self._orders.values() for order in orders.values())

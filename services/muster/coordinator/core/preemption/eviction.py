@@ -178,7 +178,7 @@ class Repairs:
     def update(self, gang: Gang, now: Now) -> None:
         """Start or end the repair of a touched gang."""
         repairs = gang.lost or (gang.seats and any(held.repairs for held in gang.seats.values()))
-        if repairs or (gang.broken and gang.pending and not gang.eviction.whole):
+        if repairs or (gang.pending and gang.broken and not gang.eviction.whole):
             self._since.setdefault(gang, now.monotonic_seconds)
         else:
             self.forget(gang)

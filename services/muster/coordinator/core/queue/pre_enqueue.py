@@ -22,6 +22,7 @@ Members that are placed singly (repair, match policy once-satisfied) only need c
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -137,7 +138,7 @@ def _contradictory(gang: Gang, trees: TopologyTrees) -> str | None:
             return f"composite {quoted(each.name)}: {reason}"
     for policy in facts.subgroups:
         tree = trees.get(policy.tree)
-        constraints = on_levels(policy.constraints, [level.name for level in tree.levels]) if tree is not None else ()
+        constraints = on_levels(policy.constraints, tree.level_names) if tree is not None else ()
         reason = _unsatisfiable(policy.tree, constraints, (policy.size, policy.size), trees)
         if reason is not None:
             return f"subgroups {quoted(policy.name)}: {reason}"
@@ -162,8 +163,14 @@ def _unsatisfiable(
         return None
     if never_parsed(tree) and any(each.hard for each in constraints):
         return f'topology tree "{tree.name}" cannot be read: {tree.problems[0].message}'
-    levels = [level.name for level in tree.levels]
-    return next(iter(contradictions(constraints, levels, *sizes, tree=tree.name)), None)
+    return _first_contradiction(tuple(constraints), tree.level_names, *sizes, tree.name)
+
+
+@lru_cache(maxsize=128)  # gangs are checked with every change of a pod; an entry has at most 4,096 characters of text
+def _first_contradiction(
+    constraints: tuple[LevelConstraint, ...], levels: tuple[str, ...], minimum: int, wanted: int, tree: str
+) -> str | None:
+    return next(iter(contradictions(constraints, levels, minimum, wanted, tree=tree)), None)
 
 
 def _lacks_subgroups(gang: Gang, ledger: Ledger) -> str | None:

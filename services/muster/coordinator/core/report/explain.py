@@ -99,7 +99,7 @@ def progress_of(gang: Gang, cache: Cache) -> Progress | None:
         members=_members(gang, cache, tree),
         reason=reason(gang),
         root=tree.name if tree is not None else "",
-        levels=tuple(level.name for level in tree.levels) if tree is not None else (),
+        levels=tree.level_names if tree is not None else (),
         began=gang.timing.ready_unix,
         ended=gang.timing.bound_unix,
         solver_seconds=gang.attempts.solver_seconds,

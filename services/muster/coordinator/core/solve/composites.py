@@ -31,7 +31,7 @@ class Domain(NamedTuple):
 def domain_of(trees: TopologyTrees, tree: str, constraints: tuple[LevelConstraint, ...]) -> Domain:
     """The domain that constraints ask for: the lowest hard pack on the levels of the tree as it is now."""
     known = trees.get(tree)
-    levels = [level.name for level in known.levels] if known is not None else []
+    levels = known.level_names if known is not None else []
     there = on_levels(constraints, levels)
     hard = [each.level for each in there if each.hard and each.policy is LevelPolicy.PACK and each.level in levels]
     return Domain(tree, max(hard, key=levels.index, default=""), tuple(each for each in there if not each.hard))
@@ -181,7 +181,7 @@ def _share_domain(composite: Composite, used: set[str], trees: TopologyTrees, no
     if not composite.level:
         return True
     tree = trees.get(composite.tree)
-    levels = [level.name for level in tree.levels] if tree is not None else []
+    levels = tree.level_names if tree is not None else []
     if tree is None or composite.level not in levels:
         return False  # the tree changed since
     depth = levels.index(composite.level) + 1

@@ -421,7 +421,7 @@ def broken_constraint(
     tree = trees.get(gang.facts.tree) if gang.facts is not None else None
     if tree is None:
         return None
-    levels = [level.name for level in tree.levels]
+    levels = tree.level_names
     constrained = sorted({levels.index(each.level) for each in gang.constraints if each.level in levels})
     paths = {node: trees.path(tree, nodes[node]) for node in after if node in nodes}
     for each in gang.constraints:
