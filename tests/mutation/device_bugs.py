@@ -154,8 +154,8 @@ DEVICE_BUGS = (
     Bug(
         "more devices are searched together than one search can have",
         "cache/device_choices.py",
-        " and depth + more <= MAX_DEPTH:",
-        ":",
+        " and depth <= MAX_DEPTH",
+        "",
         first=_CHOICES,
     ),
     Bug(

@@ -5,7 +5,7 @@ read share one computation, and a node is looked at again only after its slices 
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -155,6 +155,17 @@ class Devices:
 
     # -- concrete devices
 
+    def evaluate(self, node: NodeFacts, claims: Sequence[Claim]) -> Iterator[None]:
+        """Evaluates the selectors of unallocated claims for the devices of the node, in steps: a list of selectors for
+        one slice, which has at most 128 devices. `allocate` and `how_many` use the results.
+        """
+        unallocated = [each for each in claims if each.allocation is None]
+        for selection in problem_of(unallocated, self.classes).selections:
+            for pool in self.pools.on_node(node):
+                for part in pool.parts:
+                    if self.results.evaluate(part.slice, selection.selectors):
+                        yield
+
     def allocate(self, node: NodeFacts, claims: Sequence[Claim]) -> Answer:
         """Allocate the unallocated claims together on the node, a claim that is listed several times once.
 
@@ -173,9 +184,9 @@ class Devices:
         chosen: list[list[Pick]] = [[] for _ in problem.claims]
         for pick in found.picks:
             chosen[problem.slots[pick.slot].claim].append(pick)
-        taken: set[DeviceId] = set()
+        free = [iter([each for each in members if each.free]) for members in instance.members]
         allocations = tuple(
-            _allocation(problem, instance, number, picks, taken, node) for number, picks in enumerate(chosen)
+            _allocation(problem, instance, number, picks, free, node) for number, picks in enumerate(chosen)
         )
         return Answer(found.outcome, allocations)
 
@@ -211,26 +222,26 @@ def _allocation(
     instance: Instance,
     number: int,
     picks: list[Pick],
-    taken: set[DeviceId],
+    free: Sequence[Iterator[Member]],
     node: NodeFacts,
 ) -> Allocation:
-    """Devices for the picks of a claim: first those that are held, then those with admin access among the others."""
+    """Devices for the picks of a claim: first those that are held, the next `free` ones of their groups, then those
+    with admin access among the others.
+    """
     claim = problem.claims[number]
     first = next((index for index, slot in enumerate(problem.slots) if slot.claim == number), 0)
     used: set[DeviceId] = set()
+    others: dict[int, Iterator[Member]] = {}
     found: dict[int, tuple[DeviceResult, Member]] = {}
     for admin in (False, True):
         for position, pick in enumerate(picks):
             if problem.slots[pick.slot].options[pick.option].admin is not admin:
                 continue
-            member = next(
-                each
-                for each in instance.members[pick.group]
-                if each.id not in used and (admin or (each.free and each.id not in taken))
-            )
+            members = free[pick.group]
+            if admin:
+                members = others.setdefault(pick.group, iter(instance.members[pick.group]))
+            member = next(each for each in members if each.id not in used)
             used.add(member.id)
-            if not admin:
-                taken.add(member.id)
             request = claim.requests[pick.slot - first]
             alternative = request.alternatives[pick.option]
             result = DeviceResult(request.path(alternative), member.id, admin, alternative.tolerations)

@@ -28,7 +28,14 @@ class SelectorResults:
         self.evaluations = 0
         """Expressions that were evaluated."""
 
+    def evaluate(self, slice_: Slice, selectors: tuple[str, ...]) -> bool:
+        """Evaluate the selectors for the slice. False: they have been."""
+        before = self.evaluations
+        self.excluded_by(slice_, selectors)
+        return self.evaluations != before
+
     def excluded_by(self, slice_: Slice, selectors: tuple[str, ...]) -> tuple[int, ...]:
+        """For each device of the slice, the index of the first selector that excludes it."""
         known, results = self._results.get(slice_.name, (None, {}))
         if known is not slice_ or len(results) >= _MAX_LISTS:
             results = {}

@@ -8,11 +8,14 @@ from muster.gangs.facts import DeviceObject, DeviceObjectKind
 GPU = "device.attributes['gpu'].kind == 'gpu'"
 
 
-def slice_object(node: str, number: int, *, generation: int = 0, slices: int = 1) -> DeviceObject:
-    """Equal GPUs of a node, "gpu-0", "gpu-1" ..., as many as `number`: one of so many slices of its pool."""
-    devices = tuple(Device(f"gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
-    facts = Slice(node, "gpu", node, generation=generation, count=slices, node_name=node, devices=devices)
-    return DeviceObject(DeviceObjectKind.SLICE, node, msgspec.json.encode(facts))
+def slice_object(node: str, number: int, *, generation: int = 0, slices: int = 1, name: str = "") -> DeviceObject:
+    """Equal GPUs of a node, "gpu-0", "gpu-1" ..., as many as `number`: one of so many slices of its pool, by default
+    with the name of the node, else with devices "NAME-gpu-0" ...
+    """
+    prefix = f"{name}-" if name else ""
+    devices = tuple(Device(f"{prefix}gpu-{i}", "gpu", {"gpu/kind": "gpu"}) for i in range(number))
+    facts = Slice(name or node, "gpu", node, generation=generation, count=slices, node_name=node, devices=devices)
+    return DeviceObject(DeviceObjectKind.SLICE, name or node, msgspec.json.encode(facts))
 
 
 def network_object(number: int) -> DeviceObject:

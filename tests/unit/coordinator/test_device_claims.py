@@ -12,6 +12,7 @@ from builders.devices.streamed import allocated, claim_object, class_object, sli
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import Seat, Snapshot
+from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.records import decode, encode
 from muster.devices.facts import Claim
 from muster.gangs.counted_resources import devices
@@ -63,8 +64,8 @@ def free(scenario: Scenario, count: int) -> bool:
     chooser = scenario.leader.cache.ledger.devices
     probe = PodFacts("probe", "team", "probe", "with-gpus", device_claims=("probe",))
     chooser.claims["team/probe"] = replace(claim(way(count), name="probe"), uid="probe")
-    found = chooser.choose(
-        [Seat("probe", "team", "probe", "with-gpus", "n0")], {"probe": probe}, scenario.cluster.nodes
+    found = run_to_end(
+        chooser.choose([Seat("probe", "team", "probe", "with-gpus", "n0")], {"probe": probe}, scenario.cluster.nodes)
     )
     del chooser.claims["team/probe"]
     return isinstance(found, dict)

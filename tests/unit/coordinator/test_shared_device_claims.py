@@ -11,6 +11,7 @@ from builders.devices.streamed import allocated, claim_object, class_object, net
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.records import decode, encode
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.devices.facts import Allocation
@@ -85,7 +86,9 @@ def is_free(scenario: Scenario, count: int, node: str = "n0") -> bool:
     chooser = scenario.leader.cache.ledger.devices
     probe = PodFacts("probe", "team", "probe", "free", device_claims=("probe",))
     chooser.claims["team/probe"] = replace(claim(way(count), name="probe"), uid="probe")
-    found = chooser.choose([Seat("probe", "team", "probe", "free", node)], {"probe": probe}, scenario.cluster.nodes)
+    found = run_to_end(
+        chooser.choose([Seat("probe", "team", "probe", "free", node)], {"probe": probe}, scenario.cluster.nodes)
+    )
     del chooser.claims["team/probe"]
     return isinstance(found, dict)
 

@@ -18,6 +18,7 @@ from muster.cel.probe import SelectorProbe
 from muster.cel.selection import DeviceSelection
 from muster.coordinator.core.effects import DeviceWrite, ExtendedClaimWrite
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.slices import Slices
 from muster.devices.allocation import Devices, held, usable_on
 from muster.devices.allocation_json import allocation_json
 from muster.devices.extended_resources import EXTENDED_CLAIM, ExtendedClaim, classes_by_resource, extended_claim
@@ -30,6 +31,8 @@ from muster.gangs.quoting import quoted
 MOST_TOGETHER: Final = 64
 """Claims of one node for which devices are searched together, if one search can have as many devices; more are
 searched in parts, each with all claims of its seats."""
+MOST_ALTERNATIVES: Final = 128
+"""Alternatives of the requests of such claims; each may select other devices."""
 _STEPS: Final = BUDGET // 6
 """Steps of one search, about 50 ms: a step of the coordinator waits for it (I12)."""
 
@@ -275,10 +278,11 @@ class DeviceChoices:
         nodes: Mapping[str, NodeFacts],
         classes: Mapping[str, PodClass] = MappingProxyType({}),
         group: Container[str] = (),
-    ) -> Chosen | NoDevices:
+    ) -> Slices[Chosen | NoDevices]:
         """Devices for all claims of these seats that need some, and for their extended resources. The same for the same
         state. `classes`: of pods with extended resources. `group`: uids of all pods of the group; what was chosen for a
-        seat of it is chosen for the others that share the claim.
+        seat of it is chosen for the others that share the claim. In slices, between which devices that are chosen count
+        as allocated.
         """
         by_claim: dict[str, Allocation] = {}
         by_node: dict[str, list[tuple[Seat, Claim]]] = {}
@@ -305,9 +309,10 @@ class DeviceChoices:
         taken: set[DeviceId] = set()
         try:
             for node, wants in sorted(by_node.items()):
-                failure = self._choose_on(nodes[node], wants, by_claim, taken)
+                failure = yield from self._choose_on(nodes[node], wants, by_claim, taken)
                 if failure is not None:
                     return failure
+                yield
         finally:
             self._devices.release_ids(taken)
         chosen: Chosen = {}
@@ -319,9 +324,10 @@ class DeviceChoices:
 
     def _choose_on(
         self, node: NodeFacts, wants: list[tuple[Seat, Claim]], chosen: dict[str, Allocation], taken: set[DeviceId]
-    ) -> NoDevices | None:
+    ) -> Slices[NoDevices | None]:
         """Add the allocations of the claims on one node, the devices of which are marked as allocated, to `chosen` and
-        `taken`. Claims of pods on other nodes are there already if pods share them.
+        `taken`. Claims of pods on other nodes are there already if pods share them. In slices: a search, and what
+        `Devices.evaluate` does before it.
         """
         for _, claim in wants:
             if claim.id in chosen and not usable_on(replace(claim, allocation=chosen[claim.id]), node):
@@ -331,9 +337,15 @@ class DeviceChoices:
         wants = list(reversed(claims.values()))
         some = _parts(wants)
         if len(some) > 1:
-            failures = (self._choose_on(node, each, chosen, taken) for each in some)
-            return next((failure for failure in failures if failure is not None), None)
-        answer = self._devices.allocate(node, [claim for _, claim in wants])
+            for each in some:
+                failure = yield from self._choose_on(node, each, chosen, taken)
+                if failure is not None:
+                    return failure
+                yield
+            return None
+        unchosen = [claim for _, claim in wants]
+        yield from self._devices.evaluate(node, unchosen)
+        answer = self._devices.allocate(node, unchosen)
         if answer.outcome is not Outcome.FOUND:
             listed = _listed(claim for _, claim in wants)
             why = answer.reason or f"node {node.name} has no devices for {listed} together ({answer.outcome.value})"
@@ -397,16 +409,21 @@ def _parts(wants: list[tuple[Seat, Claim]]) -> list[list[tuple[Seat, Claim]]]:
     for want in wants:
         by_seat.setdefault(want[0].uid, []).append(want)
     parts: list[list[tuple[Seat, Claim]]] = []
-    depth = 0
+    depth = alternatives = 0
     for of_seat in by_seat.values():
-        more = depth_of(claim for _, claim in of_seat)
-        if parts and len(parts[-1]) + len(of_seat) <= MOST_TOGETHER and depth + more <= MAX_DEPTH:
+        depth += depth_of(claim for _, claim in of_seat)
+        alternatives += _alternatives(of_seat)
+        together = len(parts[-1]) + len(of_seat) if parts else MOST_TOGETHER + 1
+        if together <= MOST_TOGETHER and depth <= MAX_DEPTH and alternatives <= MOST_ALTERNATIVES:
             parts[-1] += of_seat
-            depth += more
         else:
             parts.append(of_seat)
-            depth = more
+            depth, alternatives = depth_of(claim for _, claim in of_seat), _alternatives(of_seat)
     return parts
+
+
+def _alternatives(wants: Iterable[tuple[Seat, Claim]]) -> int:
+    return sum(len(request.alternatives) for _, claim in wants for request in claim.requests)
 
 
 def still_allocated(claim: Claim) -> str:

@@ -20,6 +20,7 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.gang.subgroups import attempt_of, divide, gang_id_of, subgroup_name_of
 from muster.coordinator.core.permits.binding import avoid_node
 from muster.coordinator.core.preemption.nomination import longest_run, may_borrow, may_preempt
+from muster.coordinator.core.slices import Slices
 from muster.coordinator.core.solve.composites import in_composites, subgroups_to_place, violated_composite
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts, split_kind
@@ -156,9 +157,9 @@ def validate_and_reserve(
     assignments: Sequence[Assignment],
     nominated: Mapping[str, Int64],
     known: Mapping[str, Gang],
-) -> Rejection | dict[Gang, int]:
+) -> Slices[Rejection | dict[Gang, int]]:
     """Give seats to members and reserve them, or reject the answer and change nothing. Returns how many members of
-    which gangs got a seat. `known` are all gangs by id.
+    which gangs got a seat. `known` are all gangs by id. Devices are chosen in slices.
 
     Seats of members that are gone since the request stay empty; the minimum must be reached without them, unless the
     group non_strict.
@@ -188,7 +189,7 @@ def validate_and_reserve(
         no_volume = _choose_volumes(ledger, gangs, seats)
         if no_volume is not None:
             return no_volume
-    no_devices = _choose_devices(ledger, gangs, seats, _places_by_devices(ledger, demand))
+    no_devices = yield from _choose_devices(ledger, gangs, seats, _places_by_devices(ledger, demand))
     if no_devices is not None:
         return no_devices
     for gang_id, taken in seats.items():
@@ -239,7 +240,7 @@ def _places_by_devices(ledger: Ledger, demand: Iterable[tuple[str, str]]) -> set
 
 def _choose_devices(
     ledger: Ledger, gangs: Mapping[str, Gang], seats: dict[str, list[Seat]], by_devices: set[tuple[str, str]]
-) -> Rejection | None:
+) -> Slices[Rejection | None]:
     """Add to the seats the devices chosen for all claims of the group together, and for extended resources of pods
     `by_devices`; or why there are none.
     """
@@ -252,7 +253,7 @@ def _choose_devices(
     if not claiming:
         return None
     classes = {class_id: ledger.classes[class_id] for _, class_id in by_devices}
-    chosen = ledger.devices.choose(claiming, pods, ledger.nodes, classes, _Members(gangs.values()))
+    chosen = yield from ledger.devices.choose(claiming, pods, ledger.nodes, classes, _Members(gangs.values()))
     if isinstance(chosen, NoDevices):
         for gang_id, taken in seats.items():
             if any(seat.node == chosen.node and seat.uid in pods for seat in taken):

@@ -176,7 +176,7 @@ class Solves:
 
     def ended(self, event: Solved | SolveFailed, now: Now) -> Slices[list[tuple[Group, list[Gang]]]]:
         """Placement answered, or did not. Returns the groups to permit, with their gangs that got seats. A group is one
-        slice.
+        slice; with devices to choose, several.
         """
         ready = self._concurrent.answered(event, now.monotonic_seconds)
         for attempt in ready:
@@ -189,7 +189,7 @@ class Solves:
             self._concurrent.settled(group)
             if isinstance(attempt.answer, SolveFailed):
                 self._failed(attempt, group, attempt.answer, now)
-            elif seated := self._take(attempt, group, now):
+            elif seated := (yield from self._take(attempt, group, now)):
                 self._concurrent.seated(ready, attempt, group)
                 if not group.non_strict:
                     permits.append((group, list(seated)))
@@ -213,7 +213,7 @@ class Solves:
         if (key := attempt.represents.get(group.id)) is not None:
             self._queue.settle(key, group, now.monotonic_seconds, fits=None)
 
-    def _take(self, attempt: Attempt, group: Group, now: Now) -> dict[Gang, int]:
+    def _take(self, attempt: Attempt, group: Group, now: Now) -> Slices[dict[Gang, int]]:
         """Take what the answer says about a group; returns how many members of which gangs got seats."""
         result = _naming_subgroup(attempt.results.get(group.id))
         key = attempt.represents.get(group.id)
@@ -223,7 +223,7 @@ class Solves:
             if key is not None:
                 self._queue.settle(key, group, now.monotonic_seconds, fits=True)
             return {}
-        seated = self._answer(attempt, group, result, now) if group.gangs else {}
+        seated = (yield from self._answer(attempt, group, result, now)) if group.gangs else {}
         if key is not None:
             first = self._settle_class(key, group, result, _fits(group, result, seated), now)
             attempt.seats_before = first if attempt.seats_before is None else attempt.seats_before
@@ -248,7 +248,7 @@ class Solves:
         """Groups that were solved after this one may have a place where it was assigned one."""
         self._queue.wake(ClusterEvent(EventKind.ASSIGNMENT_UNUSED, assigned_nodes(attempt, group)))
 
-    def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> dict[Gang, int]:
+    def _answer(self, attempt: Attempt, group: Group, result: SolveResult | None, now: Now) -> Slices[dict[Gang, int]]:
         """Queue the group again, or reserve its seats; returns how many members of which gangs got seats."""
         request = attempt.requests[group.id]
         if group.solve.slow:
@@ -285,7 +285,9 @@ class Solves:
         lending = self._preemption.reservations_lending(group, now)
         whole = placed and has_minimum_with(group, result.assignments)
         assignments = result.assignments if whole else self._within_share(group, request, result, now)
-        seated = validate_and_reserve(cache.ledger, cache.trees, group, declared, assignments, nominated, cache.gangs)
+        seated = yield from validate_and_reserve(
+            cache.ledger, cache.trees, group, declared, assignments, nominated, cache.gangs
+        )
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
             return {}
