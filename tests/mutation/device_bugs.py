@@ -221,4 +221,32 @@ DEVICE_BUGS = (
         "        if False and (claim := claim_in_allocation(",
         first=_SHARED,
     ),
+    Bug(
+        "reservations are held although another claim got their devices",
+        "cache/ledger.py",
+        "        if self.devices.take_contested():\n",
+        "        if False:\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "a reservation whose devices another claim got is kept",
+        "cache/ledger.py",
+        "        return bool(seat.devices) and self.devices.has_lost(seat)\n",
+        "        return False\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "a reservation whose claim was allocated otherwise is kept",
+        "cache/device_choices.py",
+        "held([claim]) != _ids(allocation):\n",
+        "False:\n",
+        first="unit/coordinator/test_device_choices.py",
+    ),
+    Bug(
+        "an allocation other than the chosen one goes unnoticed",
+        "cache/device_choices.py",
+        "        if chosen is not None and got != _ids(chosen):\n",
+        "        if False:\n",
+        first="unit/coordinator/test_device_choices.py",
+    ),
 )

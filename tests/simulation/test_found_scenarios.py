@@ -712,6 +712,23 @@ FOUND = {
         toggle_lag
         run
     """,
+    "a held reservation ends when another claim gets its device": """
+        edit_devices which=1 count=2
+        claim_devices slot=2 count=1
+        create_divided parts=2 size=1
+        edit_devices count=2
+        complete_effect
+        complete_effect
+        complete_effect
+        complete_effect
+        delete_pod
+        add_node which=2
+        add_node which=1 cpu=3
+        create slot=2 size=3 mode=1
+        complete_effect
+        leave_allocation device=2
+        edit_devices which=2 count=1
+    """,
 }
 
 

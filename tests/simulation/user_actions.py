@@ -393,7 +393,8 @@ def take_volume(world: World, which: int) -> None:
 @action(0.7, which=40)
 def break_pod(world: World, which: int) -> None:
     """Makes a pending pod invalid, or valid again."""
-    if (pod := world.pod(which)) and not pod.node:
+    pod = world.pod(which)
+    if pod is not None and not pod.node and not pod.problem.startswith("ResourceClaim"):
         world.change_pods(replace(pod, problem="" if pod.problem else "bad request"))
 
 

@@ -228,3 +228,33 @@ def test_selectors_are_evaluated_for_one_slice_of_a_pool_at_a_time_i12() -> None
         evaluated.append(chooser.devices.results.evaluations - sum(evaluated))
     assert max(evaluated) == 2 * max(sizes), "the selector of the class, and that of the request"
     assert sum(evaluated) == chooser.devices.results.evaluations == 2 * 3 * sum(sizes)
+
+
+def test_a_claim_that_is_allocated_otherwise_is_lost_for_its_seat() -> None:
+    (unallocated,) = claims(1)
+    chooser = choices(unallocated)
+    found = run_to_end(chooser.choose([seat(0)], pods(("c0",)), NODES))
+    assert not isinstance(found, NoDevices)
+    reserved = seat(0, devices=found["p0"])
+    chooser.take(reserved)
+    chooser.apply(Batch(device_objects=(claim_object(allocated(unallocated, "gpu-0")),)))
+    assert not chooser.take_contested()
+    assert not chooser.has_lost(reserved), "these are the devices that were chosen"
+    chooser.apply(Batch(device_objects=(claim_object(allocated(unallocated, "gpu-1")),)))
+    assert chooser.take_contested()
+    assert chooser.has_lost(reserved)
+    assert not chooser.take_contested()
+
+
+def test_a_device_that_another_claim_gets_is_lost_for_its_seat() -> None:
+    mine, theirs = claims(1, 1)
+    chooser = choices(mine, theirs)
+    found = run_to_end(chooser.choose([seat(0)], pods(("c0",)), NODES))
+    assert not isinstance(found, NoDevices)
+    reserved = seat(0, devices=found["p0"])
+    chooser.take(reserved)
+    chooser.apply(Batch(device_objects=(claim_object(allocated(theirs, "gpu-1")),)))
+    assert not (chooser.take_contested() or chooser.has_lost(reserved))
+    chooser.apply(Batch(device_objects=(claim_object(allocated(theirs, "gpu-0")),)))
+    assert chooser.take_contested()
+    assert chooser.has_lost(reserved)

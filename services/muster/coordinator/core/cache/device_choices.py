@@ -73,6 +73,8 @@ class DeviceChoices:
         """
         self._changed_owners: dict[str, None] = {}
         """Owners of claims whose allocation changed, until `take_changed_owners`, which every batch calls."""
+        self._contested = False
+        """Seats hold devices that a claim got, or lost what was chosen for their claim, until `take_contested`."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
             DeviceObjectKind.SLICE: self._put_slice,
             DeviceObjectKind.CLASS: self._put_class,
@@ -122,6 +124,7 @@ class DeviceChoices:
                 self._extended[claim.owner] = each.name
             self._holdings.hold(each.name, held([claim]))
             self._put_own(each.name, before, claim)
+            self._contested |= self._is_contested(claim)
         elif self.claims.pop(each.name, None) is not None:
             self._holdings.hold(each.name, ())
             self._put_own(each.name, before, None)
@@ -145,6 +148,25 @@ class DeviceChoices:
         changed, self._changed_owners = self._changed_owners, {}
         return changed
 
+    def _is_contested(self, claim: Claim) -> bool:
+        """The claim was allocated otherwise than for the seats for which its devices were chosen, if any."""
+        got, sharers = held([claim]), self._sharers.get(claim.id, {})
+        if not got:
+            return False
+        chosen = next(iter(sharers.values()), None)
+        if chosen is not None and got != _ids(chosen):
+            return True
+        own = (claim.id, claim.owner, *sharers)
+        return any(
+            self._holdings.holders(device) > sum(device in self._holdings.of(holder) for holder in dict.fromkeys(own))
+            for device in got
+        )
+
+    def take_contested(self) -> bool:
+        """Since the last call claims got devices that were chosen for other seats, or others than were chosen."""
+        contested, self._contested = self._contested, False
+        return contested
+
     @property
     def has_own_allocations(self) -> bool:
         """Some claims are allocated to the pods that own them."""
@@ -163,6 +185,14 @@ class DeviceChoices:
         self._holdings.hold(seat.uid, _held(seat))
         claims = ((name, allocation) for name, allocation in seat.devices if name != EXTENDED_CLAIM)
         self._share(seat.uid, {f"{seat.namespace}/{name}": allocation for name, allocation in claims})
+
+    def has_lost(self, seat: Seat) -> bool:
+        """Another claim got a device of the seat, or one of its claims was allocated otherwise."""
+        for name, allocation in seat.devices:
+            claim = self.claims.get(self._key(seat, name))
+            if claim is not None and claim.allocation is not None and held([claim]) != _ids(allocation):
+                return True
+        return not self.is_kept(seat)
 
     def is_kept(self, seat: Seat) -> bool:
         """None of the seat's devices is held for another claim, or for a pod that does not share the claim."""
@@ -353,7 +383,7 @@ class DeviceChoices:
         unallocated = [claim for _, claim in wants if claim.allocation is None]
         for claim, allocation in zip(unallocated, answer.allocations, strict=True):
             chosen[claim.id] = allocation
-            ids = {each.id for each in allocation.results if not each.admin_access}
+            ids = _ids(allocation)
             taken |= ids
             self._devices.allocate_ids(ids)
         return None
@@ -436,7 +466,11 @@ def still_allocated(claim: Claim) -> str:
 
 def _held(seat: Seat) -> set[DeviceId]:
     """Devices that are chosen for the seat; admin access holds none."""
-    return {each.id for _, allocation in seat.devices for each in allocation.results if not each.admin_access}
+    return {id_ for _, allocation in seat.devices for id_ in _ids(allocation)}
+
+
+def _ids(allocation: Allocation) -> set[DeviceId]:
+    return {each.id for each in allocation.results if not each.admin_access}
 
 
 def _allocated_for_others(claim: str) -> str:

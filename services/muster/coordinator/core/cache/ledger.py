@@ -148,8 +148,12 @@ class Ledger:
         return self._free(uids)
 
     def take_disturbed(self) -> set[str]:
-        """Nodes that changed since the last call, or took pods that were not expected there."""
+        """Nodes that changed since the last call, took pods that were not expected there, or for whose reservations
+        devices were chosen that others got.
+        """
         disturbed, self._disturbed = self._disturbed, set()
+        if self.devices.take_contested():
+            disturbed.update(seat.node for seat in self.reserved.values() if seat.devices)
         return disturbed
 
     # -- reservations
@@ -222,8 +226,12 @@ class Ledger:
         return any(not is_storage_capacity(name) for name in exceeded)
 
     def untenable(self, seat: Seat) -> bool:
-        """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more."""
-        return self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None
+        """The reservation cannot be kept: its node is gone, overcommitted, or does not pass the filters any more, or
+        its devices are lost.
+        """
+        if self.overcommitted(seat.node, seat.class_id) or self.why_unfit(seat.node, seat.class_id) is not None:
+            return True
+        return bool(seat.devices) and self.devices.has_lost(seat)
 
     def could_take(self, node: str, class_id: str) -> bool:
         """The node would take a pod of the class if it were empty."""
