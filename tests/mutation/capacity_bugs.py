@@ -41,7 +41,7 @@ CAPACITY_BUGS = (
     Bug(
         "an answer is void if selectors changed meanwhile",
         "solve/request.py",
-        "same_class[0] if len(same_class) == 1 else ledger.kind(",
+        "same_class[0] if one_kind else ledger.kind(",
         "ledger.kind(",
         first="unit/coordinator/test_pod_kinds.py",
     ),
@@ -328,5 +328,19 @@ CAPACITY_BUGS = (
         "for index in {0, first}",
         "for index in {0}",
         first="unit/coordinator/test_equivalence_classes.py",
+    ),
+    Bug(
+        "members of another kind that came during a solve get seats by its answer",
+        "solve/request.py",
+        " and pod.label_set in label_sets\n",
+        "\n",
+        first="unit/coordinator/test_pod_kinds.py",
+    ),
+    Bug(
+        "a new rule about pods of a solve under way is solved beside it",
+        "solve/concurrent.py",
+        "        if self._ledger.selection.selectors:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_pod_kinds.py",
     ),
 )

@@ -729,6 +729,15 @@ FOUND = {
         leave_allocation device=2
         edit_devices which=2 count=1
     """,
+    "a member that came during a solve is kept apart from the pods of another solve": """
+        create
+        break_pod
+        dress rule=4
+        scale_placement count=1
+        dress slot=4
+        create_odd_member
+        create slot=4
+    """,
 }
 
 

@@ -5,7 +5,7 @@ from collections import Counter
 from msgspec.structs import replace
 
 from builders.core.actions import until
-from builders.core.objects import node, pod_class
+from builders.core.objects import node, pod_class, ruled_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from builders.gangs.labels import label_set_of, selector_of
@@ -76,6 +76,32 @@ def test_a_selector_that_comes_while_a_solve_is_under_way_does_not_spoil_its_ans
     scenario.only(Solve)
     scenario.tell(Delta(Batch(selectors=(selector_of("i0"),))))
     assert len(until(scenario, Bind).seats) == 2
+
+
+def test_a_member_of_another_kind_that_comes_during_a_solve_gets_no_seat_by_its_answer() -> None:
+    scenario = with_selectors("red")
+    labelled_gang(scenario, "a", "app")
+    first = scenario.only(Solve)
+    (before,) = gang("a").of(1).pods()
+    red = replace(before, uid="red", name="a-red", label_set="red")
+    scenario.tell(Delta(Batch(label_sets=(label_set_of("red"),))))
+    scenario.change(pods=[red], remove_pods=[before.uid])
+    scenario.do(0)
+    (second,) = [effect for effect in scenario.under_way if isinstance(effect, Solve)]
+    assert second.solve_id != first.solve_id
+    assert [role.class_id for role in second.groups[0].gangs[0].roles] == [kind_id(CLASS, "red")]
+
+
+def test_a_new_rule_about_pods_of_a_solve_under_way_is_not_solved_beside_it() -> None:
+    scenario = Scenario({"n1": 8})
+    scenario.scale(2)
+    labelled_gang(scenario, "a", "red")
+    scenario.only(Solve)
+    apart = ruled_class(1, apart_from="red")
+    scenario.tell(Delta(Batch(selectors=(selector_of("red"),), pod_classes=(apart,))))
+    other = gang("b").of(1)
+    scenario.change(gangs=[other.gang_facts()], pods=[replace(pod, class_id=apart.id) for pod in other.pods()])
+    assert [group.id for group in scenario.only(Solve).groups] == [gang("a").gang_facts().id]
 
 
 def test_i11_classes_are_forgotten_after_their_pods() -> None:

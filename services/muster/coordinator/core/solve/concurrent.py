@@ -213,6 +213,8 @@ class Attempt:
     """Request by group id."""
     represents: dict[str, EquivalenceKey]
     """Equivalence classes that groups represent, by group id."""
+    label_sets: dict[str, frozenset[str]]
+    """Label sets of the members that were requested, by group id."""
     began: float
     events: EventLog
     """Events since it began."""
@@ -250,9 +252,15 @@ class ConcurrentSolves:
         return len(self._attempts) > self._unanswered
 
     @property
-    def classes(self) -> set[str]:
-        """Pod classes that are being placed."""
-        return {class_id for attempt in self._attempts.values() for class_id in _attempt_classes(attempt)}
+    def kinds(self) -> set[str]:
+        """Kinds of pods that are being placed: those of the requests, and those of the members by the selectors that
+        exist now, since an answer may give a seat to a member that was created meanwhile.
+        """
+        found = {kind for attempt in self._attempts.values() for kind in _attempt_kinds(attempt)}
+        if self._ledger.selection.selectors:
+            for attempt in self._attempts.values():
+                found.update(*(kinds_to_place(group, self._ledger) for group in attempt.groups if group.gangs))
+        return found
 
     def represented(self) -> Counter[EquivalenceKey]:
         """Representatives under way by equivalence class."""
@@ -369,7 +377,7 @@ def assigned_nodes(attempt: Attempt, group: Group) -> set[str]:
     return {assignment.node for assignment in result.assignments} if result is not None else set()
 
 
-def _attempt_classes(attempt: Attempt) -> Iterator[str]:
+def _attempt_kinds(attempt: Attempt) -> Iterator[str]:
     for request in attempt.requests.values():
         yield from _classes(request)
 

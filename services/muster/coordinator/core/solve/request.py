@@ -5,7 +5,7 @@ against members, ledger and topology constraints; then its seats are reserved, o
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -102,6 +102,11 @@ def kinds_to_place(group: Group, ledger: Ledger) -> set[str]:
     return {ledger.kind(class_id, label_set) for class_id, label_set in pending}
 
 
+def label_sets_to_place(group: Group) -> frozenset[str]:
+    """Label sets of the members of the group to place."""
+    return frozenset([pod.label_set for gang in group.gangs_to_place for pod in gang.pending.values()])
+
+
 def _gang_to_place(gang: Gang, ledger: Ledger) -> SolveGang:
     roles = _roles(gang.pending.values(), ledger)
     minimum, facts = gang.batch, gang.facts
@@ -154,12 +159,14 @@ def validate_and_reserve(
     trees: TopologyTrees,
     group: Group,
     request: SolveGroup,
+    label_sets: Container[str],
     assignments: Sequence[Assignment],
     nominated: Mapping[str, Int64],
     known: Mapping[str, Gang],
 ) -> Slices[Rejection | dict[Gang, int]]:
     """Give seats to members and reserve them, or reject the answer and change nothing. Returns how many members of
-    which gangs got a seat. `known` are all gangs by id. Devices are chosen in slices.
+    which gangs got a seat. `label_sets`: of the members that were requested; `known` are all gangs by id. Devices are
+    chosen in slices.
 
     Seats of members that are gone since the request stay empty; the minimum must be reached without them, unless the
     group non_strict.
@@ -169,7 +176,8 @@ def validate_and_reserve(
     malformed = _malformed(gangs, requested, assignments)
     if malformed is not None:
         return Rejection(RejectionReason.MALFORMED, malformed)
-    seats, placed_by_request = _seats(gangs, requested, _by_neighbourhood(gangs, trees, ledger, assignments), ledger)
+    in_order = _by_neighbourhood(gangs, trees, ledger, assignments)
+    seats, placed_by_request = _seats(gangs, requested, label_sets, in_order, ledger)
     incomplete = violated_composite(request, placed_by_request, trees, ledger.nodes) if _is_divided(request) else None
     if incomplete is not None:
         return Rejection(RejectionReason.CONSTRAINT, incomplete)
@@ -325,6 +333,7 @@ def _malformed(
 def _seats(
     gangs: dict[str, Gang],
     requested: dict[tuple[str, int], tuple[str, int]],
+    label_sets: Container[str],
     assignments: Sequence[Assignment],
     ledger: Ledger,
 ) -> tuple[dict[str, list[Seat]], dict[str, Counter[str]]]:
@@ -347,7 +356,7 @@ def _seats(
             continue
         if assignment.gang not in members:
             kinds = {kind for (requested_id, _), (kind, _) in requested.items() if requested_id == assignment.gang}
-            members[assignment.gang] = _members_by_kind(pending.get(assignment.gang, ()), kinds, ledger)
+            members[assignment.gang] = _members_by_kind(pending.get(assignment.gang, ()), kinds, label_sets, ledger)
         pods = members[assignment.gang].get(requested[assignment.gang, assignment.role][0], [])
         nodes[assignment.gang][assignment.node] += min(assignment.count, len(pods))
         for _ in range(min(assignment.count, len(pods))):
@@ -357,11 +366,13 @@ def _seats(
     return seats, nodes
 
 
-def _members_by_kind(pods: Iterable[PodFacts], kinds: Iterable[str], ledger: Ledger) -> dict[str, list[PodFacts]]:
+def _members_by_kind(
+    pods: Iterable[PodFacts], kinds: Iterable[str], label_sets: Container[str], ledger: Ledger
+) -> dict[str, list[PodFacts]]:
     """Pending members by the kinds of the request, the first at the end of each list.
 
-    If only one kind of a class was requested, all members of the class are of that kind, even if a selector that was
-    created since tells them apart.
+    If only one kind of a class was requested, all members of the class with a label set of the request are of that
+    kind, even if a selector that was created since tells them apart.
     """
     of_class: defaultdict[str, list[str]] = defaultdict(list)
     for kind in kinds:
@@ -369,7 +380,8 @@ def _members_by_kind(pods: Iterable[PodFacts], kinds: Iterable[str], ledger: Led
     members: defaultdict[str, list[PodFacts]] = defaultdict(list)
     for pod in sorted(pods, key=_turn, reverse=True):
         same_class = of_class[pod.class_id]
-        kind = same_class[0] if len(same_class) == 1 else ledger.kind(pod.class_id, pod.label_set)
+        one_kind = len(same_class) == 1 and pod.label_set in label_sets
+        kind = same_class[0] if one_kind else ledger.kind(pod.class_id, pod.label_set)
         members[kind].append(pod)
     return members
 

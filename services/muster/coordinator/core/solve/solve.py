@@ -40,6 +40,7 @@ from muster.coordinator.core.solve.request import (
     as_declared_now,
     claim_in_allocation,
     equivalence_key,
+    label_sets_to_place,
     to_place,
     validate_and_reserve,
 )
@@ -108,7 +109,7 @@ class Solves:
         if state == self._none_at:
             return None
         self._node_sets.begin()
-        under_way, represented = self._concurrent.classes, self._concurrent.represented()
+        under_way, represented = self._concurrent.kinds, self._concurrent.represented()
         for at_risk in (False, True) if under_way and self._risk.allows(time) else (False,):
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
             concurrency = Concurrency(represented if self.under_way else {}, admission.admits)
@@ -146,7 +147,8 @@ class Solves:
         requests = {group.id: to_place(group, cache.ledger, cache.trees, cache.gangs) for group in groups}
         represents = {group.id: key for group in groups if (key := group.queueing.equivalence_key) is not None}
         events = self._queue.record_events()
-        self._concurrent.begin(Attempt(solve_id, groups, requests, represents, now, events, at_risk))
+        label_sets = {group.id: label_sets_to_place(group) for group in groups}
+        self._concurrent.begin(Attempt(solve_id, groups, requests, represents, label_sets, now, events, at_risk))
         for group in groups:
             group.solve.begin(solve_id)
             for gang in group.gangs:
@@ -286,7 +288,8 @@ class Solves:
         whole = placed and has_minimum_with(group, result.assignments)
         assignments = result.assignments if whole else self._within_share(group, request, result, now)
         seated = yield from validate_and_reserve(
-            cache.ledger, cache.trees, group, declared, assignments, nominated, cache.gangs
+            *(cache.ledger, cache.trees, group, declared, attempt.label_sets[group.id], assignments, nominated),
+            cache.gangs,
         )
         if isinstance(seated, Rejection):
             self._reject(attempt, group, seated, now)
