@@ -17,7 +17,7 @@ from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceI
 from muster.devices.instance import Instance, Member, Problem, Shape, instance_of, problem_of
 from muster.devices.pools import Pools
 from muster.devices.search import BUDGET, Outcome, Pick, search
-from muster.devices.selectors import Matches, SelectorResults
+from muster.devices.selectors import Matches, SelectorResults, Selectors
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm
 from muster.gangs.node_filters import term_matches
 
@@ -50,9 +50,10 @@ class Devices:
     node, which `remove_node` drops, and at most 4,096 shapes. A change of a device class drops all counts.
     """
 
-    def __init__(self, matches: Matches, budget: int = BUDGET) -> None:
+    def __init__(self, matches: Matches, budget: int = BUDGET, results: SelectorResults | None = None) -> None:
+        """`results`: of another view of the same slices."""
         self.pools = Pools()
-        self.results: Final = SelectorResults(matches)
+        self.results: Final = results or SelectorResults(matches)
         self.classes: dict[str, DeviceClass] = {}
         self.allocated: set[DeviceId] = set()
         self._budget: Final = budget
@@ -155,16 +156,24 @@ class Devices:
 
     # -- concrete devices
 
-    def evaluate(self, node: NodeFacts, claims: Sequence[Claim]) -> Iterator[None]:
-        """Evaluates the selectors of unallocated claims for the devices of the node, in steps: a list of selectors for
-        one slice, which has at most 128 devices. `allocate` and `how_many` use the results.
+    def selector_lists(self, claims: Sequence[Claim]) -> list[Selectors]:
+        """The lists of selectors that decide about devices for unallocated claims."""
+        selections = problem_of(_unallocated(claims), self.classes).selections
+        return list(dict.fromkeys(each.selectors for each in selections))
+
+    def unevaluated(self, node: NodeFacts, lists: Sequence[Selectors]) -> Iterator[tuple[Slice, Selectors]]:
+        """Slices with devices for the node, and the lists that were not evaluated for them."""
+        for pool in self.pools.on_node(node):
+            for part in pool.parts:
+                yield from ((part.slice, each) for each in lists if not self.results.knows(part.slice, each))
+
+    def evaluate(self, node: NodeFacts, lists: Sequence[Selectors]) -> Iterator[None]:
+        """Evaluates lists of selectors for the devices of the node, in steps: a list for one slice, which has at most
+        128 devices. `allocate` and `how_many` use the results.
         """
-        unallocated = [each for each in claims if each.allocation is None]
-        for selection in problem_of(unallocated, self.classes).selections:
-            for pool in self.pools.on_node(node):
-                for part in pool.parts:
-                    if self.results.evaluate(part.slice, selection.selectors):
-                        yield
+        for slice_, selectors in self.unevaluated(node, lists):
+            self.results.excluded_by(slice_, selectors)
+            yield
 
     def allocate(self, node: NodeFacts, claims: Sequence[Claim]) -> Answer:
         """Allocate the unallocated claims together on the node, a claim that is listed several times once.

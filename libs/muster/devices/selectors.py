@@ -8,6 +8,9 @@ from muster.devices.facts import Device, Slice
 Matches = Callable[[str, Device], bool]
 """Evaluates a CEL expression for a device. Raises SelectorError."""
 
+Selectors = tuple[str, ...]
+"""CEL expressions, all of which select a device."""
+
 _MAX_LISTS: Final = 256
 
 
@@ -24,17 +27,16 @@ class SelectorResults:
 
     def __init__(self, matches: Matches) -> None:
         self._matches = matches
-        self._results: dict[str, tuple[Slice, dict[tuple[str, ...], tuple[int, ...]]]] = {}
+        self._results: dict[str, tuple[Slice, dict[Selectors, tuple[int, ...]]]] = {}
         self.evaluations = 0
         """Expressions that were evaluated."""
 
-    def evaluate(self, slice_: Slice, selectors: tuple[str, ...]) -> bool:
-        """Evaluate the selectors for the slice. False: they have been."""
-        before = self.evaluations
-        self.excluded_by(slice_, selectors)
-        return self.evaluations != before
+    def knows(self, slice_: Slice, selectors: Selectors) -> bool:
+        """The selectors were evaluated for the slice."""
+        known, results = self._results.get(slice_.name, (None, {}))
+        return known is slice_ and selectors in results
 
-    def excluded_by(self, slice_: Slice, selectors: tuple[str, ...]) -> tuple[int, ...]:
+    def excluded_by(self, slice_: Slice, selectors: Selectors) -> tuple[int, ...]:
         """For each device of the slice, the index of the first selector that excludes it."""
         known, results = self._results.get(slice_.name, (None, {}))
         if known is not slice_ or len(results) >= _MAX_LISTS:
@@ -57,7 +59,7 @@ class SelectorResults:
         """Drop the results of a slice that was removed."""
         self._results.pop(slice_name, None)
 
-    def _first_excluding(self, device: Device, selectors: tuple[str, ...]) -> int:
+    def _first_excluding(self, device: Device, selectors: Selectors) -> int:
         for index, expression in enumerate(selectors):
             self.evaluations += 1
             try:

@@ -1,7 +1,7 @@
 """Demands of pods for devices by ResourceClaims, and what nodes offer for them: counted resources (decision 0061)."""
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -18,6 +18,7 @@ from muster.devices.columns import MOST_PER_NODE, columns_of
 from muster.devices.facts import Claim
 from muster.devices.instance import problem_of
 from muster.devices.reach import Reach
+from muster.devices.selectors import Selectors
 from muster.gangs.counted_resources import is_searched
 from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm, PodTerm
 from muster.gangs.quoting import quoted
@@ -70,7 +71,7 @@ class DeviceClaims:
     def __init__(self, uses_capacity: Callable[[str], bool]) -> None:
         """`uses_capacity` returns whether the requests of the pod with this uid count."""
         self.objects = DeviceObjects()
-        self.extended = ExtendedResources(self.objects, uses_capacity, self._note_nodes)
+        self.extended = ExtendedResources(self.objects, uses_capacity, self._units_changed)
         self._uses: dict[str, DeviceUse] = {}
         self._users: dict[ClaimId, DeviceClaimUsers] = {}
         self._shared: dict[ClaimId, Reach] = {}
@@ -80,6 +81,8 @@ class DeviceClaims:
         self._groups = DeviceClaimGroups()
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
         self._columns: dict[str, _Column] = {}
+        self._selector_lists: Sequence[Selectors] | None = None
+        """None: to be computed, because nodes offer numbers of other claims."""
         self._nodes: set[str] = set()
         self._unread: Collection[str] = ()
         self._stale_pods: set[str] = set()
@@ -280,6 +283,14 @@ class DeviceClaims:
         return tuple((name, number) for name, number in offers if number)
 
     @property
+    def selector_lists(self) -> Sequence[Selectors]:
+        """The lists of selectors by which the devices of a node are counted."""
+        if self._selector_lists is None:
+            units = [claim for column in self._columns.values() for claim in column.unit]
+            self._selector_lists = self.objects.devices.selector_lists((*units, *self.extended.units))
+        return self._selector_lists
+
+    @property
     def weight_of_node(self) -> int:
         """Processor time of what one node offers, which increases with the number of resources; one that stands for
         claims together may need a search.
@@ -298,14 +309,14 @@ class DeviceClaims:
             column = self._columns.get(name)
             if column is None:
                 column = self._columns[name] = _Column(unit, set())
-                self._note_nodes(self.objects.devices.pools.named_nodes)
+                self._units_changed(self.objects.devices.pools.named_nodes)
             column.pods.add(uid)
         for name in before:
             if name not in units:
                 self._columns[name].pods.discard(uid)
                 if not self._columns[name].pods:
                     del self._columns[name]
-                    self._note_nodes(self.objects.devices.pools.named_nodes)
+                    self._units_changed(self.objects.devices.pools.named_nodes)
 
     # -- objects
 
@@ -375,7 +386,12 @@ class DeviceClaims:
         if differs:
             self.extended.update_classes()
             self._stale_pods |= self._uses.keys()
-            self._note_nodes(self.objects.devices.pools.named_nodes)
+            self._units_changed(self.objects.devices.pools.named_nodes)
+
+    def _units_changed(self, names: Collection[str] | None) -> None:
+        """Nodes offer numbers of other claims."""
+        self._selector_lists = None
+        self._note_nodes(names)
 
     def _note_nodes(self, names: Collection[str] | None) -> None:
         if names is None:

@@ -55,7 +55,7 @@ class DeviceObjects:
         self.selection = DeviceSelection()
         matches = self.selection.matches
         self.devices = Devices(matches, SEARCH_STEPS)
-        self._extended = Devices(matches, SEARCH_STEPS)
+        self._extended = Devices(matches, SEARCH_STEPS, self.devices.results)
         """The same devices, of which others are held: see `hold`."""
         self.claims: dict[ClaimId, KnownClaim] = {}
         self._claim_ids: dict[str, ClaimId] = {}  # by uid

@@ -5,7 +5,8 @@ pods request it as they would on a node with a device plugin. Devices that Resou
 offered, even if these pods could be preempted; neither is the reverse.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
 from typing import Final
 
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
@@ -42,6 +43,11 @@ class ExtendedResources:
     def __len__(self) -> int:
         """Number of resources that nodes may offer as devices."""
         return len(self._units)
+
+    @property
+    def units(self) -> Iterable[Claim]:
+        """The claims of which nodes offer a number."""
+        return chain.from_iterable(self._units.values())
 
     def request(self, resources: Collection[str]) -> None:
         """Pods request these extended resources now, and no others."""

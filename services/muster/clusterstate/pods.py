@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.claim_users import Use
 from muster.clusterstate.device_claims import USES, DeviceClaims, DeviceUse, label_name, users_label
+from muster.clusterstate.device_offers import DeviceOffers
 from muster.clusterstate.label_sets import LabelledPods, LabelSets
 from muster.clusterstate.nodes import Offer
 from muster.clusterstate.pod_classes import Classes, NamedSelectors, volume_requests
@@ -46,6 +47,7 @@ class Pods:
         self.label_sets = LabelSets()
         self.volumes = Volumes()
         self.devices = DeviceClaims(self._uses_capacity)
+        self.device_offers = DeviceOffers(self.devices)
         self._scheduler_names = frozenset(scheduler_names)
         self._priorities = Priorities()
         self._unresolved: dict[str, PodSpec] = {}  # pods whose priority admission did not resolve
@@ -98,7 +100,8 @@ class Pods:
     def offered(self, node: NodeFacts) -> Offer:
         """Resources of a node that stand for volumes and devices."""
         amounts, labels = self.volumes.offered(node.name)
-        return Offer((*amounts, *self.devices.offered(node)), labels, self.devices.extended.offered(node))
+        devices, extended = self.device_offers.of(node)
+        return Offer((*amounts, *devices), labels, extended)
 
     @property
     def weight_of_node(self) -> int:
@@ -111,7 +114,9 @@ class Pods:
 
     def take_stale_nodes(self, nodes: Collection[str]) -> Collection[str]:
         """Nodes of these that may offer other amounts than at the last call."""
-        return {*self.volumes.take_stale_nodes(nodes), *self.devices.take_stale_nodes(nodes)}
+        by_devices = self.devices.take_stale_nodes(nodes)
+        self.device_offers.begin_again(by_devices)
+        return {*self.volumes.take_stale_nodes(nodes), *by_devices}
 
     def put_node(self, node: NodeFacts) -> None:
         """A node was added or changed."""
@@ -122,6 +127,7 @@ class Pods:
         """A node was removed."""
         self.volumes.drop_node(name)
         self.devices.drop_node(name)
+        self.device_offers.drop_node(name)
 
     def depends_on_others(self, uid: str) -> bool:
         """The pod uses claims or is narrowed, so that its class does not follow from the pod alone."""

@@ -39,6 +39,8 @@ class Recomputed(IntEnum):
     """The group that a pod names is basic now, or not any more."""
     DEVICE_SLICE = 11
     """A ResourceSlice whose devices DeviceTaintRules may have changed, by name."""
+    DEVICE_SELECTORS = 12
+    """A node for whose devices selectors are evaluated, by name."""
 
 
 _FIRST: Final = (Recomputed.STATIC_VOLUME, Recomputed.STATIC_CLAIM, Recomputed.DEVICE_SLICE)
@@ -97,6 +99,13 @@ class Recomputation:
         else:
             self._queue.extendleft(reversed(new))
             self._waiting = {(place + len(new), each): through for (place, each), through in self._waiting.items()}
+
+    def resume(self, fact: Recomputed, name: str) -> None:
+        """Go on with a fact that was taken before all others: revisions that waited for it wait on."""
+        self._queued.add((fact, name))
+        self._queue.appendleft((fact, name))
+        self._added += 1
+        self._waiting = {(place + 1, each): through for (place, each), through in self._waiting.items()}
 
     def take(self, weight: Callable[[Recomputed], int]) -> Iterable[Entry]:
         """Take the entries of one slice, oldest first: `SLICE` of them, or fewer if they weigh more than 1 each."""

@@ -374,7 +374,7 @@ class DeviceChoices:
                 yield
             return None
         unchosen = [claim for _, claim in wants]
-        yield from self._devices.evaluate(node, unchosen)
+        yield from self._devices.evaluate(node, self._devices.selector_lists(unchosen))
         answer = self._devices.allocate(node, unchosen)
         if answer.outcome is not Outcome.FOUND:
             listed = _listed(claim for _, claim in wants)
