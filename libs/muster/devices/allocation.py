@@ -111,6 +111,16 @@ class Devices:
         known = self._knowledge(claims, shared)
         return np.fromiter((self._count(known, node, claims, limit).number for node in nodes), np.int64, len(nodes))
 
+    def number_on(self, node: NodeFacts) -> int:
+        """Devices of the pools that have devices for the node."""
+        return sum(len(part.slice.devices) for pool in self.pools.on_node(node) for part in pool.parts)
+
+    def is_counted(self, node: NodeFacts, claims: Sequence[Claim]) -> bool:
+        """The node's devices for these claims, none of which is allocated, need not be looked at for `how_many`."""
+        known = self._known.get((tuple(map(_anonymous, claims)), 0))
+        found = known.nodes.get(node.name) if known is not None else None
+        return found is not None and found[0] == self.pools.stamp(node)
+
     def _knowledge(self, claims: Sequence[Claim], shared: int) -> _Known:
         key = (tuple(_anonymous(each) for each in claims if each.allocation is None), shared)
         known = self._known.get(key)

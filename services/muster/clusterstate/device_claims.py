@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -83,6 +84,8 @@ class DeviceClaims:
         self._columns: dict[str, _Column] = {}
         self._selector_lists: Sequence[Selectors] | None = None
         """None: to be computed, because nodes offer numbers of other claims."""
+        self._exceeded = 0
+        """Expressions that cost too much, when pods were last noted because of that."""
         self._nodes: set[str] = set()
         self._unread: Collection[str] = ()
         self._stale_pods: set[str] = set()
@@ -274,20 +277,22 @@ class DeviceClaims:
         """Amounts that a node offers of the resources that stand for devices."""
         if not self._columns:
             return ()
-        exceeded = self.objects.selection.exceeded
         offers = [
             (name, self.objects.offered(node, column.unit, MOST_PER_NODE)) for name, column in self._columns.items()
         ]
-        if self.objects.selection.exceeded != exceeded:  # pods with this expression wait because of it
-            self._stale_pods |= self._uses.keys()
         return tuple((name, number) for name, number in offers if number)
+
+    @property
+    def units(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Claims of which nodes offer a number, by the resource that stands for them."""
+        return {name: column.unit for name, column in self._columns.items()}
 
     @property
     def selector_lists(self) -> Sequence[Selectors]:
         """The lists of selectors by which the devices of a node are counted."""
         if self._selector_lists is None:
-            units = [claim for column in self._columns.values() for claim in column.unit]
-            self._selector_lists = self.objects.devices.selector_lists((*units, *self.extended.units))
+            units = chain.from_iterable((*self.units.values(), *self.extended.units.values()))
+            self._selector_lists = self.objects.devices.selector_lists(list(units))
         return self._selector_lists
 
     @property
@@ -405,6 +410,9 @@ class DeviceClaims:
         """Pods whose demands may have changed since the last call."""
         if self._shared:
             self._compare_reaches()
+        if self.objects.selection.exceeded != self._exceeded:  # pods with these expressions wait because of it
+            self._exceeded = self.objects.selection.exceeded
+            self._stale_pods |= self._uses.keys()
         stale, self._stale_pods = self._stale_pods, set()
         return stale
 

@@ -5,8 +5,7 @@ pods request it as they would on a node with a device plugin. Devices that Resou
 offered, even if these pods could be preempted; neither is the reverse.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from itertools import chain
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
@@ -45,9 +44,9 @@ class ExtendedResources:
         return len(self._units)
 
     @property
-    def units(self) -> Iterable[Claim]:
-        """The claims of which nodes offer a number."""
-        return chain.from_iterable(self._units.values())
+    def units(self) -> Mapping[str, tuple[Claim, ...]]:
+        """Claims of which nodes offer a number, by resource."""
+        return self._units
 
     def request(self, resources: Collection[str]) -> None:
         """Pods request these extended resources now, and no others."""

@@ -114,9 +114,7 @@ class Pods:
 
     def take_stale_nodes(self, nodes: Collection[str]) -> Collection[str]:
         """Nodes of these that may offer other amounts than at the last call."""
-        by_devices = self.devices.take_stale_nodes(nodes)
-        self.device_offers.begin_again(by_devices)
-        return {*self.volumes.take_stale_nodes(nodes), *by_devices}
+        return {*self.volumes.take_stale_nodes(nodes), *self.devices.take_stale_nodes(nodes)}
 
     def put_node(self, node: NodeFacts) -> None:
         """A node was added or changed."""

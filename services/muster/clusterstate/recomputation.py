@@ -39,8 +39,8 @@ class Recomputed(IntEnum):
     """The group that a pod names is basic now, or not any more."""
     DEVICE_SLICE = 11
     """A ResourceSlice whose devices DeviceTaintRules may have changed, by name."""
-    DEVICE_SELECTORS = 12
-    """A node for whose devices selectors are evaluated, by name."""
+    DEVICE_OFFERS = 12
+    """A node of which what it offers of many devices is computed in steps, by name."""
 
 
 _FIRST: Final = (Recomputed.STATIC_VOLUME, Recomputed.STATIC_CLAIM, Recomputed.DEVICE_SLICE)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from muster.clusterstate.basic_groups import BasicGroups
 from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey, OwnedPod
 from muster.clusterstate.device_objects import MANY_DEVICES, WEIGHT_OF_SLICE
-from muster.clusterstate.device_offers import WEIGHT_OF_EVALUATION
+from muster.clusterstate.device_offers import WEIGHT_OF_STEP
 from muster.clusterstate.disruption_budgets import Budgets
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
@@ -115,7 +115,7 @@ class ClusterState:
             Recomputed.STATIC_VOLUME: self._count_volume,
             Recomputed.STATIC_CLAIM: self._note_claim,
             Recomputed.DEVICE_SLICE: self._taint_slice,
-            Recomputed.DEVICE_SELECTORS: self._evaluate_selectors,
+            Recomputed.DEVICE_OFFERS: self._advance_offers,
             Recomputed.TOPOLOGY_MAP: self._tree_updates.read_map,
             Recomputed.TREE: self._tree_updates.check,
             Recomputed.PATTERN: self._tree_updates.evaluate,
@@ -369,7 +369,7 @@ class ClusterState:
         self._recomputation.add_first(static, *self._cause)
         self._queue(Recomputed.POD, self.pods.take_stale())
         self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
-        self._queue(Recomputed.DEVICE_SELECTORS, self.pods.device_offers.take_begun())
+        self._queue(Recomputed.DEVICE_OFFERS, self.pods.device_offers.take_begun())
 
     def _recompute(self) -> None:
         """Compute one slice."""
@@ -396,7 +396,7 @@ class ClusterState:
             for name in stale:
                 changed |= self._refresh_node(name)
         for name in self.pods.device_offers.take_begun():
-            work.resume(Recomputed.DEVICE_SELECTORS, name)
+            work.resume(Recomputed.DEVICE_OFFERS, name)
         if late := self.pods.devices.take_stale_pods():  # by the nodes of this slice
             self._cause = next(iter(work.causes.items()), self._cause)
             self._queue(Recomputed.POD, late)
@@ -414,8 +414,8 @@ class ClusterState:
         """Processor time of a fact, in multiples of a pod's."""
         if fact is Recomputed.DEVICE_SLICE:
             return WEIGHT_OF_SLICE
-        if fact is Recomputed.DEVICE_SELECTORS:
-            return WEIGHT_OF_EVALUATION
+        if fact is Recomputed.DEVICE_OFFERS:
+            return WEIGHT_OF_STEP
         return self.pods.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
 
     def _count_volume(self, name: str) -> bool:
@@ -439,9 +439,9 @@ class ClusterState:
             self._pending.nodes[name] = facts
         return facts is not None
 
-    def _evaluate_selectors(self, name: str) -> bool:
-        if self.pods.device_offers.evaluate(name):
-            self._recomputation.resume(Recomputed.DEVICE_SELECTORS, name)
+    def _advance_offers(self, name: str) -> bool:
+        if self.pods.device_offers.advance(name):
+            self._recomputation.resume(Recomputed.DEVICE_OFFERS, name)
             return False
         return self._refresh_node(name)
 
