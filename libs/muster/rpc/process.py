@@ -5,6 +5,7 @@ import ctypes
 import gc
 import signal
 import sys
+import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
@@ -24,6 +25,9 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _RETURN_MEMORY_SECONDS = 10.0
 _AGE_CACHES_SECONDS = 30.0
 """Results that only a workload of the past needed are dropped after one to two of these."""
+_IDLE_SHARE = 0.05
+"""A process that used less processor time than this is idle: a full collection holds up nobody."""
+_FEW_OBJECTS = 1_000
 _M_ARENA_MAX = -8
 """mallopt's parameter; see malloc.h of the GNU C library."""
 
@@ -71,10 +75,21 @@ def run_async(main: Coroutine[Any, Any, _T]) -> _T:
     return uvloop.run(_returning_memory(main))
 
 
-async def _age_caches() -> None:
+async def _forget_the_past() -> None:
+    """Age the caches, and collect the garbage of a workload that has gone: without new objects nothing else would."""
+    spent = time.process_time()
     while True:
         await asyncio.sleep(_AGE_CACHES_SECONDS)
         age_caches()
+        before, spent = spent, time.process_time()
+        collect_if_idle(spent - before, _AGE_CACHES_SECONDS)
+
+
+def collect_if_idle(used_seconds: float, seconds: float) -> None:
+    """A full garbage collection if the process was idle, and has made objects since the last one."""
+    young, *older = gc.get_count()
+    if used_seconds < _IDLE_SHARE * seconds and (young > _FEW_OBJECTS or any(older)):
+        gc.collect()
 
 
 async def _returning_memory(main: Coroutine[Any, Any, _T]) -> _T:
@@ -82,7 +97,7 @@ async def _returning_memory(main: Coroutine[Any, Any, _T]) -> _T:
 
     The C library keeps what is free in the middle of a heap, and each thread has a heap of its own.
     """
-    tasks = [asyncio.create_task(_age_caches())]
+    tasks = [asyncio.create_task(_forget_the_past())]
     allocator = ctypes.CDLL(None)
     if hasattr(allocator, "malloc_trim"):  # the GNU C library
         allocator.mallopt(_M_ARENA_MAX, 1)
