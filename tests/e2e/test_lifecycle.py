@@ -35,9 +35,8 @@ async def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimu
 async def test_g18_later_members_wait_until_they_reach_the_minimum_alone(world: World) -> None:
     await world.nodes(4)
     a = gang("a").of(4).needing(2).with_match_policy(MatchPolicy.ONLY_WAITING)
-    await world.create(a)
-    await world.bound(a)
-    await world.delete_pods(a, 2, 3)
+    await world.create(a, only=(0, 1))
+    await world.bound(a, count=2)
     await world.add_pods(a, 2)
     await world.event(a, "1 later pod is pending: 1 of 2 members exist")
     assert len(world.bound_pods(a)) == 2

@@ -78,7 +78,7 @@ def test_a_selector_that_comes_while_a_solve_is_under_way_does_not_spoil_its_ans
     assert len(until(scenario, Bind).seats) == 2
 
 
-def test_a_member_of_another_kind_that_comes_during_a_solve_gets_no_seat_by_its_answer() -> None:
+def test_a_member_of_another_kind_that_comes_during_a_solve_gets_no_seat() -> None:
     scenario = with_selectors("red")
     labelled_gang(scenario, "a", "app")
     first = scenario.only(Solve)
