@@ -1,4 +1,4 @@
-"""What nodes offer of devices. For many devices it is computed in steps, between which others have a turn (I12)."""
+"""Offers of nodes for devices. For many devices they are computed in steps, between which others have a turn (I12)."""
 
 from collections.abc import Collection, Generator
 from typing import Final
@@ -39,7 +39,7 @@ class DeviceOffers:
         """Nodes that may have changed since their steps began: these end, and begin again."""
 
     def of(self, node: NodeFacts) -> Offers:
-        """What the node offers, or offered before its steps began."""
+        """Offers of the node, or those from before its steps began."""
         name = node.name
         if name in self._steps:
             self._changed.add(name)

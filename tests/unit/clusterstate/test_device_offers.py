@@ -1,4 +1,4 @@
-"""What a node offers of a large pool is computed in steps, between which it offers what it did (I12)."""
+"""Offers of a node with a large pool are computed in steps, between which they stay as they were (I12)."""
 
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.devices import (

@@ -323,7 +323,7 @@ def test_claims_of_ended_pods_are_left_to_their_controller() -> None:
 
 
 def test_a_claim_for_extended_resources_is_deallocated() -> None:
-    """It is no claim that the pod names."""
+    """The pod does not name such a claim."""
     scenario = cluster()
     built = gang("a").of(1)
     [pod] = built.pods()
