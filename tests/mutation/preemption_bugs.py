@@ -4,6 +4,13 @@ from mutation.bug import Bug
 
 PREEMPTION_BUGS = (
     Bug(
+        "victims of a composite are evicted for a gang that gets no capacity",
+        "preemption/preemption.py",
+        "    owner = next((gang.id for gang in request.gangs if gang.id in assigned), request.gangs[0].id)",
+        "    owner = request.gangs[0].id",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "a gang evicts a partner",
         "preemption/potential_victims.py",
         "                if group.surplus or gang.id in partners:",

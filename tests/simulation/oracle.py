@@ -69,7 +69,8 @@ class Oracle:
         self.reported: dict[str, PodCondition] = {}
         """Last reported condition by pod uid."""
         self.preempted_for: set[str] = set()
-        """Gangs for which pods were evicted and that have not started since."""
+        """Gangs for which pods were evicted and that have not started since, nor any of their group: a composite may
+        need some of its gangs only."""
         self.obstructed: set[str] = set()
         """Gangs for which an eviction was rejected."""
         self._phases: dict[str, Phase] = {}
@@ -138,7 +139,8 @@ class Oracle:
                 else:
                     self._phases[gang_id] = after
                 if after in _PREEMPTION_ENDS:
-                    self.preempted_for.discard(gang_id)
+                    gang = _gang(scenario, gang_id)
+                    self.preempted_for -= {gang_id, *(each.id for each in (gang.group.gangs if gang else ()))}
                 if after in (Phase.WAITING, Phase.PERMITTED, Phase.BINDING) and (gang := _gang(scenario, gang_id)):
                     self._paused.pop(gang.group, None)
             case StageChanged(gang_id):

@@ -14,6 +14,15 @@ FOUND = {
         bind_elsewhere which=6
         toggle_mode slot=5
     """,
+    "a composite needs some of its gangs only: the victims are evicted for the first that starts": """
+        create size=1
+        create slot=1 size=2
+        run
+        create slot=4 size=2 cpu=1 priority=1
+        create slot=3 size=2 priority=1
+        compose group=4 needed=1
+        depose
+    """,
     "a member leaves its subgroup while placement answers": """
         create_divided parts=1
         relabel which=1

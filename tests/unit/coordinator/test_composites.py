@@ -181,6 +181,16 @@ def test_gangs_that_fit_are_chosen_not_those_that_were_created_first() -> None:
     assert scenario.bound("a") == 0
 
 
+def test_victims_are_evicted_for_a_gang_that_starts() -> None:
+    scenario = full(gang("low").of(4), nodes={"n": 4})
+    large, small = some(1, "a", "b")
+    scenario.add(large.of(5).with_priority(1), small.with_priority(1))
+    scenario.run_effects()
+    assert scenario.gang("low").eviction.preempted_by == "test/default/b"
+    end(scenario)
+    assert started(scenario, "a", "b") == ["b"]
+
+
 def test_fewer_gangs_than_the_composite_needs_do_not_start() -> None:
     scenario = Scenario({"n": 3})
     scenario.add(*some(2, "a", "b", "c"))

@@ -376,10 +376,10 @@ class Preemption:
 
 
 def _nomination(attempt: _Attempt, result: SolveResult) -> Nomination:
-    """The capacity that the answer assigns to the group."""
-    return Nomination(
-        attempt.group, gang_id_of(attempt.request.gangs[0].id), _capacity(attempt.request, result.assignments)
-    )
+    """The capacity that the answer assigns to the group; it is in the record of the first gang that gets some."""
+    request, assigned = attempt.request, {each.gang for each in result.assignments}
+    owner = next((gang.id for gang in request.gangs if gang.id in assigned), request.gangs[0].id)
+    return Nomination(attempt.group, gang_id_of(owner), _capacity(request, result.assignments))
 
 
 def _capacity(request: SolveGroup, assignments: Sequence[Assignment]) -> Counter[tuple[str, str]]:
