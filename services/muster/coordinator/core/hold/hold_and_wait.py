@@ -7,9 +7,9 @@ most a share of the cluster (`within_share`).
 
 A timeout is written to etcd before its pods are marked; if it can never be written, they are marked nevertheless:
 
-1. `Machine.step` calls `due` when a waiting-time is over (`any_due`), and is called by `next_time`. `_decide_timeout`
-   releases the reservations of the group, reports the event, and writes the decision with the pods to mark to etcd
-   (`TimeOut`).
+1. A step of the machine calls `due` when a waiting-time is over (`any_due`); `next_time` is when the next one is. The
+   waiting-time is cut to the longest in `Cache`, the share in `Solves`. `_decide_timeout` releases the reservations of
+   the group, reports the event, and writes the decision with the pods to mark to etcd (`TimeOut`).
 2. When that is durable, the machine calls `mark_timed_out`, and the binding service writes the timeout annotation (the
    mark) on the pods (`muster/binding/annotations.py`). Until a mark is observed, its pod is in `Hold.marking`; after
    that, in `Hold.marked`. Pods of neither are scheduled.

@@ -1,1 +1,1 @@
-"""Evicting or displacing lower-priority gangs for a pending gang."""
+"""Evicts pods of gangs of lower priority, and releases reservations, for a pending gang."""
