@@ -4,6 +4,13 @@ from mutation.bug import Bug
 
 PREEMPTION_BUGS = (
     Bug(
+        "an eviction is retried for a gang that the pod has left",
+        "preemption/eviction.py",
+        "                if cache.gang_of.get(uid) is gang and gang.eviction.pods.get(uid) is leaving:",
+        "                if gang.eviction.pods.get(uid) is leaving:",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "victims of a composite are evicted for a gang that gets no capacity",
         "preemption/preemption.py",
         "    owner = next((gang.id for gang in request.gangs if gang.id in assigned), request.gangs[0].id)",

@@ -23,6 +23,22 @@ FOUND = {
         compose group=4 needed=1
         depose
     """,
+    "a restored pod, which is of its former gang again, is not evicted for the gang that it had joined": """
+        create_divided slot=4 parts=1 size=2 more=2 priority=1
+        settle
+        flood
+        fail_evict which=8 times=1
+        create_divided parts=1 more=3
+        create slot=1 size=3
+        back_up_api_server
+        create_divided slot=2 more=2
+        flood
+        create_divided slot=3 more=2 alone=1
+        move_pod which=14 slot=2
+        flood fit=2 priority=2
+        run
+        restore_backup
+    """,
     "a member leaves its subgroup while placement answers": """
         create_divided parts=1
         relabel which=1

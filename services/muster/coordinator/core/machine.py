@@ -141,7 +141,7 @@ class Machine:
                 self._effects += overdue
                 continue
             if self._evictions.retries:
-                self._effects += yield from self._evictions.due(time)
+                self._effects += yield from self._evictions.due(self.cache, time)
             yield
             if (solve := (yield from self._begin_solve(now))) is not None:
                 self._effects.append(solve)

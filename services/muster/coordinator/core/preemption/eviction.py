@@ -90,13 +90,13 @@ class Evictions:
         """Pods are to be evicted again, now or later."""
         return bool(self._retries)
 
-    def due(self, now: float) -> Slices[list[Effect]]:
-        """Pods to be evicted again now. In slices."""
+    def due(self, cache: Cache, now: float) -> Slices[list[Effect]]:
+        """Pods to be evicted again now, unless they are gone or of another gang meanwhile. In slices."""
         by_gang: dict[Gang, list[str]] = {}
         for uid, (gang, leaving) in list(self._retries.items()):
             if leaving.retry_at <= now:
                 del self._retries[uid]
-                if gang.eviction.pods.get(uid) is leaving:
+                if cache.gang_of.get(uid) is gang and gang.eviction.pods.get(uid) is leaving:
                     by_gang.setdefault(gang, []).append(uid)
         effects: list[Effect] = []
         for number, (gang, uids) in enumerate(by_gang.items(), start=1):
