@@ -23,9 +23,9 @@ _Place = tuple[str, str, str | None]
 """A namespace, a label key and a value, None if any value will do; the key is empty if the selector requires none."""
 
 MAX_BUDGETS: Final = 1000
-"""Budgets of a namespace that are considered: those whose labels none of them requires are compared with each new label
-set, and each label set has a list of those that cover it. The API server respects the others, too: an eviction that they
-forbid fails.
+"""Budgets of a namespace that are considered: those that require no label are compared with each new label set, and
+each label set has a list of those that cover it. The API server respects the others, too: an eviction that they forbid
+fails.
 """
 
 

@@ -20,14 +20,12 @@ from muster.dialects import registry
 from muster.dialects.composite_groups import CompositeGroups
 from muster.dialects.composites import PARENT
 from muster.dialects.definitions import Definition
-from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
+from muster.dialects.marks import MAX_DECLARATIONS, NO_PRIORITIES, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts, Problem, Severity
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 
 _MALFORMED: Final = MalformedObjects("gangs")
 
-MAX_DECLARATIONS: Final = 256
-"""Different declarations of a gang's pods that are read, those of the oldest pods: all are read again at each change."""
 MAX_RIVALS: Final = 10
 """Ignored definitions of a gang that are named."""
 
