@@ -84,8 +84,10 @@ def test_few_gangs_of_gang_groups_are_checked_in_one_slice(monkeypatch: pytest.M
     monkeypatch.setattr(reconcile, "GANGS", AT_ONCE)
     names = [[f"g{group}-{number}" for number in range(4)] for group in range(10)]
     scenario = Scenario({"n": 1})
-    scenario.add(*(gang(name).of(2).with_group(*each) for each in names for name in each))
+    groups = [[f"default/{name}" for name in each] for each in names]
+    scenario.add(*(gang(name).of(2).with_group(*groups[at]) for at, each in enumerate(names) for name in each))
     scenario.run_effects()
+    assert {len(group.gangs) for group in scenario.leader.cache.groups.values()} == {4}
     cache, checked = scenario.leader.cache, list[int]()
     check = cache.check_readiness
 
