@@ -13,6 +13,13 @@ SLICE_BUGS = (
         first=_TESTS,
     ),
     Bug(
+        "gang groups of any size are checked in one slice",
+        "reconcile.py",
+        "                in_slice += max(1, len(group.gangs))\n",
+        "                in_slice += 1\n",
+        first=_TESTS,
+    ),
+    Bug(
         "all records are recovered in one slice",
         "permits/permits.py",
         "            resumed.append((gang, record))\n        if number % GANGS == 0:\n",

@@ -69,6 +69,10 @@ class PodAge(Struct, frozen=True, order=True, gc=False):
     uid: str
 
 
+MAX_DECLARATIONS: Final = 256
+"""Different marks of a gang's pods that are read, those of the oldest pods; a change reads all of them again."""
+
+
 class MarkSet(Struct, frozen=True, gc=False):
     """Marks that some pods of a gang share, and the oldest of these pods.
 

@@ -1,7 +1,10 @@
 """Quotes values of users in messages, cut to a readable length."""
 
+from collections.abc import Sequence
 from typing import Final
 
+MAX_LISTED: Final = 10
+"""Problems that are shown together."""
 MAX_LENGTH: Final = 64
 """Characters of a value that are shown."""
 
@@ -9,6 +12,13 @@ MAX_LENGTH: Final = 64
 def quoted(text: str) -> str:
     """The text in double quotes, printable; one of more than MAX_LENGTH characters is cut and ends with an ellipsis."""
     return f'"{printable(text)}"' if len(text) <= MAX_LENGTH else f'"{printable(text[: MAX_LENGTH - 1])}…"'
+
+
+def listed(problems: Sequence[str]) -> str:
+    """Problems as one text, the first MAX_LISTED of them."""
+    if len(problems) <= MAX_LISTED:
+        return "; ".join(problems)
+    return "; ".join([*problems[:MAX_LISTED], f"and {len(problems) - MAX_LISTED} more"])
 
 
 def printable(text: str) -> str:

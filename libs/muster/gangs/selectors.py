@@ -1,5 +1,6 @@
 """Pod selectors and the label sets that they select."""
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from enum import IntEnum
 from hashlib import blake2b
@@ -18,6 +19,10 @@ class Operator(IntEnum):
     DOES_NOT_EXIST = 4
 
 
+_FEW_VALUES: Final = 16
+"""Values that are compared one by one."""
+
+
 class Requirement(Struct, frozen=True, gc=False):
     """A requirement on one label; values are sorted."""
 
@@ -26,15 +31,26 @@ class Requirement(Struct, frozen=True, gc=False):
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
+        return self.holds_for(labels.get(self.key))
+
+    def holds_for(self, value: str | None) -> bool:
+        """Whether a value of the label meets the requirement; None: there is no such label."""
         match self.operator:
             case Operator.IN:
-                return labels.get(self.key) in self.values
+                return self._names(value)
             case Operator.NOT_IN:
-                return labels.get(self.key) not in self.values
+                return not self._names(value)
             case Operator.EXISTS:
-                return self.key in labels
+                return value is not None
             case Operator.DOES_NOT_EXIST:
-                return self.key not in labels
+                return value is None
+
+    def _names(self, value: str | None) -> bool:
+        values = self.values
+        if value is None or len(values) <= _FEW_VALUES:
+            return value is not None and value in values
+        at = bisect_left(values, value)
+        return at < len(values) and values[at] == value
 
 
 class LabelSelector(Struct, frozen=True, gc=False):

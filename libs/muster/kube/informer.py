@@ -16,7 +16,7 @@ last readable state stays delivered; without a readable uid, an object counts as
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from time import monotonic
 from typing import Any, Generic, TypeVar
 
@@ -50,6 +50,8 @@ class InformerOptions(Struct, frozen=True):
     """Bytes per page that are aimed at: pages get fewer objects where these are larger, because decoding blocks."""
     batch_size: int = 200
     """Maximum number of changes per delivery: handling them must not block the event loop for many milliseconds."""
+    batch_bytes: int = 256 * 1024
+    """Maximum of bytes per delivery, for the same reason; an object that is larger is delivered alone."""
     list_timeout_seconds: float = 60.0
     watch_seconds: tuple[float, float] = (240.0, 480.0)
     """The server ends a watch after a random time between these, so that watches spread over the API servers."""
@@ -179,7 +181,9 @@ class Informer(Generic[T]):
             missing.difference_update(map(_uid, page.items))
             missing.difference_update([each.uid for each in page.unreadable])
             self._skip(page.unreadable)
-            await self._deliver([item for item in page.items if not self._is_delivered(item)])
+            new = [index for index, item in enumerate(page.items) if not self._is_delivered(item)]
+            sizes = [page.sizes[index] for index in new] if page.sizes else []
+            await self._deliver([page.items[index] for index in new], sizes=sizes)
             token = page.continue_token
             if not token:
                 break
@@ -292,7 +296,7 @@ class Informer(Generic[T]):
             if status != 200:
                 raise _open_error(status, b"\n".join([line async for line in lines]))
             self.last_response_at = monotonic()
-            async with LineBatches(lines, self._options.batch_size) as batches:
+            async with LineBatches(lines, self._options.batch_size, self._options.batch_bytes) as batches:
                 async for batch in batches:
                     await self._process(batch)
                     del batch  # the next may come in minutes
@@ -329,20 +333,30 @@ class Informer(Generic[T]):
 
     # -- both
 
-    async def _deliver(self, items: list[T | Removed], through: int = 0) -> None:
-        """Deliver in batches; the last one carries `through` (0: within a list)."""
+    async def _deliver(self, items: list[T | Removed], through: int = 0, sizes: Sequence[int] = ()) -> None:
+        """Deliver in batches; the last one carries `through` (0: within a list). `sizes`: bytes of the items."""
         for item in items:
             if type(item) is Removed:
                 self._revisions.pop(item.uid, None)
             else:
                 self._revisions[_uid(item)] = _revision(item)
-        size = self._options.batch_size
-        last = max(0, len(items) - 1) // size * size
-        for start in range(0, last, size):
-            self._sink(ObjectChanges(self.resource.kind, items[start : start + size]))
+        start = 0
+        while (end := self._end_of_batch(start, len(items), sizes)) < len(items):
+            self._sink(ObjectChanges(self.resource.kind, items[start:end]))
             await asyncio.sleep(0)
+            start = end
         if items or through:
-            self._sink(ObjectChanges(self.resource.kind, items[last:], through))
+            self._sink(ObjectChanges(self.resource.kind, items[start:], through))
+
+    def _end_of_batch(self, start: int, count: int, sizes: Sequence[int]) -> int:
+        end = min(start + self._options.batch_size, count)
+        if sizes:
+            left = self._options.batch_bytes
+            for index in range(start, end):
+                left -= sizes[index]
+                if left < 0 and index > start:
+                    return index
+        return end
 
 
 def _uid(item: Any) -> str:

@@ -17,6 +17,9 @@ from muster.gangs.selectors import Operator, PodSelector, Requirement, pod_selec
 from muster.kube.objects import NOTHING, Int32, decode_field
 from muster.kube.selectors import BadSelector, label_selector
 
+MAX_TERMS: Final = 100
+"""Terms of pod affinity and anti-affinity, and spread constraints, of one pod: each is matched with all pods."""
+
 _CACHE_BYTES: Final = 4 * 1024 * 1024
 
 S = TypeVar("S", bound=Struct)
@@ -114,6 +117,13 @@ class _RuleDecoder:
 
     def of(self, affinity: _Affinity, spreads: list[_Spread], *, ours: bool) -> InterPodRules:
         near, apart = affinity.pod_affinity or _Terms(), affinity.pod_anti_affinity or _Terms()
+        rules = (near.required, near.preferred, apart.required, apart.preferred, spreads)
+        count = sum(len(each) for each in rules if each)
+        if count > MAX_TERMS:
+            self._add_problem(
+                f"it has {count} terms of pod affinity and topologySpreadConstraints: at most {MAX_TERMS} are supported"
+            )
+            return InterPodRules()
         anti = _ordered(self._terms(apart.required or (), "podAntiAffinity"))
         if not ours:
             return InterPodRules(required_anti_affinity=anti, selectors=tuple(self._selectors.values()))

@@ -1,7 +1,11 @@
-"""Batches the lines of a stream by availability: a consumer slower than the stream gets larger batches."""
+"""Batches the lines of a stream by availability: a consumer slower than the stream gets larger batches.
+
+Batches are bounded by lines and by bytes: a tenant may write objects of 1.5 MB.
+"""
 
 import asyncio
 import contextlib
+from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
 
@@ -14,10 +18,13 @@ class LineBatches:
 
     _READ_AHEAD_BATCHES = 8
 
-    def __init__(self, lines: AsyncIterator[bytes], batch_size: int) -> None:
+    def __init__(self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int) -> None:
+        """At most so many lines, and so many bytes or one line, in a batch."""
         self._lines = lines
         self._batch_size = batch_size
-        self._pending: list[bytes] = []
+        self._batch_bytes = batch_bytes
+        self._pending: deque[bytes] = deque()  # bounded by _READ_AHEAD_BATCHES and one line
+        self._pending_bytes = 0
         self._nonempty = asyncio.Event()
         self._nonfull = asyncio.Event()
         self._reader: asyncio.Task[None] | None = None
@@ -47,17 +54,23 @@ class LineBatches:
                 raise StopAsyncIteration
             self._nonempty.clear()
             await self._nonempty.wait()
-        batch, self._pending = self._pending[: self._batch_size], self._pending[self._batch_size :]
+        batch = [self._pending.popleft()]
+        size = len(batch[0])
+        while self._pending and len(batch) < self._batch_size and size + len(self._pending[0]) <= self._batch_bytes:
+            size += len(self._pending[0])
+            batch.append(self._pending.popleft())
+        self._pending_bytes -= size
         self._nonfull.set()
         return batch
 
     async def _read(self) -> None:
-        limit = self._READ_AHEAD_BATCHES * self._batch_size
+        most, most_bytes = self._READ_AHEAD_BATCHES * self._batch_size, self._READ_AHEAD_BATCHES * self._batch_bytes
         try:
             async for line in self._lines:
                 self._pending.append(line)
+                self._pending_bytes += len(line)
                 self._nonempty.set()
-                if len(self._pending) >= limit:
+                if len(self._pending) >= most or self._pending_bytes >= most_bytes:
                     self._nonfull.clear()
                     await self._nonfull.wait()
         finally:

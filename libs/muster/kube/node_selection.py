@@ -1,6 +1,6 @@
 """Node selection of pods: nodeSelector, node affinity and tolerations, decoded from raw JSON into a canonical form."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -17,6 +17,13 @@ from muster.gangs.facts import (
 )
 from muster.gangs.quoting import quoted
 from muster.kube.objects import decode_field
+
+MAX_TERMS: Final = 100
+"""Terms of a pod's node affinity, required ones and preferred ones, that are evaluated on every node."""
+MAX_REQUIREMENTS: Final = 200
+"""Labels and requirements of a pod's nodeSelector and node affinity together."""
+MAX_TOLERATIONS: Final = 500
+"""Tolerations of a pod."""
 
 EFFECTS: Final = {
     "": TaintEffect.NONE,
@@ -104,6 +111,8 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
     labels = decode_field(node_selector, dict[str, str], "nodeSelector", problems) or {}
     both = decode_field(affinity, _Affinity, "affinity", problems) or _Affinity()
     node_affinity = both.node_affinity or _NodeAffinity()
+    if _has_too_many(labels, node_affinity, problems):
+        labels, node_affinity = {}, _NodeAffinity()
     required = node_affinity.required
     return NodeSelection(
         node_selector=tuple(sorted(labels.items())),
@@ -113,6 +122,23 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
         preferred_node_affinity=_sorted(_preferred(each, problems) for each in node_affinity.preferred or ()),
         tolerations=_tolerations(tolerations, problems),
     )
+
+
+def _has_too_many(labels: Mapping[str, str], affinity: _NodeAffinity, problems: list[str]) -> bool:
+    """Whether so much is to be evaluated on every node that nothing of it is, which is added to `problems`."""
+    required = affinity.required.node_selector_terms or () if affinity.required is not None else ()
+    terms = [*required, *(each.preference for each in affinity.preferred or ())]
+    requirements = len(labels)
+    for term in terms:
+        requirements += len(term.match_expressions or ()) + len(term.match_fields or ())
+    for count, what, most in (
+        (len(terms), "terms of node affinity", MAX_TERMS),
+        (requirements, "requirements in nodeSelector and node affinity", MAX_REQUIREMENTS),
+    ):
+        if count > most:
+            problems.append(f"it has {count} {what}: at most {most} are supported")
+            return True
+    return False
 
 
 def volume_affinity(raw: bytes, problems: list[str]) -> tuple[NodeSelectorTerm, ...] | None:
@@ -173,7 +199,11 @@ def _listed(values: tuple[str, ...]) -> str:
 
 def _tolerations(raw: bytes, problems: list[str]) -> tuple[Toleration, ...]:
     read = []
-    for each in decode_field(raw, list[_Toleration], "tolerations", problems) or ():
+    listed = decode_field(raw, list[_Toleration], "tolerations", problems) or []
+    if len(listed) > MAX_TOLERATIONS:
+        problems.append(f"it has {len(listed)} tolerations: at most {MAX_TOLERATIONS} are supported")
+        listed = []
+    for each in listed:
         operator, effect = _TOLERATION_OPERATORS.get(each.operator), EFFECTS.get(each.effect or "")
         if operator is None:
             problems.append(f"a toleration has operator {quoted(each.operator or '')}: only Equal and Exists are known")

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from muster.devices.extended_resources import is_extended
 from muster.gangs.byte_cache import ByteCache, cached_by_bytes
-from muster.gangs.facts import ExtendedRequest, HostPort, PodClass
-from muster.gangs.quoting import quoted
+from muster.gangs.facts import Amounts, ExtendedRequest, HostPort, PodClass
+from muster.gangs.quoting import listed, quoted
 from muster.gangs.selectors import PodSelector
 from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
 from muster.kube.node_selection import node_selection
@@ -26,6 +26,13 @@ from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, c
 
 _CACHE_BYTES: Final = 24 * 1024 * 1024
 """Limit of each of the two caches: 20,000 usual templates."""
+MAX_FIELD_BYTES: Final = 128 * 1024
+"""Bytes of JSON of each field that selects nodes or pods; longer ones are not read: reading them, and evaluating what
+they say, takes longer than anything else about a pod. A list of 5,000 host names fits.
+"""
+MAX_EXTENDED_REQUESTS: Final = 100
+"""Requests of containers for extended resources that a pod may have, as many as resources."""
+
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _OMITTED_IF_EMPTY: Final = (
     "required_pod_affinity",
@@ -84,26 +91,46 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
     For a pod that is not `ours` only what affects other pods: requests, host ports and required anti-affinity.
     """
     spec = pod.spec
-    affinity, spread = bytes(spec.affinity), spec.topology_spread_constraints
+    affinity = bytes(spec.affinity)
+    spread = bytes(spec.topology_spread_constraints) if ours else b""
+    node_selector = bytes(spec.node_selector) if ours else b""
+    tolerations = bytes(spec.tolerations) if ours else b""
+    too_long = ""
+    if max(len(affinity), len(spread), len(node_selector), len(tolerations)) > MAX_FIELD_BYTES:
+        problems: list[str] = []
+        affinity = _readable(affinity, "affinity", problems)
+        spread = _readable(spread, "topologySpreadConstraints", problems)
+        node_selector = _readable(node_selector, "nodeSelector", problems)
+        tolerations = _readable(tolerations, "tolerations", problems)
+        too_long = "; ".join(problems)
     key = (
         _container_keys(spec.containers),
         _container_keys(spec.init_containers) if spec.init_containers else (),
         bytes(spec.overhead),
         bytes(spec.resources),
-        bytes(spec.node_selector) if ours else b"",
+        node_selector,
         affinity if ours else b"",
-        bytes(spec.tolerations) if ours else b"",
+        tolerations,
         _status_key(pod.status) if spec.node_name else None,
-        _inter_pod_key(pod, affinity, bytes(spread) if ours else b"", ours=ours)
-        if affinity or spread is not NOTHING
-        else None,
+        _inter_pod_key(pod, affinity, spread, ours=ours) if affinity or spread else None,
     )
-    return _cached_class(key)
+    read = _cached_class(key)
+    if too_long:
+        return replace(read, problem=f"{too_long}; {read.problem}" if read.problem else too_long)
+    return read
 
 
 def identified(content: PodClass) -> PodClass:
     """The class with this content and its content hash as id."""
     return _shared(msgspec.json.encode(replace(content, id="")))
+
+
+def _readable(field: bytes, name: str, problems: list[str]) -> bytes:
+    """The field, or nothing, and a problem, if it is too long."""
+    if len(field) <= MAX_FIELD_BYTES:
+        return field
+    problems.append(f"{name} has {len(field)} bytes: at most {MAX_FIELD_BYTES} are read")
+    return b""
 
 
 def _container_keys(containers: list[Container] | None) -> tuple[_ContainerKey, ...]:
@@ -176,9 +203,9 @@ def _computed_class(key: _ClassKey) -> ReadClass:
         terms.preferred,
         terms.spread,
         _host_ports((*containers, *(each for each in init_containers if _is_sidecar(each))), problems),
-        extended=_extended(fields) if any(is_extended(name) for name, _ in requests) else (),
+        extended=_extended(fields, requests, problems) if any(is_extended(name) for name, _ in requests) else (),
     )
-    return ReadClass(identified(content), "; ".join(dict.fromkeys(problems)), terms.selectors)
+    return ReadClass(identified(content), listed(list(dict.fromkeys(problems))), terms.selectors)
 
 
 _cached_class: Final = ByteCache(_computed_class, _CACHE_BYTES)
@@ -201,18 +228,24 @@ def _request_fields(container: _ContainerKey, statuses: Mapping[str, tuple[bytes
     return ContainerRequestFields(name, resources, allocated, actual, restarts=_is_sidecar(container))
 
 
-def _extended(fields: PodRequestFields) -> tuple[ExtendedRequest, ...]:
-    """Requests of all containers for extended resources. kube-scheduler, too, names them by the position among the
-    sorted names of all resources of the container.
+def _extended(fields: PodRequestFields, considered: Amounts, problems: list[str]) -> tuple[ExtendedRequest, ...]:
+    """Requests of all containers for the extended resources that are considered. kube-scheduler, too, names them by the
+    position among the sorted names of all resources of the container.
     """
+    names = {name for name, _ in considered if is_extended(name)}
     found = []
     for index, container in enumerate((*fields.init_containers, *fields.containers)):
         starts = index < len(fields.init_containers) and not container.restarts
         for position, (resource, amount) in enumerate(container_requests(container)):
-            if amount > 0 and is_extended(resource):
+            if amount > 0 and resource in names:
                 request = f"container-{index}-request-{position}"
                 found.append(ExtendedRequest(container.name, resource, request, index, amount, starts))
-    return tuple(found)
+    if len(found) > MAX_EXTENDED_REQUESTS:
+        problems.append(
+            f"its containers have {len(found)} requests for extended resources, but at most {MAX_EXTENDED_REQUESTS} "
+            "are considered"
+        )
+    return tuple(found[:MAX_EXTENDED_REQUESTS])
 
 
 def _is_sidecar(container: _ContainerKey) -> bool:

@@ -101,11 +101,17 @@ class _Requests:
     def of_pod(self) -> Nanos:
         # A pending resize counts with the larger of old and new requests; an infeasible resize does not
         # count.
-        specified, allocated, actual = (self._summed(of) for of in (self._specified, self._allocated, self._actual))
-        total = _largest([allocated, actual] if self._infeasible else [specified, allocated, actual])
+        if self._infeasible or any(each.allocated or each.actual for each in self._containers()):
+            specified, allocated, actual = (self._summed(of) for of in (self._specified, self._allocated, self._actual))
+            total = _largest([allocated, actual] if self._infeasible else [specified, allocated, actual])
+        else:  # all three are the same
+            total = self._summed(self._specified)
         overhead = self._amounts(self._fields.overhead, "overhead")
         total.update(self._pod_level(overhead))
         return _sum([total, overhead])
+
+    def _containers(self) -> Iterable[ContainerRequestFields]:
+        return (*self._fields.containers, *self._fields.init_containers)
 
     def of_container(self, container: ContainerRequestFields) -> Nanos:
         return self._specified(container, f"containers {quoted(container.name)}")

@@ -377,6 +377,10 @@ class _PodVolume(Struct, frozen=True, rename="camel"):
     ephemeral: Raw = NOTHING
 
 
+MAX_CLAIMS: Final = 256
+"""Claims that a pod may use. Nodes of each of their volumes are compared with all nodes."""
+
+
 def has_claims(volumes: Raw) -> bool:
     """Whether a pod's volumes may have claims; if not, they need not be decoded."""
     if volumes is NOTHING:
@@ -403,4 +407,6 @@ def claims_of(volumes: Raw, pod_name: str, problems: list[str]) -> tuple[ClaimOf
         elif bytes(each.ephemeral) not in (b"", b"null"):
             name = f"{pod_name}-{each.name}"
             found[name] = ClaimOfPod(name, ephemeral=True)
-    return tuple(found[name] for name in sorted(found))
+    if len(found) > MAX_CLAIMS:
+        problems.append(f"it uses {len(found)} PersistentVolumeClaims: at most {MAX_CLAIMS} are supported")
+    return tuple(found[name] for name in sorted(found)[:MAX_CLAIMS])

@@ -4,7 +4,7 @@ An object that cannot be read at all, because it is not an object, or has no nam
 returned as Unreadable. It must not stop the stream of the others.
 """
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct, field
@@ -15,6 +15,9 @@ from muster.kube.json_repair import repaired
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import Removed
 from muster.kube.objects import UNREADABLE, BadObject, BadResourceVersion, ObjectMeta
+
+_SMALL_PAGE: Final = 128 * 1024
+"""Bytes of a page of which the sizes of the objects do not matter."""
 
 T = TypeVar("T")
 _S = TypeVar("_S", bound=Struct)
@@ -41,6 +44,8 @@ class Page(Struct, Generic[T], frozen=True):
     revision: int
     continue_token: str
     unreadable: list[Unreadable] = []
+    sizes: list[int] = []
+    """Bytes of each item; empty if the page is small."""
 
 
 class _ListMeta(Struct, rename="camel"):
@@ -62,6 +67,9 @@ class _Bookmark(Struct):
     metadata: ObjectMeta
 
 
+_raw_lists = msgspec.json.Decoder(_List[Raw])
+
+
 class WatchDecoder(Generic[T]):
     """Decodes lists and watches of one kind.
 
@@ -81,18 +89,26 @@ class WatchDecoder(Generic[T]):
         """Decode a page of a list."""
         unreadable: list[Unreadable] = []
         items: list[T] = []
+        sizes: list[int] = []
         try:
             decoded: Any = self._lists.decode(body)
             found: list[Any] = decoded.items or []
+            raw_items = _raw_lists.decode(body).items or [] if len(body) > _SMALL_PAGE else []
         except UNREADABLE:
             decoded = _read(repaired(body), _List[Raw], "a list")
-            found = [self._object(raw) for raw in decoded.items or []]
-        for each in found:
+            raw_items = decoded.items or []
+            found = [self._object(raw) for raw in raw_items]
+        for index, each in enumerate(found):
             checked = _identified(each)
-            (unreadable if type(checked) is Unreadable else items).append(checked)
+            if type(checked) is Unreadable:
+                unreadable.append(checked)
+                continue
+            items.append(checked)
+            if raw_items:
+                sizes.append(len(raw_items[index]))
         metadata: _ListMeta = decoded.metadata
         revision = ObjectMeta(resource_version=metadata.resource_version).revision
-        return Page(items, revision, metadata.continue_token, unreadable)
+        return Page(items, revision, metadata.continue_token, unreadable, sizes)
 
     def event(self, line: bytes) -> T | Removed | Bookmark | WatchStatus | Unreadable:
         """Decode a line of a watch."""

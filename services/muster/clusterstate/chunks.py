@@ -1,12 +1,13 @@
 """Cuts snapshots and large deltas into batches that are small enough to encode without blocking the event loop."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
+from muster.gangs.byte_cache import size_of
 from muster.gangs.device_object_parts import cut_by_bytes
-from muster.gangs.facts import Batch
+from muster.gangs.facts import Batch, PodFacts
 
 T = TypeVar("T")
 
@@ -15,6 +16,11 @@ CHUNK_OBJECTS: Final = 1000
 
 CHUNK_BYTES: Final = 1 << 20
 """Content of device objects in one batch; gRPC accepts messages of 4 MiB."""
+
+MAX_CHUNK_SIZE: Final = 4 << 20
+"""Size of the objects of one batch in memory, unless one object is larger. Users decide how many labels and how much
+affinity a pod has; a message of more than 64 MiB would reach no subscriber.
+"""
 
 _LEAVES_PER_CHANGE: Final = 10
 """Nodes of a tree that take as much memory as one object of another kind."""
@@ -26,19 +32,19 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
     Revisions are left out, because they hold only for the whole; but trees come with those of their objects, which
     subscribers do not know.
     """
-    for classes in _cut(snapshot.pod_classes):
+    for classes in _cut(snapshot.pod_classes, size_of):
         yield Batch(pod_classes=classes)
-    for selectors in _cut(snapshot.selectors):
+    for selectors in _cut(snapshot.selectors, size_of):
         yield Batch(selectors=selectors)
-    for namespaces in _cut(snapshot.namespaces):
+    for namespaces in _cut(snapshot.namespaces, size_of):
         yield Batch(namespaces=namespaces)
-    for label_sets in _cut(snapshot.label_sets):
+    for label_sets in _cut(snapshot.label_sets, size_of):
         yield Batch(label_sets=label_sets)
     for nodes in _cut(snapshot.nodes):
         yield Batch(nodes=nodes)
     for tree in snapshot.trees:  # large by itself
         yield Batch(trees=(tree,), changed=snapshot.changed)
-    for gangs in _cut(snapshot.gangs):
+    for gangs in _cut(snapshot.gangs, size_of):
         yield Batch(gangs=gangs)
     for budgets in _cut(snapshot.budgets):
         yield Batch(budgets=budgets)
@@ -48,7 +54,7 @@ def snapshot_chunks(snapshot: Batch) -> Iterator[Batch]:
         yield Batch(static_claims=claims)
     for device_objects in cut_by_bytes(snapshot.device_objects, CHUNK_BYTES):
         yield Batch(device_objects=device_objects)
-    for pods in _cut(snapshot.pods):
+    for pods in _cut(snapshot.pods, _size_of_pod):
         yield Batch(pods=pods)
 
 
@@ -72,17 +78,20 @@ def delta_chunks(delta: Batch, through: dict[str, int]) -> Iterator[Batch]:
         yield Batch(device_objects=device_objects, through=through)
     if len(parts) > 1:
         delta = replace(delta, device_objects=parts[-1])
-    chunks = list(_cut(delta.pods))
-    if len(chunks) > 1:
-        for added in _cut(delta.pod_classes):
+    chunks = list(_cut(delta.pods, _size_of_pod))
+    classes_of_pods = list(_cut(delta.pod_classes, size_of))
+    selectors_of_pods = list(_cut(delta.selectors, size_of))
+    sets_of_pods = list(_cut(delta.label_sets, size_of))
+    if max(len(chunks), len(classes_of_pods), len(selectors_of_pods), len(sets_of_pods)) > 1:
+        for added in classes_of_pods:
             yield Batch(pod_classes=added, through=through)
-        for added_selectors in _cut(delta.selectors):
+        for added_selectors in selectors_of_pods:
             yield Batch(selectors=added_selectors, through=through)
-        for added_sets in _cut(delta.label_sets):
+        for added_sets in sets_of_pods:
             yield Batch(label_sets=added_sets, through=through)
         for pods in chunks[:-1]:
             yield Batch(pods=pods, through=through)
-        delta = replace(delta, pod_classes=(), selectors=(), label_sets=(), pods=chunks[-1])
+        delta = replace(delta, pod_classes=(), selectors=(), label_sets=(), pods=chunks[-1] if chunks else ())
     yield delta
 
 
@@ -134,6 +143,24 @@ def change_count(delta: Batch) -> int:
     )
 
 
-def _cut(objects: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+def _size_of_pod(facts: PodFacts) -> int:
+    """Size of what users may make long; size_of would take too long for all pods of a large cluster."""
+    return len(facts.problem) + size_of(facts.claims) + size_of(facts.device_claims) + size_of(facts.group_claims)
+
+
+def _cut(objects: tuple[T, ...], size: Callable[[T], int] | None = None) -> Iterator[tuple[T, ...]]:
+    """Parts of CHUNK_OBJECTS, or fewer if they are large."""
     for start in range(0, len(objects), CHUNK_OBJECTS):
-        yield objects[start : start + CHUNK_OBJECTS]
+        part = objects[start : start + CHUNK_OBJECTS]
+        yield from (part,) if size is None else _cut_by_size(part, size)
+
+
+def _cut_by_size(objects: tuple[T, ...], size: Callable[[T], int]) -> Iterator[tuple[T, ...]]:
+    start, total = 0, 0
+    for index, each in enumerate(objects):
+        own = size(each)
+        if index > start and total + own > MAX_CHUNK_SIZE:
+            yield objects[start:index]
+            start, total = index, 0
+        total += own
+    yield objects[start:]

@@ -8,6 +8,7 @@ A controller keeps its gang while it has pods, even if the definition is removed
 is deleted, and the remaining pods must not start one by one meanwhile.
 """
 
+from bisect import bisect_left, insort
 from collections.abc import Collection, Iterable
 
 from msgspec import Struct
@@ -20,6 +21,9 @@ from muster.kube.objects import OwnerReference
 
 ControllerKey = tuple[str, str]
 """Namespace and uid: a definition does not apply to pods of other namespaces, whatever uid it names."""
+
+_Age = tuple[int, str, str]
+"""Creation time, name and uid of a definition."""
 
 
 class OwnedPod(Struct, frozen=True, gc=False):
@@ -111,7 +115,7 @@ class ControllerGangs:
             self._of_definition[definition.uid] = key
             owner = self._owner(key)
             known = owner.job
-            owner.jobs[definition.uid] = ((definition.created_seconds, definition.name, definition.uid), job)
+            owner.put_job((definition.created_seconds, definition.name, definition.uid), job)
             if owner.job != known:
                 changed.add(key)
         return changed
@@ -143,27 +147,35 @@ class ControllerGangs:
 class _Controller:
     """One controller: its pods, and the definitions that make them a gang, of which the oldest applies."""
 
-    __slots__ = ("controller", "former", "jobs", "pods")
+    __slots__ = ("_order", "controller", "former", "jobs", "pods")
 
     def __init__(self) -> None:
         self.controller: OwnerReference | None = None
         self.pods: dict[str, OwnedPod] = {}
-        self.jobs: dict[str, tuple[tuple[int, str, str], ControllerGang]] = {}
+        self.jobs: dict[str, tuple[_Age, ControllerGang]] = {}
         self.former: ControllerGang | None = None
+        self._order: list[_Age] = []  # ages of its definitions, oldest first
 
     @property
     def job(self) -> ControllerGang | None:
         """The gang of its pods; without a definition the former one."""
-        return min(self.jobs.values(), key=_age)[1] if self.jobs else self.former
+        return self.jobs[self._order[0][2]][1] if self._order else self.former
+
+    def put_job(self, age: _Age, job: ControllerGang) -> None:
+        uid = age[2]
+        if uid in self.jobs:
+            self._leave(self.jobs[uid][0])
+        self.jobs[uid] = (age, job)
+        insort(self._order, age)
 
     def drop_job(self, uid: str) -> None:
-        _, job = self.jobs.pop(uid)
+        age, job = self.jobs.pop(uid)
+        self._leave(age)
         if not self.jobs:
             self.former = replace(job, node_selector=(), source="")
 
-
-def _age(defined: tuple[tuple[int, str, str], ControllerGang]) -> tuple[int, str, str]:
-    return defined[0]
+    def _leave(self, age: _Age) -> None:
+        del self._order[bisect_left(self._order, age)]
 
 
 def _kind(controller: OwnerReference) -> str:

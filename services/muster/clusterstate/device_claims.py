@@ -22,7 +22,7 @@ from muster.devices.reach import Reach
 from muster.devices.selectors import Selectors
 from muster.gangs.counted_resources import is_searched
 from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm, PodTerm
-from muster.gangs.quoting import quoted
+from muster.gangs.quoting import listed, quoted
 from muster.gangs.selectors import LabelSelector, Operator, PodSelector, Requirement, pod_selector
 from muster.kube.api_resources import RESOURCE_CLAIMS
 from muster.kube.device_objects import DeviceResource
@@ -178,7 +178,7 @@ class DeviceClaims:
         return Demands(
             tuple(sorted(terms, key=repr)),
             tuple(dict.fromkeys(each.name for each in use.claims if each.name)),
-            "; ".join(dict.fromkeys(problems)),
+            listed(list(dict.fromkeys(problems))),
             tuple(sorted(amounts.items())),
             tuple(term for term, _ in shared),
             tuple(selector for _, selector in shared),

@@ -7,6 +7,7 @@ the pods that it covers, however many others there are.
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import chain
+from typing import Final
 
 import structlog
 from msgspec import Struct
@@ -18,8 +19,14 @@ from muster.kube.budget_facts import PodDisruptionBudget, read_budget
 
 _log = structlog.get_logger(__name__)
 
-_Place = tuple[str, str, str]
-"""A namespace, a label key and a value; the latter are empty if the selector requires none."""
+_Place = tuple[str, str, str | None]
+"""A namespace, a label key and a value, None if any value will do; the key is empty if the selector requires none."""
+
+MAX_BUDGETS: Final = 1000
+"""Budgets of a namespace that are considered: those that require no label are compared with each new label set, and
+each label set has a list of those that cover it. The API server respects the others, too: an eviction that they forbid
+fails.
+"""
 
 
 class BudgetChange(Struct, frozen=True):
@@ -41,7 +48,7 @@ class _Indexed:
 
     @property
     def places(self) -> Iterator[_Place]:
-        for value in self.values or ("",):
+        for value in self.values or (None,):
             yield self.namespace, self.key, value
 
 
@@ -57,6 +64,9 @@ class Budgets:
         self._last: dict[str, tuple[str, ...]] = {}  # the last result for a namespace, shared by label sets
         self._ids: dict[str, str] = {}  # uid -> id
         self._problems: dict[str, str] = {}
+        self._left_out: dict[str, dict[str, tuple[str, LabelSelector]]] = {}
+        """Uids and selectors of budgets above MAX_BUDGETS by id, by namespace; they end with the budget, or when others
+        end."""
 
     def put(self, budget: PodDisruptionBudget) -> BudgetChange:
         """Add or update a budget."""
@@ -71,24 +81,32 @@ class Budgets:
             known.uid = uid
             return BudgetChange(facts)
         changed = self._unindex(id_) if known is not None else []
-        indexed = _Indexed(namespace, uid, read.selector, *self._handle(namespace, read.selector))
-        self._budgets[id_] = indexed
-        self._in_namespace[namespace] = self._in_namespace.get(namespace, 0) + 1
-        for place in indexed.places:
-            self._by_place.setdefault(place, {})[id_] = read.selector
-        covered = [each for each in self._candidates(indexed) if read.selector.matches(each.label_set.labels)]
-        _replace_budgets(covered, lambda budgets: _with(budgets, id_))
-        changed += covered
+        if self._in_namespace.get(namespace, 0) >= MAX_BUDGETS:
+            self._leave_out(namespace, id_, uid, read.selector)
+        else:
+            changed += self._index(namespace, id_, uid, read.selector)
         return BudgetChange(facts, dict.fromkeys(changed).keys())
 
     def remove(self, uid: str) -> tuple[str, Collection[LabelledPods]] | None:
         """Remove a budget; returns its id and the pods that it covered, None if another budget has that id by now."""
         id_ = self._ids.pop(uid, None)
-        if id_ is None or self._budgets[id_].uid != uid:
+        if id_ is None:
+            return None
+        namespace = id_.split("/", 1)[0]
+        left_out = self._left_out.get(namespace, {})
+        known = self._budgets.get(id_)
+        if uid != (known.uid if known is not None else left_out[id_][0]):
             return None
         del self.facts[id_]
         self._problems.pop(id_, None)
-        return id_, self._unindex(id_)
+        covered = self._unindex(id_) if known is not None else []
+        left_out.pop(id_, None)
+        if left_out and known is not None:
+            id_of_next = next(iter(left_out))
+            covered += self._index(namespace, id_of_next, *left_out.pop(id_of_next))
+        if not left_out:
+            self._left_out.pop(namespace, None)
+        return id_, dict.fromkeys(covered).keys()
 
     def covering(self, label_set: LabelledPods) -> tuple[str, ...]:
         """Ids of the budgets that cover a label set, sorted."""
@@ -97,7 +115,8 @@ class Budgets:
             return ()
         labels = label_set.label_set.labels
         found: list[str] = []
-        for key, value in chain((("", ""),), labels.items()):
+        any_value = [(key, None) for key in ("", *labels)]
+        for key, value in chain(any_value, labels.items()):
             there = self._by_place.get((namespace, key, value))
             if there is not None:
                 found += [id_ for id_, selector in there.items() if selector.matches(labels)]
@@ -111,6 +130,22 @@ class Budgets:
     def needed_indexes(self) -> set[tuple[str, str]]:
         """Namespaces and keys by which label sets are looked up."""
         return {(each.namespace, key) for each in self._budgets.values() for key, _ in _handles(each.selector)}
+
+    def _index(self, namespace: str, id_: str, uid: str, selector: LabelSelector) -> list[LabelledPods]:
+        """Add a budget to the indexes; returns the label sets that it covers."""
+        indexed = _Indexed(namespace, uid, selector, *self._handle(namespace, selector))
+        self._budgets[id_] = indexed
+        self._in_namespace[namespace] = self._in_namespace.get(namespace, 0) + 1
+        for place in indexed.places:
+            self._by_place.setdefault(place, {})[id_] = selector
+        covered = [each for each in self._candidates(indexed) if each.meets(selector)]
+        _replace_budgets(covered, lambda budgets: _with(budgets, id_))
+        return covered
+
+    def _leave_out(self, namespace: str, id_: str, uid: str, selector: LabelSelector) -> None:
+        if namespace not in self._left_out:
+            _log.warning("disruption_budgets_left_out", namespace=namespace, considered=MAX_BUDGETS)
+        self._left_out.setdefault(namespace, {})[id_] = (uid, selector)
 
     def _unindex(self, id_: str) -> list[LabelledPods]:
         """Remove a budget from the indexes; returns the label sets that it covered."""
@@ -132,7 +167,7 @@ class Budgets:
 
         def crowd(handle: tuple[str, tuple[str, ...]]) -> int:
             key, values = handle
-            budgets = sum(len(self._by_place.get((namespace, key, value), ())) for value in values)
+            budgets = sum(len(self._by_place.get((namespace, key, value), ())) for value in values or (None,))
             return budgets + self._label_sets.count(namespace, key, values)
 
         handles = _handles(selector)
@@ -169,5 +204,9 @@ def _with(budgets: tuple[str, ...], id_: str) -> tuple[str, ...]:
 
 
 def _handles(selector: LabelSelector) -> list[tuple[str, tuple[str, ...]]]:
-    """Label keys that covered pods must have, and the values allowed."""
-    return [(each.key, each.values) for each in selector.requirements or () if each.operator is Operator.IN]
+    """Label keys that covered pods must have, and the values allowed; no values allow any."""
+    return [
+        (each.key, each.values)
+        for each in selector.requirements or ()
+        if each.operator in (Operator.IN, Operator.EXISTS)
+    ]

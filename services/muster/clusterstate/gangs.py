@@ -7,7 +7,8 @@ those that ended; if there are none either, from those that are being deleted.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from heapq import nsmallest
 from typing import Final
 
 from msgspec import Struct
@@ -19,11 +20,14 @@ from muster.dialects import registry
 from muster.dialects.composite_groups import CompositeGroups
 from muster.dialects.composites import PARENT
 from muster.dialects.definitions import Definition
-from muster.dialects.marks import NO_PRIORITIES, GangMarks, MarkSet, PodAge
+from muster.dialects.marks import MAX_DECLARATIONS, NO_PRIORITIES, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts, Problem, Severity
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 
 _MALFORMED: Final = MalformedObjects("gangs")
+
+MAX_RIVALS: Final = 10
+"""Ignored definitions of a gang that are named."""
 
 
 class Gangs:
@@ -219,7 +223,13 @@ class _Gang:
         return bool(removed)
 
     def decide(self) -> None:
-        self._incarnation.decide(entry.member for entry in self._pods.values())
+        self._incarnation.decide(self._oldest_members())
+
+    def _oldest_members(self) -> Iterator[Member]:
+        """The oldest pod of each set, among them the oldest in each state."""
+        for sets in self._sets.values():
+            for member_set in sets.values():
+                yield self._pods[member_set.ages[0].uid].member
 
     def read(
         self,
@@ -236,37 +246,53 @@ class _Gang:
             return None
         self.decide()
         definitions = sorted(self.definitions.values(), key=_age)
-        definition, rivals = (definitions[0], definitions[1:]) if definitions else (None, [])
+        definition, rivals = (definitions[0], definitions[1 : MAX_RIVALS + 1]) if definitions else (None, [])
         only_others = not self._pods and others.has(gang_id)
         if definition is not None and (only_others or (not self._pods and registry.defined_by_pods(definition))):
             return None
         foreign = others.problem(gang_id)
         name = definition.uid if definition is not None else self._incarnation.name
-        mark_sets = self._mark_sets(counted=definition is not None and registry.counts_pods(definition))
+        counted = definition is not None and registry.counts_pods(definition)
+        mark_sets, too_many = self._mark_sets(counted=counted)
         ancestry = composites.ancestry(definition) if definition is not None and PARENT in definition.spec else None
         known = priorities if definition is not None else None
-        content = (mark_sets, definition, rivals, name, known, foreign, ancestry)
+        content = (mark_sets, too_many, definition, rivals, name, known, foreign, ancestry)
         if before is not None and content == self._read:
             return before
         self._read = content
         facts = registry.read_gang(gang_id, definition, mark_sets, priorities, rivals, ancestry)
         problems = facts.problems if foreign is None else (*facts.problems, foreign)
+        if too_many:
+            problems = (*problems, _too_many_declarations(Severity.BLOCKING if counted else Severity.WARNING))
         return replace(facts, incarnation=name, problems=problems)
 
-    def _mark_sets(self, *, counted: bool) -> list[MarkSet]:
+    def _mark_sets(self, *, counted: bool) -> tuple[list[MarkSet], bool]:
+        """The declarations of the oldest pods, and whether there are more."""
         for state in MemberState:
             if sets := self._sets.get(state):
+                too_many = len(sets) > MAX_DECLARATIONS
+                read = nsmallest(MAX_DECLARATIONS, sets.values(), key=_oldest) if too_many else sets.values()
                 return [
                     MarkSet(member_set.marks, member_set.ages[0], len(member_set.ages) if counted else 0)
-                    for member_set in sets.values()
-                ]
-        return []
+                    for member_set in read
+                ], too_many
+        return [], False
 
     def _leave(self, entry: _Entry) -> None:
         member_set = entry.member_set
         del member_set.ages[bisect_left(member_set.ages, entry.member.age)]
         if not member_set.ages:
             del self._sets[entry.member.state][member_set.marks]
+
+
+def _oldest(member_set: _MemberSet) -> PodAge:
+    return member_set.ages[0]
+
+
+def _too_many_declarations(severity: Severity) -> Problem:
+    """Counts of pods need all declarations, other facts follow from the oldest pods."""
+    message = f"its pods have more than {MAX_DECLARATIONS} different declarations: those of the oldest pods are read"
+    return Problem(severity, message)
 
 
 def _unread(gang_id: str, before: GangFacts | None, error: Exception) -> GangFacts:

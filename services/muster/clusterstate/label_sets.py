@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from muster.gangs.selectors import LabelSet
+from muster.gangs.selectors import LabelSelector, LabelSet
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 
@@ -35,6 +35,16 @@ class LabelledPods(Struct, eq=False, gc=False):
         """The value of one label; faster than `label_set.labels`."""
         keys = self.label_set.keys
         return self.label_set.values[keys.index(key)] if key in keys else None
+
+    def meets(self, selector: LabelSelector) -> bool:
+        """Whether the selector matches; faster than with `label_set.labels`."""
+        requirements = selector.requirements
+        if requirements is None:
+            return False
+        for each in requirements:  # noqa: SIM110 (all() takes twice as long)
+            if not each.holds_for(self.value(each.key)):
+                return False
+        return True
 
     @property
     def uids(self) -> Collection[str]:
@@ -128,15 +138,15 @@ class LabelSets:
         """All sets of a namespace."""
         return self._of_namespace.get(namespace, ())
 
-    def having(self, namespace: str, key: str, values: Iterable[str]) -> list[LabelledPods]:
-        """Sets of a namespace that have one of these values for a label."""
+    def having(self, namespace: str, key: str, values: Collection[str]) -> list[LabelledPods]:
+        """Sets of a namespace that have one of these values for a label, or the label if there are no values."""
         by_value = self._by_value(namespace, key)
-        return [each for value in values for each in by_value.get(value, ())]
+        return [each for value in values or by_value for each in by_value.get(value, ())]
 
-    def count(self, namespace: str, key: str, values: Iterable[str]) -> int:
+    def count(self, namespace: str, key: str, values: Collection[str]) -> int:
         """Number of sets that `having` returns."""
         by_value = self._by_value(namespace, key)
-        return sum(len(by_value.get(value, ())) for value in values)
+        return sum(len(by_value.get(value, ())) for value in values or by_value)
 
     def _by_value(self, namespace: str, key: str) -> dict[str, set[LabelledPods]]:
         by_value = self._by_key.get((namespace, key))

@@ -18,6 +18,7 @@ from muster.clusterstate.storage_objects import ClaimId, StorageObjects, VolumeC
 from muster.gangs.counted_resources import attachments, storage_capacity
 from muster.gangs.facts import Amounts, NodeFacts
 from muster.gangs.node_regions import NodeRegions
+from muster.gangs.quoting import listed
 from muster.kube.csi_facts import CSIDriver, CSINode, CSIStorageCapacity
 from muster.kube.volume_facts import NodeTerms, PersistentVolume, PersistentVolumeClaim, StorageClass, on_node
 
@@ -120,7 +121,7 @@ class Volumes:
                 elif self._publishes_capacity(name) and self._capacities.limits_size(name):
                     terms.add(self._capacities.large_enough(name, claim.needs.size_bytes))
         volumes = tuple(sorted(terms, key=msgspec.json.encode))
-        return Demands(volumes, tuple(waiting), "; ".join(problems), self.requests(uid))
+        return Demands(volumes, tuple(waiting), listed(problems), self.requests(uid))
 
     # -- attach limits
 

@@ -31,6 +31,12 @@ class TestList:
         await complete(await follow(page_size=100, batch_size=4))
         assert [len(batch.items) for batch in sink.batches] == [4, 4, 3, 0]
 
+    async def test_batches_do_not_exceed_their_bytes(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
+        for number in range(12):
+            api.object(f"pod-{number:02}", annotations={"x": "x" * (100_000 if number in (3, 4, 7) else 100)})
+        await complete(await follow(page_size=100, batch_size=8, batch_bytes=110_000))
+        assert [len(batch.items) for batch in sink.batches] == [4, 3, 5, 0]
+
     @pytest.mark.parametrize("code", [500, 429, 403, 401])
     async def test_failures_are_retried(self, api: ScriptedApi, sink: Sink, follow: Any, code: int) -> None:
         api.object("a")

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from builders.clusterstate.history import History, budget_object, pod_object
+from muster.clusterstate import disruption_budgets
 from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
 from muster.kube.api_resources import BUDGETS
 
@@ -120,3 +121,74 @@ def test_one_that_cannot_be_read_spares_all_pods_of_its_namespace() -> None:
     assert (batch.budgets, only_pod(batch).budgets) == ((DisruptionBudget("ml/x", 0),), ("ml/x",))
     corrected = history.budgets(budget_object("x", {"matchLabels": {"app": "db"}}, allowed=5))
     assert (corrected.budgets, only_pod(corrected).budgets) == ((DisruptionBudget("ml/x", 5),), ())
+
+
+def selecting(*requirements: tuple[str, str, list[str] | None]) -> dict[str, Any]:
+    return {"matchExpressions": [{"key": key, "operator": kind, "values": of} for key, kind, of in requirements]}
+
+
+@pytest.mark.parametrize(
+    ("selector", "names"),
+    [
+        (selecting(("app", "Exists", None)), {"a", "b", "c"}),
+        (selecting(("app", "Exists", None), ("tier", "Exists", None)), {"c"}),
+        (selecting(("app", "Exists", None), ("app", "NotIn", ["web"])), {"b", "c"}),
+        (selecting(("app", "DoesNotExist", None)), {"d"}),
+        (selecting(("app", "In", [f"v{number}" for number in range(100)] + ["web"])), {"a"}),
+        (selecting(("app", "NotIn", [f"v{number}" for number in range(100)] + ["web"])), {"b", "c", "d"}),
+    ],
+)
+@pytest.mark.parametrize("budget_first", [True, False])
+def test_pods_are_covered_whatever_the_operator(selector: Any, names: set[str], budget_first: bool) -> None:
+    history = History()
+    if budget_first:
+        history.budgets(budget_object("x", selector))
+    history.pods(web_pod("a"), pod_object("b", labels={"app": "db"}), pod_object("d"))
+    history.pods(pod_object("c", labels={"app": "db", "tier": "1"}))
+    if not budget_first:
+        history.budgets(budget_object("x", selector))
+    assert {name for name, budgets in covering(history).items() if budgets} == names
+    history.remove(BUDGETS, "uid-budget-x")
+    assert not any(covering(history).values())
+
+
+class TestMoreThanAreConsidered:
+    @pytest.fixture(autouse=True)
+    def few(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(disruption_budgets, "MAX_BUDGETS", 2)
+
+    def test_budgets_above_the_limit_cover_nothing_until_others_end(self) -> None:
+        history = History()
+        history.pods(web_pod())
+        batch = history.budgets(*[budget_object(name, WEB) for name in "pqrs"])
+        assert [each.id for each in batch.budgets] == ["ml/p", "ml/q", "ml/r", "ml/s"]
+        assert covering(history) == {"a": ("ml/p", "ml/q")}
+        history.remove(BUDGETS, "uid-budget-r", "uid-budget-p")
+        assert covering(history) == {"a": ("ml/q", "ml/s")}
+        history.remove(BUDGETS, "uid-budget-q", "uid-budget-s")
+        assert covering(history) == {"a": ()}
+
+    def test_another_namespace_has_its_own(self) -> None:
+        history = History()
+        history.pods(web_pod(), web_pod("b", namespace="dev"))
+        history.budgets(*[budget_object(name, WEB) for name in "pqr"])
+        history.budgets(budget_object("x", WEB, namespace="dev", uid="dev-x"))
+        assert covering(history)["b"] == ("dev/x",)
+
+    def test_an_edit_of_one_left_out_counts_when_it_is_considered(self) -> None:
+        history = History()
+        history.pods(web_pod())
+        history.budgets(*[budget_object(name, WEB) for name in "pqr"])
+        history.budgets(budget_object("r", {"matchLabels": {"app": "db"}}))
+        history.remove(BUDGETS, "uid-budget-p", "uid-budget-q")
+        assert covering(history) == {"a": ()}
+        history.budgets(budget_object("r", WEB))
+        assert covering(history) == {"a": ("ml/r",)}
+
+    def test_one_left_out_that_was_made_anew_is_not_taken_for_gone(self) -> None:
+        history = History()
+        history.pods(web_pod())
+        history.budgets(*[budget_object(name, WEB) for name in "pqr"])
+        history.budgets(budget_object("r", WEB, uid="new"))
+        history.remove(BUDGETS, "uid-budget-r", "uid-budget-p")
+        assert covering(history) == {"a": ("ml/q", "ml/r")}

@@ -9,7 +9,7 @@ from builders.core.objects import pod_class
 from builders.core.scenario import Scenario
 from builders.core.slices import slices_of
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core import machine
+from muster.coordinator.core import machine, reconcile
 from muster.coordinator.core.effects import Bind, Report, Solve
 from muster.coordinator.core.events import (
     BindOutcome,
@@ -22,6 +22,7 @@ from muster.coordinator.core.events import (
     Solved,
     Tick,
 )
+from muster.coordinator.core.gang.gang import Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.hold import hold_and_wait
 from muster.coordinator.core.permits import binding, permits
@@ -77,6 +78,28 @@ def test_few_stale_representatives_leave_in_one_slice() -> None:
     assert sum(left) >= GANGS - len(solve.groups) - AT_ONCE
     assert max(left) <= AT_ONCE
     assert [effect for effect in effects if isinstance(effect, Solve)]
+
+
+def test_few_gangs_of_gang_groups_are_checked_in_one_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reconcile, "GANGS", AT_ONCE)
+    names = [[f"g{group}-{number}" for number in range(4)] for group in range(10)]
+    scenario = Scenario({"n": 1})
+    groups = [[f"default/{name}" for name in each] for each in names]
+    scenario.add(*(gang(name).of(2).with_group(*groups[at]) for at, each in enumerate(names) for name in each))
+    scenario.run_effects()
+    assert {len(group.gangs) for group in scenario.leader.cache.groups.values()} == {4}
+    cache, checked = scenario.leader.cache, list[int]()
+    check = cache.check_readiness
+
+    def count(group: Group) -> None:
+        checked.append(len(group.gangs))
+        check(group)
+
+    monkeypatch.setattr(cache, "check_readiness", count)
+    edited = Batch(gangs=tuple(replace(facts, total=9) for facts in scenario.cluster.gangs.values()))
+    in_slices, _ = slices_of(scenario, Delta(edited), lambda: sum(checked))
+    assert sum(in_slices) >= GANGS
+    assert max(in_slices) < AT_ONCE + 4
 
 
 def test_few_gangs_are_recovered_in_one_slice() -> None:

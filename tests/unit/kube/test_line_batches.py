@@ -30,7 +30,7 @@ class Wire:
 
 async def test_single_line_is_delivered_at_once() -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         wire.send(b"a")
         assert await anext(batches) == [b"a"]
         wire.send(b"b")
@@ -40,23 +40,40 @@ async def test_single_line_is_delivered_at_once() -> None:
 async def test_available_lines_share_a_batch_up_to_its_size() -> None:
     wire = Wire()
     wire.send(*[b"%d" % n for n in range(25)], None)
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         got = [batch async for batch in batches]
     assert [len(batch) for batch in got] == [10, 10, 5]
     assert [line for batch in got for line in batch] == [b"%d" % n for n in range(25)]
 
 
+async def test_batches_are_bounded_by_bytes() -> None:
+    wire = Wire()
+    wire.send(*[b"x" * 40, b"y" * 300, b"z" * 50, b"u" * 50, b"v" * 50], None)
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 100) as batches:
+        assert [[len(line) for line in batch] async for batch in batches] == [[40], [300], [50, 50], [50]]
+
+
+async def test_slow_reader_of_long_lines_stops_the_sender() -> None:
+    wire = Wire()
+    wire.send(*[b"x" * 1000] * 50, None)
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 1000, 1000) as batches:
+        await anext(batches)
+        await yield_to_loop(100)
+        assert wire.read < 20
+        assert len([batch async for batch in batches]) == 49
+
+
 async def test_lines_before_the_end_are_delivered() -> None:
     wire = Wire()
     wire.send(b"a", None)
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         assert [batch async for batch in batches] == [[b"a"]]
 
 
 async def test_lines_before_an_error_are_delivered_first() -> None:
     wire = Wire()
     wire.send(b"a", OSError("broken"))
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         assert await anext(batches) == [b"a"]
         with pytest.raises(OSError, match="broken"):
             await anext(batches)
@@ -64,7 +81,7 @@ async def test_lines_before_an_error_are_delivered_first() -> None:
 
 async def test_error_while_waiting_is_raised() -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         waiting = asyncio.ensure_future(anext(batches))
         await yield_to_loop()
         wire.send(OSError("broken"))
@@ -75,7 +92,7 @@ async def test_error_while_waiting_is_raised() -> None:
 async def test_slow_reader_stops_the_sender() -> None:
     wire = Wire()
     wire.send(*[b"x"] * 1000, None)
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000) as batches:
         first = await anext(batches)
         await yield_to_loop(100)
         assert wire.read < 200
@@ -86,7 +103,7 @@ async def test_slow_reader_stops_the_sender() -> None:
 async def test_leaving_the_context_stops_reading() -> None:
     wire = Wire()
     lines = wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(lines, 10) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(lines, 10, 1000) as batches:
         wire.send(b"a")
         await anext(batches)
     wire.send(b"b")

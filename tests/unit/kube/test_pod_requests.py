@@ -308,6 +308,19 @@ def test_resources_beyond_the_limit_are_a_problem_and_do_not_count() -> None:
     )
 
 
+def test_extended_requests_beyond_the_limit_are_left_out() -> None:
+    names = {f"example.com/r{number:05}": "1" for number in range(5000)}
+    extended = read_class(pod(spec={"containers": [container(requests=names)]})).pod_class.extended
+    assert [each.resource for each in extended] == [f"example.com/r{number:05}" for number in range(MAX_RESOURCES)]
+
+
+def test_extended_requests_of_many_containers_are_a_problem() -> None:
+    containers = [container(f"c{number}", {"example.com/gpu": "1"}) for number in range(101)]
+    read = read_class(pod(spec={"containers": containers}))
+    assert len(read.pod_class.extended) == 100
+    assert read.problem == ("its containers have 101 requests for extended resources, but at most 100 are considered")
+
+
 def test_few_of_many_problems_are_named() -> None:
     names = {f"example.com/r{number}": "many" for number in range(2000)}
     problem = read_class(pod(spec={"containers": [container(requests=names)]})).problem

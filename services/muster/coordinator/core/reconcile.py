@@ -148,10 +148,13 @@ class Reconciler:
             groups: dict[Group, bool] = {}
             for gang, edited in touched.items():
                 groups[gang.group] = groups.get(gang.group, False) or edited
-            for number, (group, edited) in enumerate(groups.items(), start=1):
+            in_slice = 0
+            for group, edited in groups.items():
                 self._holds.update(group, now)
                 self._update_queue(group, now, effects, edited=edited)
-                if number % GANGS == 0:
+                in_slice += max(1, len(group.gangs))
+                if in_slice >= GANGS:
+                    in_slice = 0
                     yield
             # The state of a gang is reported on the gangs of its group, too.
             concerned = dict.fromkeys(touched)

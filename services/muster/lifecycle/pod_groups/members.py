@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
-from muster.dialects.marks import GangMarks, MarkSet, PodAge
+from muster.dialects.marks import MAX_DECLARATIONS, GangMarks, MarkSet, PodAge
 from muster.dialects.registry import membership_of
 from muster.kube.gang_marks import gang_marks, pod_age
 from muster.kube.object_changes import Removed
@@ -124,8 +124,10 @@ class Members:
 
 
 def mark_sets(members: Iterable[Member]) -> list[MarkSet]:
-    """Returns the mark sets of members, which are ordered by age."""
+    """Returns the mark sets of members, which are ordered by age: the first MAX_DECLARATIONS."""
     oldest: dict[GangMarks, PodAge] = {}
     for member in members:
         oldest.setdefault(member.marks, member.age)
+        if len(oldest) == MAX_DECLARATIONS:
+            break
     return [MarkSet(marks, age) for marks, age in oldest.items()]

@@ -1,0 +1,92 @@
+"""What one pod may say about nodes and pods is bounded, since all of it is evaluated on every node (I12)."""
+
+import json
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from builders.kube.inter_pod_rules import affinity, labelled, spread, term
+from builders.kube.objects import container, pod
+from muster.kube.pod_class import MAX_FIELD_BYTES, read_class
+from muster.kube.volume_facts import MAX_CLAIMS, claims_of
+
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+
+
+def zone(*values: str) -> dict[str, Any]:
+    return {"key": "zone", "operator": "In", "values": list(values)}
+
+
+def on_nodes(*terms: Any) -> dict[str, Any]:
+    return {"affinity": {"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": list(terms)}}}}
+
+
+def several(count: int) -> list[str]:
+    return [f"v{number}" for number in range(count)]
+
+
+TOO_MUCH = {
+    "terms of node affinity": (
+        on_nodes(*({"matchExpressions": [zone(each)]} for each in several(101))),
+        "it has 101 terms of node affinity: at most 100 are supported",
+    ),
+    "requirements": (
+        {
+            **on_nodes({"matchExpressions": [zone(each) for each in several(150)]}),
+            "nodeSelector": dict.fromkeys(several(51), ""),
+        },
+        "it has 201 requirements in nodeSelector and node affinity: at most 200 are supported",
+    ),
+    "tolerations": (
+        {"tolerations": [{"key": each, "operator": "Exists"} for each in several(501)]},
+        "it has 501 tolerations: at most 500 are supported",
+    ),
+    "inter-pod rules": (
+        {
+            "affinity": affinity(away=[term(labelled(app=each)) for each in several(60)]),
+            "topologySpreadConstraints": [spread(labelled(app=each)) for each in several(41)],
+        },
+        "it has 101 terms of pod affinity and topologySpreadConstraints: at most 100 are supported",
+    ),
+    "bytes": (
+        on_nodes({"matchExpressions": [zone("x" * MAX_FIELD_BYTES)]}),
+        f"affinity has 131231 bytes: at most {MAX_FIELD_BYTES} are read",
+    ),
+}
+
+
+@pytest.mark.parametrize(("spec", "problem"), TOO_MUCH.values(), ids=TOO_MUCH)
+def test_too_much_is_a_problem_and_not_read(spec: dict[str, Any], problem: str) -> None:
+    read = read_class(pod(spec={"containers": [container(requests={"cpu": "2"})], **spec}))
+    alone = read_class(pod(spec={"containers": [container(requests={"cpu": "2"})]}))
+    assert (read.problem, read.selectors) == (problem, ())
+    assert read.pod_class == alone.pod_class
+
+
+def test_list_of_all_nodes_of_a_large_cluster_is_read() -> None:
+    names = [f"node-{number:04}.cluster.local" for number in range(4000)]
+    read = read_class(pod(spec=on_nodes({"matchExpressions": [zone(*names)]})))
+    assert read.problem == ""
+    assert read.pod_class.required_node_affinity is not None
+    assert read.pod_class.required_node_affinity[0].labels[0].values == tuple(names)
+
+
+def test_rules_of_another_schedulers_pod_are_bounded_too() -> None:
+    spec = {"affinity": affinity(away=[term(labelled(app=each)) for each in several(101)])}
+    assert read_class(pod(spec=spec), ours=False).pod_class.required_pod_anti_affinity == ()
+
+
+def test_claims_beyond_the_limit_are_a_problem() -> None:
+    volumes = [{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in several(MAX_CLAIMS + 1)]
+    problems: list[str] = []
+    claims = claims_of(Raw(json.dumps(volumes).encode()), "pod-0", problems)
+    assert len(claims) == MAX_CLAIMS
+    assert problems == ["it uses 257 PersistentVolumeClaims: at most 256 are supported"]
+
+
+def test_few_of_many_malformed_fields_are_named() -> None:
+    wrong = [{"key": each, "operator": "Near"} for each in several(90)]
+    problem = read_class(pod(spec=on_nodes({"matchExpressions": wrong}))).problem
+    assert problem.count("operator") == 10
+    assert problem.endswith("; and 80 more")
