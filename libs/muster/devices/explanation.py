@@ -51,7 +51,8 @@ class RequestShortage(Struct, frozen=True):
     applies: `unusable` (its pool is incomplete or invalid), `unsupported`, `elsewhere` (on other nodes), `taken`,
     `tainted`, `free`. `most_free`: no node has more. `excluded`: the selector that excludes most devices, and how many;
     that of the class if no device is of the class. `taint`: the one that most lack a toleration for, and how many.
-    `holders`: by which most are taken, and how many. `error`: the message of a selector that fails.
+    `holders`: by which most are taken, and how many. `error`: the message of a selector that fails. `resource`: the
+    extended resource that a container requests and the class backs; `request` is the container then, `claim` empty.
     """
 
     claim: str
@@ -73,6 +74,14 @@ class RequestShortage(Struct, frozen=True):
     problem: str = ""
     """Why a pool must not be used, the first one."""
     error: str = ""
+    resource: str = ""
+
+    @property
+    def name(self) -> str:
+        """The request, in words."""
+        if self.resource:
+            return f"extended resource {self.resource} of container {self.request}"
+        return f"request {self.request} of ResourceClaim {self.claim}"
 
     @property
     def matching(self) -> int:
@@ -99,6 +108,8 @@ class RequestShortage(Struct, frozen=True):
         number, way = max(ways, key=lambda each: each[0])
         if number:
             return way
+        if self.error and self.resource:
+            return f"the selectors of class {quoted(self.device_class)} do not fail"
         if self.error:
             return f"the selectors of the request, or of class {quoted(self.device_class)}, do not fail"
         if self.devices and not self.matching:
@@ -107,13 +118,14 @@ class RequestShortage(Struct, frozen=True):
 
     def __str__(self) -> str:
         wanted = _count(self.wanted, "device") if self.wanted else "all devices"
-        text = f"request {self.request} of ResourceClaim {self.claim} wants {wanted} of class {self.device_class}"
+        text = f"{self.name} wants {wanted} of class {self.device_class}"
         expression, number = self.excluded
         excludes = f". The selector {quoted(expression)} excludes {number}" if expression else ""
         if not self.devices:
             none = self.error or (f"there are none{excludes}" if number else "there are no devices")
             return f"{text}: {none}"
-        text += f": {self.matching} of {self.devices} match its selectors"
+        of_class = f" of {self.devices} match its selectors"
+        text += f": {self.matching}{' match' if self.resource else of_class}"
         parts = (
             (self.unusable, f"in pools that are not complete or valid ({self.problem})"),
             (self.unsupported, "with features that are not supported"),
