@@ -268,6 +268,7 @@ def _device_request(request: RequestShortage) -> pb.DeviceRequest:
         more_holders=request.more_holders,
         error=request.error,
         extended_resource=request.resource,
+        unsupported_features=request.features,
         summary=str(request),
     )
 
