@@ -19,7 +19,7 @@ from muster.coordinator.core.slices import Slices, parts
 from muster.devices.columns import columns_of
 from muster.devices.explanation import Conflict, Holders, RequestShortage, conflict, shortages
 from muster.devices.extended_resources import ExtendedClaim, classes_by_resource, extended_claim
-from muster.devices.facts import Claim
+from muster.devices.facts import Alternative, Claim
 from muster.gangs.counted_resources import is_device_resource, is_searched, is_selection
 from muster.gangs.facts import NodeFacts, PodFacts
 from muster.gangs.node_filters import filter_reason
@@ -156,8 +156,11 @@ def name_device_request(explanation: Explanation, cache: Cache) -> Explanation:
     """Adds to an explanation that devices are missing which request of which claim lacks them, and what is free."""
     short = [name for name, _ in explanation.short_by if is_device_resource(name)]
     gang = cache.gangs.get(explanation.gang)
-    if not short or gang is None:
+    if gang is None:
         return explanation
+    if not short:
+        text = _extended_in_brief(cache.ledger, [name for name, _ in explanation.short_by])
+        return replace(explanation, summary=f"{explanation.summary}; {text}") if text else explanation
     pods = [pod for pod in gang.pending.values() if pod.device_claims and pod.class_id == explanation.class_id]
     if not pods:
         return explanation
@@ -179,7 +182,9 @@ def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str, *, each: bool
         names = ", ".join(quoted(claim.name) for claim in claims[:_NAMED_CLAIMS])
         more = f" and {len(claims) - _NAMED_CLAIMS} more" if len(claims) > _NAMED_CLAIMS else ""
         where = f"only {free} can be allocated now" if free else "no node has devices for them"
-        return f"ResourceClaims like {names}{more}: {where}" if claims else ""
+        alternatives = [each for claim in claims for request in claim.requests for each in request.alternatives]
+        unsupported = _unsupported(ledger, alternatives)
+        return f"ResourceClaims like {names}{more}: {where}{unsupported}" if claims else ""
     for claim in claims:
         for request in claim.requests:
             one = replace(claim, requests=(request,), constraints=())
@@ -195,7 +200,25 @@ def _brief(ledger: Ledger, claims: Sequence[Claim], resource: str, *, each: bool
                 selectors = [quoted(expression) for expression in alternative.selectors]
                 text += f"; none matches {' and '.join(selectors[:_NAMED_CLAIMS])}" if selectors and not error else ""
                 text += f": {error}" if error else ""
-            return text
+            return text + _unsupported(ledger, [alternative])
+    return ""
+
+
+def _extended_in_brief(ledger: Ledger, resources: Sequence[str]) -> str:
+    """Says that devices for one of these extended resources are not supported; empty if none is known to be."""
+    if not ledger.devices.devices.pools.with_unsupported:
+        return ""
+    classes = classes_by_resource(ledger.devices.devices.classes)
+    backed = [Alternative(classes[name].name) for name in resources if name in classes]
+    return _unsupported(ledger, backed).removeprefix("; ")
+
+
+def _unsupported(ledger: Ledger, alternatives: Sequence[Alternative]) -> str:
+    """Names a device that one of these selects and that has a feature which is not supported."""
+    for each in alternatives[:_NAMED_CLAIMS]:
+        if (found := ledger.devices.unsupported(each)) is not None:
+            device, feature = found
+            return f"; devices with {feature} are not supported, such as {device}"
     return ""
 
 
