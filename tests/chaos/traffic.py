@@ -101,8 +101,8 @@ class Traffic:
             (2, self._low_priority),
             (2, self._preemptor),
             (3, self._claiming),
-            (1, self._sharing),
-            (1, self._extended),
+            (2, self._sharing),
+            (2, self._extended),
             (1, self._low_priority_claiming),
         ]
         weights, makers = zip(*kinds, strict=True)
