@@ -10,19 +10,23 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from builders.e2e.cluster import Cluster, running_cluster
+from builders.e2e.cluster import JSON, Cluster, running_cluster
+from builders.e2e.device_invariants import DeviceInvariants
+from builders.e2e.devices import gpus, with_claims
 from builders.e2e.invariants import Invariants
 from builders.e2e.world import World
-from builders.gangs.manifests import gang
+from builders.gangs.manifests import Workload, gang
+from builders.wait import eventually
 from chaos.faults import Fault, resume_all, shuffled
 from chaos.percentiles import percentiles
 from chaos.traffic import Traffic
 from muster.coordinator.v1.record_pb2 import GangRecord
 from muster.localcluster.child_process import ChildDied
+from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 from muster.localcluster.stack import SERVICES
 
 REPLICAS = {"cluster-state": 2, "placement": 2, "binding": 2, "lifecycle": 2, "coordinator": 2}
-NODES, CPUS = 8, 8
+NODES, CPUS, GPUS = 8, 8, 4
 SHORT_TIMEOUTS = {
     "MUSTER_COORDINATOR_BIND_TIMEOUT_SECONDS": "5",
     "MUSTER_COORDINATOR_REPAIR_TIMEOUT_SECONDS": "5",
@@ -52,6 +56,7 @@ class Result:
     started: Counter[str] = field(default_factory=Counter)
     evicted: int = 0
     permits: int = 0
+    allocations: int = 0
     terms: int = 0
     waited: dict[str, dict[str, float]] = field(default_factory=dict)
     slowest: list[str] = field(default_factory=list)
@@ -67,6 +72,7 @@ class Result:
             "gangs_started": dict(self.started),
             "pods_evicted": self.evicted,
             "permits": self.permits,
+            "claims_allocated": self.allocations,
             "terms": self.terms,
             "seconds_from_created_to_bound": self.waited,
             "slowest": self.slowest,
@@ -93,14 +99,24 @@ class ChaosRun:
         self._epochs: set[int] = set()
         self._problems: list[str] = []
         self._active_fault: Fault | None = None
+        self._devices = DeviceInvariants(cluster)
 
     async def run(self, seconds: float) -> Result:
         """Runs faults for so many seconds. Violations are part of the result."""
         began = time.monotonic()
         world = World(self._cluster)
-        await world.nodes(*[CPUS] * NODES)
+        await world.nodes(*[CPUS] * NODES, cards=Cards(CardKind.GPU, GPUS))
+        await self._devices.watch()
         self._cluster.on_record = self._recorded
         traffic = Traffic(world, Random(self._random.random()))
+        of_traffic = self._cluster.on_pod
+
+        def pod_changed(change: str, pod: JSON) -> None:
+            self._devices.pod(change, pod)
+            if of_traffic is not None:
+                of_traffic(change, pod)
+
+        self._cluster.on_pod = pod_changed
         load = asyncio.create_task(traffic.load())
         processes = asyncio.create_task(self._watch_processes())
         services = asyncio.create_task(self._watch_services(traffic))
@@ -118,7 +134,10 @@ class ChaosRun:
         self.result.terms = len(self._epochs)
         self.result.waited = {kind: percentiles(waited) for kind, waited in sorted(traffic.waited_seconds.items())}
         self.result.slowest = [f"{seconds:.1f} s: {what}" for seconds, what in traffic.slowest]
-        self.result.violations = [*self._problems, *traffic.violations, *self._cluster.invariants.violations]
+        self.result.allocations = self._devices.allocations
+        observed = [*self._cluster.invariants.violations, *self._devices.violations]
+        self.result.violations = [*self._problems, *traffic.violations, *observed]
+        await self._devices.close()
         self._cluster.invariants.violations.clear()
         return self.result
 
@@ -144,15 +163,49 @@ class ChaosRun:
             await self._cluster.stack.ready()
             await asyncio.wait_for(traffic.drained(), 2 * _SETTLE_SECONDS)
             await self._nothing_kept()
+            await self._devices.nothing_allocated()
             probe = gang("whole").of(NODES * CPUS)
             await world.create(probe)
             await world.bound(probe, seconds=_SETTLE_SECONDS)
+            await world.delete(probe)
+            await self._all_devices_are_free(world)
+            await self._devices.settled()
             await world.clear()
+            await self._devices.nothing_allocated()
             await self._cluster.invariants.check()
         except (AssertionError, TimeoutError, RuntimeError) as error:
             waiting = [f"{life.kind} {life.gangs[0].id}" for life in traffic.waiting()]
             self._problems.append(f"the cluster did not settle: {error!r}; pending: {waiting}")
         self._problems += self._logged()
+
+    async def _all_devices_are_free(self, world: World) -> None:
+        """Checks that the coordinator counts devices as the cluster does: all are free, and a gang can have them; then
+        all are taken.
+        """
+        waiting = await with_claims(world, gang("waiting").of(1), gpus(world, GPUS + 1))
+        await world.create(waiting)
+        await self._counts(world, waiting, free=NODES * GPUS, taken=0)
+        every = await with_claims(world, gang("every-gpu").of(NODES), gpus(world, GPUS))
+        await world.create(every)
+        await world.bound(every, seconds=_SETTLE_SECONDS)
+        await self._counts(world, waiting, free=0, taken=NODES * GPUS)
+
+    async def _counts(self, world: World, workload: Workload, *, free: int, taken: int) -> None:
+        """Waits until the explanation of a waiting gang counts so many devices."""
+        id_, found = world.here(workload).id, ""
+
+        async def counted() -> bool:
+            nonlocal found
+            if id_ not in self._cluster.gangs:
+                return False
+            claimed = (await self._cluster.explain(id_)).claimed_devices
+            found = "".join(map(str, claimed))
+            return any((each.free, each.taken) == (free, taken) for of in claimed for each in of.requests)
+
+        try:
+            await eventually(counted, f"{free} devices are free", seconds=_SETTLE_SECONDS)
+        except AssertionError as error:
+            raise Broken(f"I5: {free} devices are free and {taken} taken, and the coordinator says {found}") from error
 
     async def _nothing_kept(self) -> None:
         """Checks that neither the watch of etcd nor etcd itself has a record of any gang (I5)."""
@@ -166,7 +219,8 @@ class ChaosRun:
         if stored := await records.stored():
             raise Broken(f"I5: the watch shows no records, but etcd has {stored}")
 
-    def _recorded(self, _gang: str, record: GangRecord | None) -> None:
+    def _recorded(self, gang: str, record: GangRecord | None) -> None:
+        self._devices.record(gang, record)
         if record is not None and record.state == GangRecord.STATE_BINDING:
             self.result.permits += 1
             self._epochs.add(record.leader_epoch)

@@ -3,7 +3,7 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from random import Random
 
@@ -11,13 +11,18 @@ import aiohttp
 from grpc import aio
 
 from builders.e2e.cluster import Cluster
-from builders.e2e.faults import BINDS, EVERYTHING
+from builders.e2e.device_invariants import CLAIMS
+from builders.e2e.devices import API
+from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
 from muster.rpc.channel import open_channel
 
 Inject = Callable[[Cluster, float], Awaitable[None]]
 """Injects the fault, keeps it up for so many seconds, and removes it."""
+CLAIM_CREATIONS = Requests("POST", "/resourceclaims")
+CLAIM_CHANGES = Requests("PUT", "/resourceclaims/[^/]+(/status)?")
+_SLICES = f"/apis/{API}/resourceslices"
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,10 @@ def all_faults(cluster: Cluster) -> list[Fault]:
         Fault("API server answers 429", _throttle_requests, 4.0, 1.0, of_api_server=True),
         Fault("API server answers 500 to binds", _fail_binds, 2.0, 0.5, of_api_server=True),
         Fault("lose answers to binds", _lose_bind_answers, 2.0, 0.5, of_api_server=True),
+        Fault("API server answers 500 to writes of claims", _fail_claims, 2.0, 0.5, of_api_server=True),
+        Fault("lose answers to writes of claims", _lose_claim_answers, 2.0, 0.5, of_api_server=True),
+        Fault("delete claims that are being allocated", _delete_claims, 2.0, 0.5, of_api_server=True),
+        Fault("withdraw devices", _withdraw_devices, 4.0, 0.5, of_api_server=True),
         Fault("break watches", _break_watches),
     ]
     return faults
@@ -150,6 +159,47 @@ async def _fail_binds(cluster: Cluster, seconds: float) -> None:
 async def _lose_bind_answers(cluster: Cluster, seconds: float) -> None:
     with cluster.faults.cut(BINDS, carried_out=True):
         await asyncio.sleep(seconds)
+
+
+async def _fail_claims(cluster: Cluster, seconds: float) -> None:
+    with cluster.faults.refuse(CLAIM_CREATIONS, 500), cluster.faults.refuse(CLAIM_CHANGES, 500):
+        await asyncio.sleep(seconds)
+
+
+async def _lose_claim_answers(cluster: Cluster, seconds: float) -> None:
+    with ExitStack() as stack:
+        for requests in (CLAIM_CREATIONS, CLAIM_CHANGES):
+            stack.enter_context(cluster.faults.cut(requests, carried_out=True))
+        await asyncio.sleep(seconds)
+
+
+async def _delete_claims(cluster: Cluster, seconds: float) -> None:
+    """Delete claims after the permit and before their allocation, or after it; not those that nobody creates anew."""
+    with cluster.faults.hold(CLAIM_CHANGES) as held:
+        await asyncio.sleep(seconds)
+        generated = {
+            f"{CLAIMS.removesuffix('resourceclaims')}namespaces/{each['metadata']['namespace']}"
+            f"/resourceclaims/{each['metadata']['name']}"
+            for each in (await cluster.call("GET", CLAIMS))["items"]
+            if each["metadata"].get("ownerReferences")
+        }
+        for path in {each.removesuffix("/status") for each in held.paths} & generated:
+            await cluster.try_call("DELETE", path)
+
+
+async def _withdraw_devices(cluster: Cluster, seconds: float) -> None:
+    """Delete the slices of every second node, as a driver that is removed, and publish them in a new generation."""
+    found = (await cluster.call("GET", _SLICES))["items"][::2]
+    for each in found:
+        await cluster.call("DELETE", f"{_SLICES}/{each['metadata']['name']}")
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        for each in found:
+            pool = {**each["spec"]["pool"], "generation": each["spec"]["pool"]["generation"] + 1}
+            metadata = {key: each["metadata"][key] for key in ("name", "ownerReferences")}
+            body = {"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata}
+            await cluster.apply({**body, "spec": {**each["spec"], "pool": pool}})
 
 
 async def _break_watches(cluster: Cluster, seconds: float) -> None:

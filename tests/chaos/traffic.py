@@ -9,13 +9,15 @@ import contextlib
 import itertools
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import nlargest
 from random import Random
 from typing import Any
 
 from builders.e2e.cluster import JSON, Cluster, node_of
+from builders.e2e.devices import gpus, undefine_claims, with_claims, with_extended_resource, with_named_claim
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
 from builders.wait import eventually
@@ -46,6 +48,8 @@ class Workloads:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     bound_at: float | None = None
     leaving: bool = False
+    claims: Callable[[Workload], Awaitable[Workload]] | None = None
+    """Creates what its pods claim devices by; returns the gang whose pods do."""
 
 
 class Traffic:
@@ -96,6 +100,10 @@ class Traffic:
             (2, self._pod_group),
             (2, self._low_priority),
             (2, self._preemptor),
+            (3, self._claiming),
+            (2, self._sharing),
+            (2, self._extended),
+            (1, self._low_priority_claiming),
         ]
         weights, makers = zip(*kinds, strict=True)
         [make] = self._random.choices(makers, weights)
@@ -130,8 +138,41 @@ class Traffic:
         preemptor = gang(name).of(self._random.randint(2, 5)).asking(cpu=4).with_priority(_HIGH)
         return Workloads("preemptor", [preemptor], self._runs(), priority=_HIGH)
 
+    def _claiming(self, name: str) -> Workloads:
+        """A claim for each pod."""
+        requests = [gpus(self._world, self._random.choice((1, 1, 2, 4)))]
+        workload = gang(name).of(self._random.randint(1, 6))
+        return Workloads("claiming", [workload], self._runs(), claims=partial(self._with_claims, requests))
+
+    def _low_priority_claiming(self, name: str) -> Workloads:
+        workload = gang(name).of(self._random.randint(4, 10)).with_priority(_LOW)
+        claims = partial(self._with_claims, [gpus(self._world, 2)])
+        return Workloads("low_priority_claiming", [workload], self._runs(10.0), priority=_LOW, claims=claims)
+
+    def _sharing(self, name: str) -> Workloads:
+        """One claim, by name, for all pods."""
+        workload, count = gang(name).of(self._random.randint(2, 6)), self._random.randint(1, 3)
+        claims = partial(self._with_named_claim, gpus(self._world, count))
+        return Workloads("sharing", [workload], self._runs(), claims=claims)
+
+    def _extended(self, name: str) -> Workloads:
+        """An extended resource that a DeviceClass backs."""
+        workload, count = gang(name).of(self._random.randint(1, 5)), self._random.randint(1, 3)
+        return Workloads("extended", [workload], self._runs(), claims=partial(self._with_extended_resource, count))
+
+    async def _with_claims(self, requests: list[JSON], workload: Workload) -> Workload:
+        return await with_claims(self._world, workload, *requests)
+
+    async def _with_named_claim(self, request: JSON, workload: Workload) -> Workload:
+        return await with_named_claim(self._world, workload, request)
+
+    async def _with_extended_resource(self, count: int, workload: Workload) -> Workload:
+        return await with_extended_resource(self._world, workload, count)
+
     async def _run_to_end(self, workloads: Workloads) -> None:
         placed = [self._world.here(each) for each in workloads.gangs]
+        if workloads.claims is not None:
+            placed = [await workloads.claims(each) for each in placed]
         workloads.gangs = placed
         keys = [(each.namespace, each.pod_name(number)) for each in placed for number in range(each.size)]
         self._by_pod.update(dict.fromkeys(keys, workloads))
@@ -159,6 +200,8 @@ class Traffic:
             workloads.leaving = True
         for each in placed:
             await self._world.delete(each)
+            if workloads.claims is not None:
+                await undefine_claims(self._world, each)
         for key in keys:
             self._by_pod.pop(key, None)
         self._free_slots.release()

@@ -27,4 +27,5 @@ async def test_invariants_hold_while_any_process_is_killed_i1_to_i10(
     assert not result.violations, figures
     assert result.faults.total() >= SECONDS / 10, figures
     assert result.permits >= SECONDS, figures
-    assert {"strict", "nonstrict", "group", "preemptor", "low_priority"} <= result.started.keys(), figures
+    assert {"strict", "nonstrict", "group", "preemptor", "low_priority", "claiming"} <= result.started.keys(), figures
+    assert result.allocations >= SECONDS / 2, figures

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.e2e.devices import class_of, gpus, with_claims
+from builders.e2e.devices import class_of, gpus, with_claims, with_extended_resource
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
 from muster.cli.explain import explanation_lines
@@ -37,6 +37,27 @@ async def test_the_explanation_names_who_has_the_devices(world: World) -> None:
     assert any(f"devices that are taken become free: {holder} (3)" in way for way in answer.would_help)
     text = "\n".join(explanation_lines(answer))
     assert request.summary in text.replace("\\[", "[")
+
+
+async def test_the_explanation_names_who_has_the_devices_of_an_extended_resource(world: World) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(4, cards=FOUR)
+    first = await with_extended_resource(world, gang("first").of(1), 3)
+    await world.create(first)
+    await world.bound(first)
+    second = await with_extended_resource(world, gang("second").of(2), 2)
+    await world.create(second)
+    await world.waits(second)
+    answer = await world.cluster.explain(world.here(second).id)
+    [claimed] = answer.claimed_devices
+    assert claimed.pods == 2
+    [request] = claimed.requests
+    assert (request.extended_resource, request.request) == (f"{world.name}.example.com/gpu", "main")
+    assert (request.wanted, request.matching, request.taken, request.free) == (2, 4, 3, 1)
+    holder = f"gang {world.here(first).namespace}/first"
+    assert [(each.name, each.devices) for each in request.holders] == [(holder, 3)]
+    assert any(f"devices that are taken become free: {holder} (3)" in way for way in answer.would_help)
+    assert request.summary in "\n".join(explanation_lines(answer)).replace("\\[", "[")
 
 
 async def test_the_selector_that_excludes_most_is_quoted(world: World) -> None:

@@ -166,6 +166,20 @@ DEVICE_BUGS = (
         first=_SHORTAGES,
     ),
     Bug(
+        "a condition names features of devices that a claim does not select",
+        "cache/device_choices.py",
+        "        selectors = (*device_class.selectors, *alternative.selectors)\n        for name in tuple(islice(",
+        "        selectors = ()\n        for name in tuple(islice(",
+        first=_SHORTAGES,
+    ),
+    Bug(
+        "an explanation counts devices of nodes that offer the resource by a device plugin",
+        "report/device_shortages.py",
+        "    return resource not in node.device_backed and any(",
+        "    return resource in node.device_backed and any(",
+        first=_EXTENDED,
+    ),
+    Bug(
         "pods share devices that one of them cannot use on its node",
         "cache/device_choices.py",
         "            if claim.id in chosen and not usable_on(",

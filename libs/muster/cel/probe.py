@@ -1,4 +1,4 @@
-"""Finds out whether a selector fails, at few devices and little cost: for messages."""
+"""Finds out whether a selector fails, or what it selects, at few devices and little cost: for messages."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -41,3 +41,20 @@ class SelectorProbe:
             except (BadExpression, EvaluationFailed) as error:
                 return str(error)
         return ""
+
+    def first_match(self, selectors: Sequence[str], devices: Iterable[Device]) -> Device | None:
+        """The first of MAX_DEVICES devices that all selectors match. None if none is known to."""
+        limit = self._results.cost + MAX_COST
+        for _, facts in zip(range(MAX_DEVICES), devices, strict=False):
+            try:
+                device = device_of_facts(facts)
+                if all(
+                    self._results.cost <= limit and self._results.matches(compile_selector(expression), device)
+                    for expression in selectors
+                ):
+                    return facts
+            except CostLimitExceeded:
+                return None
+            except (BadDevice, BadExpression, EvaluationFailed):
+                continue
+        return None

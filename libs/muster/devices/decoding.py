@@ -270,6 +270,9 @@ class _Result(Struct, rename="camel", frozen=True):
     device: Name
     admin_access: bool | None = None
     tolerations: Annotated[list[_Toleration], Meta(max_length=_MAX_TAINTS)] | None = None
+    share_id: str | None = field(default=None, name="shareID")
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
 
 
 class _Results(Struct, frozen=True):
@@ -285,9 +288,23 @@ class _Consumer(Struct, frozen=True):
     uid: str = ""
 
 
+class _Condition(Struct, frozen=True):
+    type: str = ""
+    status: str = ""
+
+
+class _DeviceStatus(Struct, frozen=True):
+    driver: Name = ""
+    pool: Name = ""
+    device: Name = ""
+    share_id: str | None = field(default=None, name="shareID")
+    conditions: list[_Condition] | None = None
+
+
 class _ClaimStatus(Struct, rename="camel", frozen=True):
     allocation: _Allocation | None = None
     reserved_for: Annotated[list[_Consumer], Meta(max_length=MAX_RESERVED_FOR)] | None = None
+    devices: list[_DeviceStatus] | None = None
 
 
 class _Claim(Struct, frozen=True):
@@ -369,6 +386,7 @@ def decode_claim(fields: object) -> Claim:
             config=_configs(read.spec.devices.config),
             extended=(meta.annotations or {}).get(EXTENDED_ANNOTATION) == "true",
             version=meta.resource_version,
+            unmet=_unmet(status),
         )
     except _BadValue as error:
         raise BadDeviceObject(f"ResourceClaim {quoted(f'{meta.namespace}/{meta.name}')}: {error}") from None
@@ -563,6 +581,30 @@ def _allocation(read: _Allocation) -> Allocation:
         ),
         _selection(read.node_selector),
     )
+
+
+def _unmet(status: _ClaimStatus) -> str:
+    """A binding condition of an allocated device that is not true, or a binding failure condition that is."""
+    results = (status.allocation.devices.results if status.allocation is not None else None) or ()
+    results = [each for each in results if each.binding_conditions]
+    if not results:
+        return ""
+    true = {
+        (each.driver, each.pool, each.device, each.share_id): {
+            one.type for one in each.conditions or () if one.status == "True"
+        }
+        for each in status.devices or ()
+    }
+    for each in results:
+        met: set[str] = true.get((each.driver, each.pool, each.device, each.share_id), set())
+        device = DeviceId(each.driver, each.pool, each.device)
+        for name in each.binding_failure_conditions or ():
+            if name in met:
+                return f"the binding failure condition {quoted(name)} of device {device} is true"
+        for name in each.binding_conditions or ():
+            if name not in met:
+                return f"the binding condition {quoted(name)} of device {device} is not true"
+    return ""
 
 
 def _seconds(timestamp: str | None) -> int:

@@ -51,7 +51,9 @@ class RequestShortage(Struct, frozen=True):
     applies: `unusable` (its pool is incomplete or invalid), `unsupported`, `elsewhere` (on other nodes), `taken`,
     `tainted`, `free`. `most_free`: no node has more. `excluded`: the selector that excludes most devices, and how many;
     that of the class if no device is of the class. `taint`: the one that most lack a toleration for, and how many.
-    `holders`: by which most are taken, and how many. `error`: the message of a selector that fails.
+    `features`: those because of which devices count as `unsupported`. `holders`: by which most are taken, and how many.
+    `error`: the message of a selector that fails. `resource`: the extended resource that a container requests and the
+    class backs; `request` is the container then, `claim` empty.
     """
 
     claim: str
@@ -68,11 +70,20 @@ class RequestShortage(Struct, frozen=True):
     most_free: int = 0
     excluded: tuple[str, int] = ("", 0)
     taint: tuple[str, int] = ("", 0)
+    features: tuple[str, ...] = ()
     holders: tuple[tuple[str, int], ...] = ()
     more_holders: int = 0
     problem: str = ""
     """Why a pool must not be used, the first one."""
     error: str = ""
+    resource: str = ""
+
+    @property
+    def name(self) -> str:
+        """The request, in words."""
+        if self.resource:
+            return f"extended resource {self.resource} of container {self.request}"
+        return f"request {self.request} of ResourceClaim {self.claim}"
 
     @property
     def matching(self) -> int:
@@ -95,10 +106,13 @@ class RequestShortage(Struct, frozen=True):
             (self.tainted, f"the request tolerates the taint {quoted(self.taint[0])}, or drivers remove it"),
             (self.unusable, f"drivers publish whole pools: {self.problem}"),
             (self.elsewhere, f"the pods may use other nodes, which have {self.elsewhere} that match"),
+            (self.unsupported, f"drivers publish devices without {' and '.join(self.features)}"),
         ]
         number, way = max(ways, key=lambda each: each[0])
         if number:
             return way
+        if self.error and self.resource:
+            return f"the selectors of class {quoted(self.device_class)} do not fail"
         if self.error:
             return f"the selectors of the request, or of class {quoted(self.device_class)}, do not fail"
         if self.devices and not self.matching:
@@ -107,16 +121,17 @@ class RequestShortage(Struct, frozen=True):
 
     def __str__(self) -> str:
         wanted = _count(self.wanted, "device") if self.wanted else "all devices"
-        text = f"request {self.request} of ResourceClaim {self.claim} wants {wanted} of class {self.device_class}"
+        text = f"{self.name} wants {wanted} of class {self.device_class}"
         expression, number = self.excluded
         excludes = f". The selector {quoted(expression)} excludes {number}" if expression else ""
         if not self.devices:
             none = self.error or (f"there are none{excludes}" if number else "there are no devices")
             return f"{text}: {none}"
-        text += f": {self.matching} of {self.devices} match its selectors"
+        of_class = f" of {self.devices} match its selectors"
+        text += f": {self.matching}{' match' if self.resource else of_class}"
         parts = (
             (self.unusable, f"in pools that are not complete or valid ({self.problem})"),
-            (self.unsupported, "with features that are not supported"),
+            (self.unsupported, f"with features that are not supported ({', '.join(self.features)})"),
             (self.elsewhere, "on nodes that the pods may not use"),
             (self.taken, f"taken by {self._taken_by}"),
             (self.tainted, f"with taints that it does not tolerate ({quoted(self.taint[0])})"),
@@ -244,6 +259,7 @@ class _Tally:
         self.outside: Counter[str] = Counter()
         """Devices by the selector of the class that excludes them."""
         self.taints: Counter[str] = Counter()
+        self.features: Counter[str] = Counter()
         self.free: Counter[str] = Counter()
         self.taken: list[DeviceId] = []
         self.error = self.problem = ""
@@ -269,6 +285,7 @@ class _Tally:
             field, self.problem = "unusable", self.problem or f"pool {quoted(slice_.pool)} {problem}"
         elif device.unsupported is not None:
             field = "unsupported"
+            self.features[device.unsupported] += 1
         elif place is None:
             field = "elsewhere"
         elif not request.admin_access and id_ in self._devices.allocated:
@@ -315,10 +332,12 @@ def _shortage(
         most_free=everywhere + max(tally.free.values(), default=0),
         excluded=_most(tally.excluded if tally.in_class else tally.outside),
         taint=_most(tally.taints),
+        features=tuple(name for name, _ in tally.features.most_common()),
         holders=tuple(by_holder[:_NAMED]),
         more_holders=len(by_holder[_NAMED:]),
         problem=tally.problem,
         error=tally.error,
+        resource="",
         **tally.figures,
     )
 

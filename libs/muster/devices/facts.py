@@ -231,7 +231,8 @@ class Allocation(Struct, frozen=True, gc=False):
 
 class Claim(Struct, frozen=True, gc=False):
     """A ResourceClaim. `owner`: uid of its controller; `reserved_for`: uids of the pods or PodGroups that use it;
-    `extended`: a scheduler created it for extended resources that its owner requests; `version`: its resourceVersion.
+    `extended`: a scheduler created it for extended resources that its owner requests; `version`: its resourceVersion;
+    `unmet`: a binding condition of an allocated device because of which pods cannot use it yet, in words.
     """
 
     namespace: str
@@ -246,6 +247,7 @@ class Claim(Struct, frozen=True, gc=False):
     config: tuple[Config, ...] = ()
     extended: bool = False
     version: str = ""
+    unmet: str = ""
 
     @property
     def id(self) -> str:

@@ -58,6 +58,8 @@ class Pools:
         self._elsewhere: dict[PoolKey, int] = {}
         """Number of slices of a pool that name no node, where there are any."""
         self._local: dict[PoolKey, NodePool] = {}
+        self.with_unsupported: dict[str, None] = {}
+        """Names of the slices with devices that are not supported, in the order in which they appeared."""
         self.versions: dict[PoolKey, int] = {}
         """Changes of a pool's slices; ends with the pool."""
         self._changes: Final = [0]
@@ -71,6 +73,8 @@ class Pools:
         self.remove(slice_.name)
         key = (slice_.driver, slice_.pool)
         self._slices[slice_.name] = slice_
+        if any(each.unsupported is not None for each in slice_.devices):
+            self.with_unsupported[slice_.name] = None
         self._pools.setdefault(key, {})[slice_.name] = slice_
         if slice_.node_name:
             self._on_node.setdefault(slice_.node_name, set()).add(key)
@@ -83,6 +87,7 @@ class Pools:
         slice_ = self._slices.pop(name, None)
         if slice_ is None:
             return None
+        self.with_unsupported.pop(name, None)
         key = (slice_.driver, slice_.pool)
         slices = self._pools[key]
         del slices[name]

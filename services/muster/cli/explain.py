@@ -155,19 +155,27 @@ def _devices(answer: ExplainResponse) -> Iterator[str]:
     """Devices for the claims of members, by kind of claims."""
     if answer.claimed_devices:
         yield ""
-        yield "[bold]Devices for ResourceClaims[/]"
+        yield f"[bold]Devices for {_wanted_by(answer)}[/]"
     unlisted = 0
     for each in answer.claimed_devices:
         if not each.requests:
             unlisted += each.pods
             continue
-        others = f" and {each.pods - 1} more with equal claims" if each.pods > 1 else ""
+        equal = "requests" if all(request.extended_resource for request in each.requests) else "claims"
+        others = f" and {each.pods - 1} more with equal {equal}" if each.pods > 1 else ""
         yield f"  pod {escape(each.pod)}{others}"
         yield from (f"  - {escape(request.summary)}" for request in each.requests)
         if each.conflict:
             yield f"  - {escape(each.conflict)}"
     if unlisted:
         yield f"  and {unlisted} {'pod' if unlisted == 1 else 'pods'} with other claims"
+
+
+def _wanted_by(answer: ExplainResponse) -> str:
+    extended = {bool(request.extended_resource) for each in answer.claimed_devices for request in each.requests}
+    return {(True,): "extended resources", (False, True): "ResourceClaims and extended resources"}.get(
+        tuple(sorted(extended)), "ResourceClaims"
+    )
 
 
 def _ahead(answer: ExplainResponse) -> Iterator[str]:

@@ -166,6 +166,8 @@ class DeviceClaims:
                     selector = _users_selector(use.namespace, label_name(each, use.group))
                     shared.append((PodTerm(selector.id, reach.topology_key), selector))
             else:
+                if claim.unmet:
+                    problems.append(f"waits for ResourceClaim {quoted(claim.name)}, as {claim.unmet}")
                 if claim.allocation.node_selector is not None:
                     terms.add(claim.allocation.node_selector)
                 if self._requests(use, each.name) and self._is_counted_claim((use.namespace, each.name)):
@@ -229,10 +231,12 @@ class DeviceClaims:
 
     def _is_counted_claim(self, id_: ClaimId) -> bool:
         """The allocated claim is of one pod or gang, which requests its devices as resources: they are free when it
-        goes.
+        goes. One with requests that are not supported, which another scheduler allocated, is not counted.
         """
         known, users = self.objects.claims.get(id_), self._users.get(id_)
         if known is None or known.facts is None or known.facts.extended or users is None or users.gangs != 1:
+            return False
+        if known.facts.unsupported:
             return False
         return all(uid in users or self._groups.is_group(uid) for uid in known.facts.reserved_for)
 

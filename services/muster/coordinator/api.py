@@ -267,6 +267,8 @@ def _device_request(request: RequestShortage) -> pb.DeviceRequest:
         holders=[pb.DeviceHolder(name=name, devices=number) for name, number in request.holders],
         more_holders=request.more_holders,
         error=request.error,
+        extended_resource=request.resource,
+        unsupported_features=request.features,
         summary=str(request),
     )
 

@@ -105,18 +105,20 @@ class Cluster:
         return conditions.get("Ready") == "True" and not found["spec"].get("taints")
 
     async def explain(self, gang: str) -> coordinator_pb2.ExplainResponse:
-        """Call Explain, also on a coordinator that does not lead yet. Raises AioRpcError."""
-        channel = open_channel(self.stack.addresses["coordinator"], PLAIN_TEXT)
-        async with channel:
-            stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
+        """Call Explain on the coordinator that leads, once one does. Raises AioRpcError."""
+        addresses = [self.stack.addresses[replica] for replica in self.stack.replicas_of("coordinator")]
+        async with contextlib.AsyncExitStack() as stack:
+            channels = [await stack.enter_async_context(open_channel(each, PLAIN_TEXT)) for each in addresses]
+            stubs = [coordinator_pb2_grpc.CoordinatorServiceStub(channel) for channel in channels]
 
             async def explained() -> coordinator_pb2.ExplainResponse | None:
-                try:
-                    return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
-                except grpc.aio.AioRpcError as error:
-                    if error.code() != grpc.StatusCode.UNAVAILABLE:
-                        raise
-                    return None
+                for stub in stubs:
+                    try:
+                        return await stub.Explain(coordinator_pb2.ExplainRequest(gang=gang), timeout=CALL_SECONDS)
+                    except grpc.aio.AioRpcError as error:
+                        if error.code() != grpc.StatusCode.UNAVAILABLE:
+                            raise
+                return None
 
             return await eventually(explained, "a coordinator leads", seconds=CALL_SECONDS)
 

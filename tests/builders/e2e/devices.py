@@ -37,6 +37,13 @@ async def with_extended_resource(world: World, workload: Workload, count: int) -
     return workload.asking_each({"cpu": "1", resource: count})
 
 
+async def undefine_claims(world: World, workload: Workload) -> None:
+    """Delete the template, or the named claim, of a workload."""
+    namespace = world.here(workload).namespace
+    for kind in ("resourceclaimtemplates", "resourceclaims"):
+        await world.cluster.try_call("DELETE", f"/apis/{API}/namespaces/{namespace}/{kind}/{workload.name}")
+
+
 def gpus(world: World, count: int = 1, *expressions: str, **more: Any) -> dict[str, Any]:
     """A request for so many GPUs that all expressions select."""
     return request(class_of(world), count, *expressions, **more)

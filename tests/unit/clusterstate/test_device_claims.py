@@ -149,6 +149,12 @@ def test_pools_that_select_nodes_follow_the_labels_of_nodes() -> None:
     assert (offered(history), offered(history, "n1")) == ({GPUS: 2}, {})
 
 
+def first_available(name: str, *subrequests: Object) -> Object:
+    claim = resource_claim_object(name)
+    claim["spec"]["devices"]["requests"] = [{"name": "r0", "firstAvailable": list(subrequests)}]
+    return claim
+
+
 @pytest.mark.parametrize(
     ("claim", "reason"),
     [
@@ -160,6 +166,12 @@ def test_pools_that_select_nodes_follow_the_labels_of_nodes() -> None:
         (
             resource_claim_object("c", exactly(1, capacity={"requests": {"memory": "1Gi"}})),
             "ResourceClaim ml/c is not supported: request r0: consumable capacity",
+        ),
+        (
+            first_available(
+                "c", exactly(1, name="s0"), exactly(1, name="s1", capacity={"requests": {"memory": "1Gi"}})
+            ),
+            "ResourceClaim ml/c is not supported: request r0/s1: consumable capacity",
         ),
     ],
 )
@@ -293,3 +305,38 @@ def test_claims_are_streamed_in_their_version() -> None:
         assert known is not None
         versions.append(known.version)
     assert versions[0] != versions[1] != ""
+
+
+def allocated_by_another(**of_result: Any) -> Object:
+    """A claim that another scheduler allocated on n0."""
+    wanted = exactly(1, capacity={"requests": {"memory": "1Gi"}})
+    claim = resource_claim_object("c", wanted, on="n0", devices=("gpu-0",))
+    claim["status"]["allocation"]["devices"]["results"][0].update(of_result)
+    return claim
+
+
+def test_a_share_of_a_device_that_is_allocated_is_used_on_its_node() -> None:
+    """A claim with a request of capacity, which Muster does not allocate itself."""
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, allocated_by_another(shareID="s", consumedCapacity={"memory": "1Gi"}))
+    history.pods(pod_object("x", resourceClaims=using_claims("c")))
+    assert (problem(history), requested(history)) == ("", {})
+    assert len(history.state.pods.classes[facts(history).class_id].volumes) == 1
+
+
+def test_an_allocated_claim_waits_for_its_binding_conditions() -> None:
+    history = cluster()
+    claim = allocated_by_another(bindingConditions=["attached"], bindingFailureConditions=["broken"])
+    history.put(RESOURCE_CLAIMS, claim)
+    history.pods(pod_object("x", resourceClaims=using_claims("c")))
+    device = f"{DRIVER}/n0/gpu-0"
+    assert problem(history) == (
+        f'waits for ResourceClaim "c", as the binding condition "attached" of device {device} is not true'
+    )
+    reported = {"driver": DRIVER, "pool": "n0", "device": "gpu-0"}
+    for condition, reason in (("broken", f'"broken" of device {device} is true'), ("attached", "")):
+        conditions = [{"type": condition, "status": "True"}]
+        status = {**claim["status"], "devices": [{**reported, "conditions": conditions}]}
+        history.put(RESOURCE_CLAIMS, {**claim, "status": status})
+        assert problem(history).endswith(reason)
+    assert problem(history) == ""

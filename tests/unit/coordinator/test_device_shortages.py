@@ -1,5 +1,7 @@
 """Explanations say which request of which claim finds no device, and who has the devices."""
 
+import msgspec
+import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import pod_class
@@ -15,9 +17,9 @@ from muster.coordinator.core.report.device_shortages import (
 )
 from muster.coordinator.core.slices import run_to_end
 from muster.devices.columns import columns_of
-from muster.devices.facts import Alternative, Claim, Constraint
+from muster.devices.facts import Alternative, Claim, Constraint, Device, DeviceClass, Request, Slice, Unsupported
 from muster.gangs.counted_resources import is_searched
-from muster.gangs.facts import Amounts, PodFacts
+from muster.gangs.facts import Amounts, DeviceObject, DeviceObjectKind, PodFacts
 from muster.gangs.solve import Explanation
 
 MISSING = "device.attributes['gpu'].speed == 'high'"
@@ -155,6 +157,71 @@ def test_a_condition_names_claims_that_are_only_allocated_together() -> None:
     given = Explanation("0 fit", scenario.gang("a").id, class_of(scenario, "a"), short_by=((searched, 1),))
     summary = name_device_request(given, scenario.leader.cache).summary
     assert summary == '0 fit; ResourceClaims like "a-0-gpus": no node has devices for them'
+
+
+def odd_slice(feature: Unsupported | None) -> DeviceObject:
+    """One GPU of a node with the feature."""
+    devices = (Device("odd", "gpu", {"gpu/kind": "gpu"}, unsupported=feature),)
+    content = msgspec.json.encode(Slice("odd", "gpu", "n0-odd", node_name="n0", devices=devices))
+    return DeviceObject(DeviceObjectKind.SLICE, "odd", content)
+
+
+@pytest.mark.parametrize("feature", [Unsupported.BINDING_CONDITIONS, Unsupported.CONSUMABLE_CAPACITY])
+def test_a_condition_names_a_feature_of_devices_that_is_not_supported(feature: Unsupported) -> None:
+    scenario = cluster(0, a=one(way(1)))
+    scenario.change(device_objects=[odd_slice(feature)])
+    assert brief(scenario, "a") == (
+        '; request "r0" of ResourceClaim "a-0-gpus" wants 1, 0 are free; '
+        f"devices with {feature} are not supported, such as gpu/n0-odd/odd"
+    )
+    [found] = explained(scenario, "a")
+    assert (found.requests[0].unsupported, found.requests[0].features) == (1, (feature,))
+    assert found.would_help == [
+        f"for request r0 of ResourceClaim default/a-0-gpus: drivers publish devices without {feature}"
+    ]
+    scenario.change(device_objects=[odd_slice(None)])
+    assert "not supported" not in brief(scenario, "a")
+
+
+def test_a_condition_names_no_feature_of_devices_that_the_claim_does_not_select() -> None:
+    scenario = cluster(0, a=one(way(1, GPU.replace("== 'gpu'", "!= 'gpu'"))))
+    scenario.change(device_objects=[odd_slice(Unsupported.BINDING_CONDITIONS)])
+    assert "not supported" not in brief(scenario, "a")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        one(way(0)),
+        one(way(1), constraints=(Constraint("gpu/board"),)),
+        Claim("team", "c", requests=(Request("r0", (way(2, name="two"), way(1, name="one"))),)),
+    ],
+    ids=["all", "constraint", "first available"],
+)
+def test_a_condition_of_claims_together_names_a_feature_that_is_not_supported(wanted: Claim) -> None:
+    scenario = cluster(0, a=wanted)
+    scenario.change(device_objects=[odd_slice(Unsupported.BINDING_CONDITIONS)])
+    requests = scenario.leader.cache.ledger.classes[class_of(scenario, "a")].requests
+    [searched] = [name for name, _ in requests if is_searched(name)]
+    given = Explanation("0 fit", scenario.gang("a").id, class_of(scenario, "a"), short_by=((searched, 1),))
+    summary = name_device_request(given, scenario.leader.cache).summary
+    assert summary.endswith("; devices with binding conditions are not supported, such as gpu/n0-odd/odd")
+
+
+def test_a_condition_names_a_feature_of_devices_for_an_extended_resource() -> None:
+    scenario = Scenario({"n0": 1})
+    backing = DeviceClass("gpu", (GPU,), extended_resource="example.com/gpu")
+    scenario.change(
+        device_objects=[
+            odd_slice(Unsupported.CONSUMABLE_CAPACITY),
+            DeviceObject(DeviceObjectKind.CLASS, "gpu", msgspec.json.encode(backing)),
+        ]
+    )
+    scenario.add(gang("a").of(2))
+    given = Explanation("0 fit", scenario.gang("a").id, class_of(scenario, "a"), short_by=(("example.com/gpu", 1),))
+    assert name_device_request(given, scenario.leader.cache).summary == (
+        "0 fit; devices with consumable capacity are not supported, such as gpu/n0-odd/odd"
+    )
 
 
 def class_of(scenario: Scenario, name: str) -> str:

@@ -12,6 +12,8 @@ from builders.devices.streamed import allocated, claim_object, slice_object
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Bind, Persist
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.report.device_shortages import ClaimedDevices, claimed_devices
+from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.records import decode, encode
 from muster.devices.extended_resources import EXTENDED_CLAIM, RequestMapping
 from muster.devices.facts import DeviceClass
@@ -156,3 +158,41 @@ def test_pods_that_were_placed_by_a_plugin_are_placed_again_without_it() -> None
     scenario.run()
     assert scenario.bound("a") == len(uids)
     assert all(bind.extended for bind in scenario.binds)
+
+
+def explained(scenario: Scenario, name: str) -> list[ClaimedDevices]:
+    return run_to_end(claimed_devices(scenario.leader.cache, scenario.gang(name)))
+
+
+def test_an_explanation_names_the_resource_and_who_has_the_devices() -> None:
+    scenario, _ = cluster(4, "a")
+    scenario.run()
+    built = gang("b").of(2)
+    pods = [replace(pod, class_id="gpus") for pod in built.pods()]
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    scenario.run()
+    [found] = explained(scenario, "b")
+    assert (found.pod.name, found.pods) == ("b-0", 2)
+    [request] = found.requests
+    assert (request.resource, request.request, request.claim) == (GPU, "main", "")
+    assert (request.wanted, request.devices, request.taken, request.free) == (2, 4, 4, 0)
+    assert str(request) == (
+        "extended resource nvidia.com/gpu of container main wants 2 devices of class gpu: 4 match: "
+        "4 taken by gang default/a (4)"
+    )
+    assert found.would_help == [
+        "for extended resource nvidia.com/gpu of container main: devices that are taken become free: gang default/a (4)"
+    ]
+
+
+def test_an_explanation_counts_no_devices_of_nodes_with_a_plugin() -> None:
+    scenario, _ = cluster(1, "a", devices=4, backed=False)
+    scenario.run()
+    [found] = explained(scenario, "a")
+    assert (found.requests[0].elsewhere, found.requests[0].free) == (4, 0)
+
+
+def test_a_resource_that_only_plugins_offer_has_no_devices_to_explain() -> None:
+    scenario, _ = cluster(1, "a", devices=0, backed=False)
+    scenario.run()
+    assert explained(scenario, "a") == []

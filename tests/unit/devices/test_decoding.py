@@ -193,6 +193,32 @@ def test_the_allocation_of_a_claim() -> None:
 
 
 @pytest.mark.parametrize(
+    ("true", "unmet"),
+    [
+        ([], f'the binding condition "attached" of device {DRIVER}/n1/d is not true'),
+        (["attached"], f'the binding condition "ready" of device {DRIVER}/n1/d is not true'),
+        (["attached", "ready"], ""),
+        (["attached", "broken"], f'the binding failure condition "broken" of device {DRIVER}/n1/d is true'),
+    ],
+)
+def test_binding_conditions_of_an_allocation_that_are_not_met(true: list[str], unmet: str) -> None:
+    fields = claim_object({"name": "r", "exactly": {"deviceClassName": "gpu"}})
+    device = {"driver": DRIVER, "pool": "n1", "device": "d", "shareID": "s"}
+    conditions = {"bindingConditions": ["attached", "ready"], "bindingFailureConditions": ["broken"]}
+    other = {
+        **device,
+        "shareID": "t",
+        "conditions": [{"type": each, "status": "True"} for each in ("attached", "ready")],
+    }
+    reported = [{"type": each, "status": "True"} for each in true] + [{"type": "ready", "status": "Unknown"}]
+    fields["status"] = {
+        "allocation": {"devices": {"results": [{"request": "r", **device, **conditions}]}},
+        "devices": [other, {**device, "conditions": reported}],
+    }
+    assert decode_claim(fields).unmet == unmet
+
+
+@pytest.mark.parametrize(
     ("request_fields", "reason"),
     [
         ({"exactly": {"deviceClassName": "g", "capacity": {"requests": {}}}}, "request r: consumable capacity"),

@@ -47,7 +47,8 @@ def test_taken_tainted_and_free_devices_are_counted() -> None:
     assert str(found) == (
         "request r0 of ResourceClaim team/c wants 3 devices of class gpu: 12 of 12 match its selectors: "
         '1 in pools that are not complete or valid (pool "half" is incomplete: 1 of 2 ResourceSlices exist); '
-        "1 with features that are not supported; 3 on nodes that the pods may not use; 3 taken by gang a (2); "
+        "1 with features that are not supported (binding conditions); 3 on nodes that the pods may not use; "
+        "3 taken by gang a (2); "
         '1 with taints that it does not tolerate ("broken:NoSchedule"); 3 free, at most 2 on one node'
     )
     assert found.would_help == "devices that are taken become free: gang a (2)"

@@ -29,6 +29,8 @@ class ClusterView:
         self.ready = False
         """All processes have started."""
         self.gangs_changed_at = time.monotonic()
+        self.source: object = None
+        """The stream of gangs that was complete last. Others are of former leaders, which may not know that yet."""
         self.version = 0
         self._changed = asyncio.Event()
 
@@ -75,13 +77,15 @@ async def watch_gangs(address: str, view: ClusterView) -> None:
         while True:
             listed: set[str] | None = set()
             try:
-                async for step in stub.Watch(coordinator_pb2.WatchRequest()):
+                async for step in (stream := stub.Watch(coordinator_pb2.WatchRequest())):
+                    if listed is None and view.source is not stream:
+                        continue
                     view.apply(step)
                     if listed is not None:
                         listed.update(gang.id for gang in step.gangs)
                         if step.synced:
                             _remove_unlisted(view, listed)
-                            listed = None
+                            listed, view.source = None, stream
             except grpc.aio.AioRpcError:
                 pass  # it is restarting, or does not lead yet; the views show which process is down
             await asyncio.sleep(_RECONNECT_SECONDS)

@@ -6,7 +6,7 @@ pods share once: each of their seats has the choice. Pods outside the gang group
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Set
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -33,6 +33,8 @@ MOST_TOGETHER: Final = 64
 searched in parts, each with all claims of its seats."""
 MOST_ALTERNATIVES: Final = 128
 """Alternatives of the requests of such claims; each may select other devices."""
+_MOST_PROBED: Final = 8
+"""Slices that are looked at for a message."""
 _STEPS: Final = BUDGET // 6
 """Steps of one search, about 50 ms: a step of the coordinator waits for it (I12)."""
 
@@ -411,6 +413,22 @@ class DeviceChoices:
             return ""
         newest = (slices[0].devices[:1] for key in pools.keys if (slices := pools.newest_of(key)[0]))
         return self._probe.failure((*device_class.selectors, *alternative.selectors), chain.from_iterable(newest))
+
+    def unsupported(self, alternative: Alternative) -> tuple[DeviceId, str] | None:
+        """A device that the class and the request select, and the feature because of which it is not allocated; looks
+        at few devices.
+        """
+        device_class, pools = self._devices.classes.get(alternative.device_class), self._devices.pools
+        if device_class is None or not pools.with_unsupported:
+            return None
+        selectors = (*device_class.selectors, *alternative.selectors)
+        for name in tuple(islice(pools.with_unsupported, _MOST_PROBED)):
+            slice_ = pools.slice_named(name)
+            odd = [each for each in slice_.devices if each.unsupported is not None] if slice_ is not None else ()
+            found = self._probe.first_match(selectors, odd)
+            if slice_ is not None and found is not None and found.unsupported is not None:
+                return DeviceId(slice_.driver, slice_.pool, found.name), found.unsupported
+        return None
 
     # -- writes
 
