@@ -121,8 +121,9 @@ async def test_devices_that_both_allocate_are_used_one_after_the_other(world: Wo
     await world.bound(after)
 
 
-async def test_a_gang_whose_device_kube_scheduler_got_is_placed_anew(world: World) -> None:
-    """kube-scheduler allocates the device before the bind is retried."""
+@pytest.mark.parametrize("retried", [False, True])
+async def test_a_gang_whose_device_kube_scheduler_got_is_placed_anew_i3(world: World, retried: bool) -> None:
+    """kube-scheduler allocates the device while Muster writes its own choice, or before Muster's bind is retried."""
     await world.nodes(4, 4, cards=ONE)
     a = await with_claims(world, gang("a").of(1), gpus(world))
     p = await of_kube_scheduler(world, plain("p").of(1))
@@ -133,9 +134,10 @@ async def test_a_gang_whose_device_kube_scheduler_got_is_placed_anew(world: Worl
             [reserved] = {each.reserved_node for each in (await world.cluster.explain(world.here(a).id)).members}
             await world.create(p.with_spec(nodeSelector={"kubernetes.io/hostname": reserved}))
             await world.bound(p)
-            await world.cluster.stack.kill("binding")
-            held.drop()
-            await world.cluster.stack.start()
+            if retried:
+                await world.cluster.stack.kill("binding")
+                held.drop()
+                await world.cluster.stack.start()
         await world.bound(a)
         assert allocations.overlaps == []
     assert len({*world.bound_pods(a).values(), *world.bound_pods(p).values()}) == 2
