@@ -31,7 +31,7 @@ test: setup tools ## all tests (ARGS="-k name" to select)
 	@tools/need-promtool $(VENV)/tools
 	@$(BIN)/pytest -n $(WORKERS) --dist loadfile $(ARGS)
 
-kubernetes: $(VENV)/installed ## build kube-apiserver and kube-controller-manager (once, five minutes on two cores)
+kubernetes: $(VENV)/installed ## build kube-apiserver, kube-controller-manager and kube-scheduler (once, six minutes on two cores)
 	@mkdir -p $(VENV)/tools && tools/go/build $(VENV)/tools kubernetes
 
 test-kubernetes: setup kubernetes ## the end-to-end tests on kube-apiserver, 15 minutes (ARGS="-k name" to select)

@@ -2,12 +2,13 @@
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from bench import device_claims, load
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes, UnschedulableTimes
+from builders.gangs.manifests import Workload
 
 BOUND_SECONDS = 300.0
 _WARM_UP = 5  # warm-up gangs, not measured
@@ -19,20 +20,33 @@ async def throughput(cluster: BenchCluster, size: int, claims: bool | None = Non
     """
     gangs = load.gangs_of(size, cluster.options.pods, cluster.namespace, gpus=int(claims is False))
     say(f"creating {len(gangs)} gangs of {size}")
+    result = await observed(cluster, gangs, claims, cluster.start_services)
+    say(f"gangs of {size}: {result['pods_per_second']} pods/s")
+    return result
+
+
+async def observed(
+    cluster: BenchCluster, workloads: Sequence[Workload], claims: bool | None, start: Callable[[], Awaitable[None]]
+) -> dict[str, Any]:
+    """Create the pods, start a scheduler with `start`, which returns when it is ready, and observe the binds.
+
+    The rate "from ready" ends with the last bind, as the other one, and begins when the scheduler is ready, or with the
+    first bind if that is earlier.
+    """
     if claims:
         await device_claims.publish(cluster.session, cluster.options.nodes)
-    await (device_claims if claims else load).create(cluster.session, *gangs)
+    await (device_claims if claims else load).create(cluster.session, *workloads)
     binds = BindTimes(cluster.session, cluster.namespace)
     await binds.start()
     before = cluster.costs()
     began = time.monotonic()
-    await cluster.start_services()
+    await start()
     ready = time.monotonic()
-    pods = load.pod_names(gangs)
+    pods = load.pod_names(workloads)
     await binds.all_of(pods, timeout_seconds=BOUND_SECONDS)
     first, last = min(binds.seen.values()), max(binds.seen.values())
     await binds.stop()
-    result = {
+    return {
         "pods_per_second": round(len(pods) / (last - first), 1),
         "pods_per_second_from_ready": round(len(pods) / (last - min(first, ready)), 1),
         "ready_seconds": round(ready - began, 3),
@@ -40,8 +54,6 @@ async def throughput(cluster: BenchCluster, size: int, claims: bool | None = Non
         "last_bind_seconds": round(last - began, 3),
         "processes": cluster.spent(before),
     }
-    say(f"gangs of {size}: {result['pods_per_second']} pods/s")
-    return result
 
 
 async def latency(cluster: BenchCluster, arrivals: int) -> dict[str, Any]:

@@ -17,9 +17,9 @@ from muster.localcluster.stack_options import StackOptions
 class BenchCluster:
     """A cluster, and the cost of its processes."""
 
-    def __init__(self, options: argparse.Namespace, *, gpus: int = 0) -> None:
-        """`gpus`: of each node, as an extended resource."""
-        self.options, self._gpus = options, gpus
+    def __init__(self, options: argparse.Namespace, *, gpus: int = 0, clear: bool = True) -> None:
+        """`gpus`: of each node, as an extended resource. `clear`: delete from a real API server what was created."""
+        self.options, self._gpus, self._clear = options, gpus, clear
         self._external = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.watch_pid)}
         self._files = tempfile.TemporaryDirectory(prefix="muster-bench-")
         self.stack = Stack(
@@ -43,7 +43,7 @@ class BenchCluster:
     async def __aexit__(self, *_: object) -> None:
         for name in SERVICES[::-1]:
             await self.stack.stop_one(name)
-        if self.options.kubeconfig is not None:
+        if self._clear and self.options.kubeconfig is not None:
             await load.clear(self.session, self.namespace)
         await self.session.close()
         await self.stack.stop()
@@ -59,6 +59,10 @@ class BenchCluster:
         await self.stack.start(SERVICES[-1:])
 
     # -- costs
+
+    def count(self, name: str, pid: int) -> None:
+        """Count the costs of a further process."""
+        self._external[name] = pid
 
     def costs(self) -> dict[str, Cost]:
         """Costs of all processes so far."""

@@ -79,7 +79,7 @@ class BindTimes:
         await asyncio.wait([self._task])
 
     async def all_of(self, pods: set[str], *, timeout_seconds: float) -> None:
-        """Wait until all of them were observed. Raises TimeoutError, RuntimeError if the watch ended."""
+        """Wait until all of them were observed. Raises TimeoutError, RuntimeError if the watch failed."""
         assert self._task is not None
         self._wanted = pods - self.seen.keys()
         self._all_there.clear()
@@ -90,22 +90,31 @@ class BindTimes:
         there.cancel()
         if self._task in done:
             self._task.result()
-            raise RuntimeError("the API server ended the watch")
         if not done:
             raise TimeoutError(f"{len(self._wanted)} of {len(pods)} pods were not observed in {timeout_seconds:g} s")
 
     async def _follow(self, version: str) -> None:
+        while True:  # kube-apiserver ends watches that are behind
+            version = await self._watch(version)
+
+    async def _watch(self, version: str) -> str:
+        """Watch until the API server ends it; returns the last version that was seen."""
         query = {"watch": "true", "resourceVersion": version}
         async with self._session.stream(self._path, query, read_timeout_seconds=3600) as (status, lines):
             if status != 200:
                 raise RuntimeError(f"watch of {self._path}: status {status}")
             async for line in lines:
-                pod = self.decoder.decode(line).object
+                step = self.decoder.decode(line)
+                if step.type == "ERROR":
+                    raise RuntimeError(f"watch of {self._path}: {line.decode()}")
+                pod = step.object
+                version = pod.metadata.resourceVersion
                 if self.counts(pod) and pod.metadata.name not in self.seen:
                     self.seen[pod.metadata.name] = time.monotonic()
                     self._wanted.discard(pod.metadata.name)
                     if not self._wanted:
                         self._all_there.set()
+        return version
 
 
 class UnschedulableTimes(BindTimes):

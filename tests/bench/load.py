@@ -1,12 +1,13 @@
 """Nodes and gangs that the bench creates and deletes, under names of its own."""
 
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 from bench.device_claims import EXTENDED_RESOURCE
-from builders.gangs.manifests import Workload, gang
+from builders.gangs.manifests import Workload, gang, plain
 from builders.kube.nodes import Machine, make_nodes
 from builders.wait import eventually
 from muster.kube.session import ApiStatusError, KubeSession, Response
@@ -54,6 +55,13 @@ def gangs_of(size: int, pods: int, namespace: str, *, gpus: int = 0) -> list[Wor
         .on_nodes(**{LABEL: "true"})
         for number in range(pods // size)
     ]
+
+
+def plain_pods(count: int, namespace: str, scheduler: str, *, gpus: int = 0) -> list[Workload]:
+    """Pods like those of `gangs_of` without a gang, for another scheduler."""
+    more = {EXTENDED_RESOURCE: str(gpus)} if gpus else {}
+    pods = plain("p").of(count).asking(cpu=1, memory="1Gi", **more).in_namespace(namespace).on_nodes(**{LABEL: "true"})
+    return [pods.with_spec(schedulerName=scheduler)]
 
 
 def wide_gangs(count: int, namespace: str) -> list[Workload]:
@@ -138,7 +146,7 @@ def _filler(namespace: str, number: int) -> dict[str, Any]:
     }
 
 
-def pod_names(gangs: list[Workload]) -> set[str]:
+def pod_names(gangs: Sequence[Workload]) -> set[str]:
     """Names of all their pods."""
     return {gang.pod_name(number) for gang in gangs for number in range(gang.size)}
 

@@ -3,7 +3,8 @@
 python tests/bench/run.py [PART ...] [--kubeconfig FILE] [--nodes 1000] ...
 
 throughput  nodes and pods exist before the services start (--pods, --sizes)
-claims      the same, with a device for each pod: as an extended resource, then by a ResourceClaim
+claims      the same, with a device for each pod: as an extended resource, then by a ResourceClaim; --kube-scheduler
+            measures it on kube-apiserver, with plain pods of kube-scheduler beside the gangs (--repetitions)
 latency     gangs of 8 arrive one by one, each when the one before is bound; from the response to the creation of the
             last pod to the last observed bind (--arrivals)
 idle        a full cluster with infeasible gangs (--pending) and no changes (--seconds); then only irrelevant updates of
@@ -34,6 +35,7 @@ import uvloop
 
 from bench import arrivals, pending
 from bench.bench_cluster import BenchCluster
+from bench.beside_kube_scheduler import beside_kube_scheduler
 from bench.device_claims import DEVICES_PER_NODE
 from bench.flood import flood
 from bench.turnover import diversity
@@ -62,6 +64,10 @@ def main() -> None:
     )
     parser.add_argument("--rounds", type=int, default=100, help="how often capacity becomes free")
     parser.add_argument(
+        "--kube-scheduler", action="store_true", help="measure claims beside kube-scheduler: needs make kubernetes"
+    )
+    parser.add_argument("--repetitions", type=int, default=1, help="of each measurement beside kube-scheduler")
+    parser.add_argument(
         "--watch-pid", action="append", default=[], metavar="NAME=PID", help="a further process to count"
     )
     options = parser.parse_args()
@@ -84,7 +90,9 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
         for size in map(int, options.sizes.split(",")):
             async with BenchCluster(options) as cluster:
                 results["throughput"][f"gangs_of_{size}"] = await arrivals.throughput(cluster, size)
-    if "claims" in options.parts:
+    if "claims" in options.parts and options.kube_scheduler:
+        results |= {"api_server": "kube-apiserver", "claims": await beside_kube_scheduler(options)}
+    elif "claims" in options.parts:
         results["claims"] = {}
         for size in map(int, options.sizes.split(",")):
             for name, gpus in (("extended_resource", DEVICES_PER_NODE), ("claims", 0)):

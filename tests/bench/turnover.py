@@ -12,6 +12,7 @@ from bench import load
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
 from bench.costs import memory_mib
+from bench.exposed_metrics import metrics
 from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.localcluster.stack import SERVICES
@@ -53,7 +54,7 @@ async def _settled_memory(cluster: BenchCluster) -> tuple[dict[str, float], dict
     """Resident memory of every service and what of it is in use (metric `muster_memory_used_bytes`), in MiB."""
     await asyncio.sleep(_SETTLE_SECONDS)
     addresses = {name: cluster.stack.metrics_addresses[name] for name in SERVICES}
-    used = {name: (await _metrics(address))[USED_MEMORY.name] for name, address in addresses.items()}
+    used = {name: (await metrics(address))[USED_MEMORY.name] for name, address in addresses.items()}
     return memory_mib(cluster.stack), {name: round(in_use / 2**20, 1) for name, in_use in used.items()}
 
 
@@ -120,17 +121,6 @@ class _LongestHolds:
 
     async def _read(self) -> None:
         for name, address in self._addresses.items():
-            values = await _metrics(address)
+            values = await metrics(address)
             for metric, longest in self._longest.items():
                 longest[name] = max(longest[name], values[metric])
-
-
-async def _metrics(address: str) -> dict[str, float]:
-    """The values of metrics without labels."""
-    host, _, port = address.partition(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(f"GET /metrics HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-    body = (await reader.read()).decode()
-    writer.close()
-    lines = (line.split() for line in body.partition("\r\n\r\n")[2].splitlines())
-    return {line[0]: float(line[1]) for line in lines if len(line) >= 2 and line[0] != "#" and "{" not in line[0]}

@@ -2,7 +2,15 @@
 
 import pytest
 
-from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_extended_resource, with_named_claim
+from builders.e2e.devices import (
+    claims_of,
+    devices_of,
+    gpus,
+    tainted_by_rule,
+    with_claims,
+    with_extended_resource,
+    with_named_claim,
+)
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
 from muster.localcluster.kubelets.devices.cards import DRIVER, CardKind, Cards
@@ -163,19 +171,10 @@ async def test_devices_on_one_board_are_chosen_by_an_attribute(world: World) -> 
 async def test_devices_that_a_rule_taints_are_used_when_it_is_removed(world: World) -> None:
     world.cluster.api_server.needs_controllers()
     [node, _] = await world.nodes(4, 4, cards=FOUR)
-    rule = {
-        "apiVersion": "resource.k8s.io/v1beta2",
-        "kind": "DeviceTaintRule",
-        "metadata": {"name": world.name},
-        "spec": {"deviceSelector": {"pool": node}, "taint": {"key": "broken", "effect": "NoSchedule"}},
-    }
-    await world.cluster.apply(rule)
-    try:
+    async with tainted_by_rule(world, node, "broken"):
         a = await with_claims(world, gang("a").of(2), gpus(world, 3))
         await world.create(a)
         await world.waits(a, "devices")
-    finally:
-        await world.cluster.call("DELETE", f"/apis/resource.k8s.io/v1beta2/devicetaintrules/{world.name}")
     await world.bound(a)
     assert node in world.bound_pods(a).values()
 

@@ -38,8 +38,9 @@ _GATES: Final = (
     "TopologyAwareWorkloadScheduling=true",
     "PodGroupPreemptionPolicy=true",
     "CompositePodGroup=true",
+    "DRAWorkloadResourceClaims=true",
 )
-"""Feature gates of native PodGroups (docs/native.md)."""
+"""Feature gates of native PodGroups (docs/native.md) and of their claims."""
 _APIS: Final = ("scheduling.k8s.io/v1beta1=true", "scheduling.k8s.io/v1alpha3=true")
 
 
@@ -54,12 +55,17 @@ class NotEmpty(RuntimeError):
 class ControlPlane:
     """The processes of one control plane. The only user is the administrator of `kubeconfig`."""
 
-    def __init__(self, directory: Path, gates: Sequence[str] = ()) -> None:
-        """`gates` are added to those of native PodGroups. Raises NotBuilt."""
+    def __init__(
+        self, directory: Path, gates: Sequence[str] = (), *, durable: bool = False, controllers: str = "*"
+    ) -> None:
+        """`gates` are added to those of native PodGroups; `durable`: etcd calls fsync; `controllers`: those of
+        kube-controller-manager's option. Raises NotBuilt.
+        """
         self._gates = ",".join((*_GATES, *gates))
+        self._running_controllers = controllers
         self.directory = directory.absolute()
         self.kubeconfig = self.directory / "kubeconfig"
-        self.etcd = EtcdProcess(self.directory / "etcd", durable=False)
+        self.etcd = EtcdProcess(self.directory / "etcd", durable=durable)
         self._authority = Authority(self.directory / "tls", "kubernetes")
         self._token = secrets.token_hex(16)
         self._address = f"127.0.0.1:{free_port()}"
@@ -134,6 +140,7 @@ class ControlPlane:
             *("--service-account-private-key-file", str(self._signing_key)),
             *("--root-ca-file", str(self._authority.certificate)),
             *("--feature-gates", self._gates),
+            *("--controllers", self._running_controllers),
             "--use-service-account-credentials",
             "--leader-elect=false",  # so that it works at once after it was killed
             *("--bind-address", "127.0.0.1", "--secure-port", self._controllers_port),
@@ -176,9 +183,11 @@ def program(name: str) -> str:
 
 
 @asynccontextmanager
-async def running_control_plane(directory: Path, gates: Sequence[str] = ()) -> AsyncIterator[ControlPlane]:
+async def running_control_plane(
+    directory: Path, gates: Sequence[str] = (), *, durable: bool = False, controllers: str = "*"
+) -> AsyncIterator[ControlPlane]:
     """A control plane that is ready."""
-    plane = ControlPlane(directory, gates)
+    plane = ControlPlane(directory, gates, durable=durable, controllers=controllers)
     try:
         await plane.start()
         yield plane

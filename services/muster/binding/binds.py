@@ -22,7 +22,7 @@ devices to others. They are not released if a pod has failed and an answer to it
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -30,6 +30,7 @@ import structlog
 from msgspec import Struct
 
 from muster.binding.claim_watch import ClaimWatch
+from muster.binding.device_owners import DeviceOwners
 from muster.binding.metrics import count_binds
 from muster.binding.pipeline import Job, Pipeline, WriteType
 from muster.binding.pod_claims import PodClaims, has_claims
@@ -85,6 +86,7 @@ class BindCall:
         session: KubeSession,
         pipeline: Pipeline,
         watch: ClaimWatch,
+        owners: DeviceOwners,
         deadline: float,
         trace: CallTrace,
     ) -> None:
@@ -96,7 +98,7 @@ class BindCall:
         self._flow = pipeline.open(WriteType.BIND, deadline)
         self._jobs = {pod.uid: _BindPod(self, pod) for pod in request.pods}
         self._claims = PodClaims(
-            request.pods, session, watch, self._flow, ready=self._claims_ready, failed=self._claims_failed
+            request.pods, session, watch, owners, self._flow, ready=self._claims_ready, failed=self._claims_failed
         )
         self._awaited = {pod.uid for pod in request.pods if has_claims(pod)} if request.volumes_first else set()
         """Pods whose claims all others wait for."""
@@ -118,12 +120,16 @@ class BindCall:
         self._flow.close(reason)
 
     def _claims_ready(self, uid: str) -> None:
-        if not self._request.volumes_first:
-            self._flow.add([self._jobs[uid]])
-            return
-        self._awaited.discard(uid)
-        if not self._awaited:
-            self._flow.add([self._jobs[uid] for uid in self._jobs if uid in self._unsettled])
+        uids = [uid]
+        if self._request.volumes_first:
+            self._awaited.discard(uid)
+            if self._awaited:
+                return
+            uids = [each for each in self._jobs if each in self._unsettled]
+        self._claims.check(uids, partial(self._bind, uids))
+
+    def _bind(self, uids: Sequence[str]) -> None:
+        self._flow.add([self._jobs[uid] for uid in uids if uid in self._unsettled])
 
     def _claims_failed(self, uid: str, reason: str) -> None:
         if uid not in self._unsettled:

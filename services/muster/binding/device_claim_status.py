@@ -57,6 +57,11 @@ class Device(Struct, frozen=True, order=True, gc=False):
     pool: str = ""
     device: str = ""
 
+    @property
+    def name(self) -> tuple[str, str, str]:
+        """Driver, pool and device."""
+        return self.driver, self.pool, self.device
+
     def __str__(self) -> str:
         return f"{self.driver}/{self.pool}/{self.device}"
 

@@ -3,7 +3,7 @@ and removes what the call wrote for pods that were not bound.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import structlog
@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from muster.binding.device_claim_jobs import DeviceClaimWrites, ReleaseDeviceClaim, WriteDeviceClaim
 from muster.binding.device_claim_status import WantedClaim, pod_group, read_allocation
+from muster.binding.device_owners import DeviceOwners
 from muster.binding.extended_claim_jobs import DeleteExtendedClaim, WriteExtendedClaim
 from muster.binding.extended_claims import Creation, claim_name
 from muster.binding.pipeline import Flow
@@ -35,6 +36,7 @@ class DeviceClaims:
         self,
         pods: Sequence[pb.PodBinding],
         session: KubeSession,
+        owners: DeviceOwners,
         flow: Flow,
         *,
         ready: Callable[[str], None],
@@ -46,7 +48,7 @@ class DeviceClaims:
 
         The claims are validated: see `muster.binding.validation.validate_bind`.
         """
-        self.session, self.flow = session, flow
+        self.session, self.flow, self._owners = session, flow, owners
         self._loop = asyncio.get_running_loop()
         self._ready, self._failed = ready, failed
         self._claims = _claims_of(pods)
@@ -56,6 +58,8 @@ class DeviceClaims:
                 self._of_pod.setdefault(uid, []).append(claim)
         self._missing = {uid: len(claims) for uid, claims in self._of_pod.items()}
         self._releases: dict[str, _Release] = {}
+        self._checks: set[asyncio.Task[None]] = set()
+        """Until they end."""
 
     @property
     def timeout_seconds(self) -> float:
@@ -64,6 +68,8 @@ class DeviceClaims:
 
     def start(self) -> None:
         """Start the jobs of all claims."""
+        if self._claims:
+            self._owners.start()
         for claim in self._claims:
             claim.busy = True
         self.flow.add(
@@ -72,6 +78,34 @@ class DeviceClaims:
                 for claim in sorted(self._claims, key=lambda each: each.order)
             ]
         )
+
+    def check(self, uids: Sequence[str], failed: Callable[[str, str], None], checked: Callable[[], None]) -> None:
+        """Look for other claims that have devices of the claims of these pods, which are ready: calls `failed` with the
+        uid and the reason for pods with such a claim, then `checked`.
+        """
+        claims = {each.wanted.uid: each for uid in uids for each in self._of_pod.get(uid, ()) if each.wanted.devices}
+        if not claims:
+            checked()
+            return
+        task = self._loop.create_task(self._check(uids, claims, failed, checked))
+        self._checks.add(task)
+        task.add_done_callback(self._checks.discard)
+
+    async def _check(
+        self,
+        uids: Sequence[str],
+        claims: Mapping[str, DeviceClaimWrites],
+        failed: Callable[[str, str], None],
+        checked: Callable[[], None],
+    ) -> None:
+        wanted = {uid: [each.name for each in claim.wanted.devices or ()] for uid, claim in claims.items()}
+        reasons = await self._owners.taken(wanted)
+        for uid in uids if reasons else ():
+            for claim in self._of_pod.get(uid, ()):
+                if reason := reasons.get(claim.wanted.uid):
+                    failed(uid, f"{claim} {reason}")
+                    break
+        checked()
 
     def release(self, uid: str, ended: Callable[[str], None]) -> None:
         """Remove what the call wrote for a pod that is not bound and will not be. `ended` is called with the reason why

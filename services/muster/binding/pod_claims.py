@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 
 from muster.binding.claim_watch import ClaimWatch
 from muster.binding.device_claims import DeviceClaims, has_device_claims
+from muster.binding.device_owners import DeviceOwners
 from muster.binding.pipeline import Flow
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.volume_claims import VolumeClaims
@@ -18,6 +19,7 @@ class PodClaims:
         pods: Sequence[pb.PodBinding],
         session: KubeSession,
         watch: ClaimWatch,
+        owners: DeviceOwners,
         flow: Flow,
         *,
         ready: Callable[[str], None],
@@ -29,12 +31,18 @@ class PodClaims:
         self._ready, self._failed = ready, failed
         self._missing = {pod.uid: bool(pod.claims) + has_device_claims(pod) for pod in pods if has_claims(pod)}
         self._volumes = VolumeClaims(pods, session, watch, flow, ready=self._kind_ready, failed=self._kind_failed)
-        self._devices = DeviceClaims(pods, session, flow, ready=self._kind_ready, failed=self._kind_failed)
+        self._devices = DeviceClaims(pods, session, owners, flow, ready=self._kind_ready, failed=self._kind_failed)
 
     def start(self, deadline: float) -> None:
         """Start the jobs of all claims. `deadline`: the deadline of the flow."""
         self._devices.start()
         self._volumes.provision(deadline)
+
+    def check(self, uids: Sequence[str], checked: Callable[[], None]) -> None:
+        """Look for other claims that have devices of these pods, whose claims are ready. Pods for which there are some
+        have failed when `checked` is called.
+        """
+        self._devices.check(uids, self._failed, checked)
 
     def release(self, uid: str, ended: Callable[[str], None]) -> None:
         """Remove what the call wrote to the ResourceClaims of a pod that is not bound and will not be. `ended` is

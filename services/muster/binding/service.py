@@ -9,6 +9,7 @@ import structlog
 
 from muster.binding import metrics
 from muster.binding.claim_watch import ClaimWatch
+from muster.binding.device_owners import DeviceOwners
 from muster.binding.events import EventRecorder
 from muster.binding.leader_epoch import LeaderEpochReader
 from muster.binding.leader_fence import LeaderFence
@@ -22,7 +23,7 @@ from muster.rpc.channel import open_channel
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
-_SPARE_CONNECTIONS: Final = 3  # for the watch of claims, and so that readiness probes never queue behind writes
+_SPARE_CONNECTIONS: Final = 4  # for the watches of claims, and so that readiness probes never queue behind writes
 _LAST_COUNTS_SECONDS: Final = 2.0
 _POLL_SECONDS: Final = 2.0
 _PROBE_TIMEOUT_SECONDS: Final = 3.0
@@ -60,9 +61,11 @@ class BindingService:
         self._drain_seconds = settings.drain_seconds
         self._pipeline = Pipeline(settings.requests_in_flight)
         self._events = EventRecorder(session, self._pipeline, settings.instance)
-        self._claims = ClaimWatch(session)
+        self._claims, self._owners = ClaimWatch(session), DeviceOwners(session)
         self._server = RpcServer.from_settings(settings, "binding")
-        servicer = BindingServicer(session, self._pipeline, self._events, self._claims, LeaderFence(read_epoch))
+        servicer = BindingServicer(
+            session, self._pipeline, self._events, self._claims, self._owners, LeaderFence(read_epoch)
+        )
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._background: list[asyncio.Task[None]] = []
         metrics.PENDING.read_from(self._waiting_by_type)
@@ -93,6 +96,7 @@ class BindingService:
                 await task
         await self._server.stop(self._drain_seconds)
         await self._claims.stop()
+        await self._owners.stop()
         self._events.flush()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_COUNTS_SECONDS):

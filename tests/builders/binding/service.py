@@ -274,7 +274,7 @@ async def rig(directory: Path, **settings: Any) -> AsyncIterator[Rig]:
     await faults.start(free_port(), directory / "faulty")
     kube = KubeSettings(kubeconfig=directory / "faulty")
     options = Settings(listen="127.0.0.1:0", instance="binding-0", kube=kube, **settings)
-    of_service = await KubeSession.connect(options.kube, connections=options.requests_in_flight + 2)
+    of_service = await KubeSession.connect(options.kube, connections=options.requests_in_flight + 4)
     calls = KubeCalls(session)
     rig = Rig(calls, session, faults)
     service = BindingService(of_service, options, rig.read_epoch)

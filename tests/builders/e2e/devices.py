@@ -1,12 +1,18 @@
 """DeviceClasses and claim templates of a world, and the devices that pods have."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
+
+import pytest
 
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload
 from muster.localcluster.kubelets.devices.cards import DRIVER
 
 API = "resource.k8s.io/v1"
+_TAINT_RULE_VERSIONS = ("v1", "v1beta2")
+"""Versions of DeviceTaintRules, the newest first; API servers serve beta versions on request only."""
 
 
 async def with_claims(world: World, workload: Workload, *requests: dict[str, Any], **devices: Any) -> Workload:
@@ -101,6 +107,28 @@ async def withdraw(world: World, *names: str) -> None:
     """Delete slices, as a driver that is removed does."""
     for name in names:
         await world.cluster.call("DELETE", f"/apis/{API}/resourceslices/{name}")
+
+
+@asynccontextmanager
+async def tainted_by_rule(world: World, pool: str, key: str) -> AsyncIterator[None]:
+    """Devices of a pool have a taint by a DeviceTaintRule until the end of the block. Skips the test where the API
+    server serves no rules.
+    """
+    collections = [f"/apis/resource.k8s.io/{version}/devicetaintrules" for version in _TAINT_RULE_VERSIONS]
+    served = [path for path in collections if (await world.cluster.try_call("GET", path)).status == 200]
+    if not served:
+        pytest.skip("this API server serves no DeviceTaintRules")
+    rule = {
+        "apiVersion": served[0].removeprefix("/apis/").removesuffix("/devicetaintrules"),
+        "kind": "DeviceTaintRule",
+        "metadata": {"name": world.name},
+        "spec": {"deviceSelector": {"pool": pool}, "taint": {"key": key, "effect": "NoSchedule"}},
+    }
+    await world.cluster.call("POST", served[0], rule)
+    try:
+        yield
+    finally:
+        await world.cluster.call("DELETE", f"{served[0]}/{world.name}")
 
 
 async def slices_of(world: World, node: str) -> list[str]:

@@ -1,4 +1,4 @@
-// Builds the Kubernetes API server and controllers that interoperability tests run.
+// Builds the Kubernetes API server, controllers and scheduler that interoperability tests run.
 module muster.dev/tools/kubernetes
 
 go 1.26.0
@@ -6,6 +6,7 @@ go 1.26.0
 tool (
 	k8s.io/kubernetes/cmd/kube-apiserver
 	k8s.io/kubernetes/cmd/kube-controller-manager
+	k8s.io/kubernetes/cmd/kube-scheduler
 )
 
 require (
