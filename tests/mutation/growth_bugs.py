@@ -18,11 +18,11 @@ GROWTH_BUGS = (
         first="unit/coordinator/test_nothing_grows.py",
     ),
     Bug(
-        "the heap of deadlines keeps void entries",
-        "deadlines.py",
-        "        if len(self._heap) > 2 * len(self._entries) + _SPARE:\n",
+        "the heap of a priority queue keeps void entries",
+        "priority_queue.py",
+        "        if not self._entries or len(self._heap) > 2 * len(self._entries) + SPARE:\n",
         "        if False:\n",
-        first="unit/coordinator/test_deadlines.py",
+        first="unit/coordinator/test_priority_queue.py",
     ),
     Bug(
         "the reported reasons of deleted gangs are kept",

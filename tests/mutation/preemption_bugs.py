@@ -32,6 +32,20 @@ PREEMPTION_BUGS = (
         first="unit/coordinator/test_starvation_slices.py",
     ),
     Bug(
+        "running pods are collected for each starving group, although there are none to offer",
+        "backfill/reservation.py",
+        "        if not collecting.others_get_more:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
+        "a starving group that is offered no pods speaks for those to which its own pods may be offered",
+        "backfill/reservation.py",
+        "        if not collecting.others_get_more:\n",
+        "        if True:\n",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
         "starving groups are compared before all are in queue order",
         "backfill/reservation.py",
         "if now < self._not_before or not self._sort(now):",

@@ -55,6 +55,13 @@ SLICE_BUGS = (
         first=_TESTS,
     ),
     Bug(
+        "gangs stay in queue order after their numbers were reported",
+        "report/reports.py",
+        "        self._in_order.discard(gang)\n",
+        "",
+        first="unit/coordinator/test_reports.py",
+    ),
+    Bug(
         "all gangs are reported in one slice",
         "report/reports.py",
         "            reports.append(self._news(gang, now))\n            if number % GANGS == 0:\n",

@@ -24,10 +24,10 @@ SPIN_BUGS = (
         first="unit/coordinator/test_step_calls.py",
     ),
     Bug(
-        "a void entry of starving groups is read for ever",
-        "backfill/reservation.py",
-        "            heappop(self._order)\n        if not self._order:",
-        "            pass\n        if not self._order:",
+        "a void entry of a priority queue is read for ever",
+        "priority_queue.py",
+        "            heappop(heap)\n",
+        "            pass\n",
     ),
     Bug(
         "a group that was overtaken is not in the next solve, and later ones yield to it again",

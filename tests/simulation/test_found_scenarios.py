@@ -754,6 +754,21 @@ FOUND = {
         leave_allocation device=2
         edit_devices which=2 count=1
     """,
+    "a thousand starving gangs get the verdict that no pods can be offered to them in a few passes of one step": """
+        create size=5 expected=1
+        run
+        create slot=1 size=4
+        crowd size=3
+        create_plain_pod expected=2
+        depose writes=1 running=1
+        toggle_thief
+        settle scale=4 more=3
+        create slot=4 size=1 slack=3 cpu=2 priority=2 waiting=2 policy=1 repair=1 expected=2 group=4 budget=2 divided=4
+        resize which=19 cpu=2
+        create slot=3 slack=3 priority=1 policy=2 repair=1 expected=1 group=5 never=2 budget=1 divided=4
+        settle scale=3 more=1
+        settle scale=4 more=1
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

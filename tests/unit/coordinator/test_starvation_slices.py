@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec.structs import replace
 
-from builders.core.objects import node, pod_class
+from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.backfill import expected_completions, reservation
@@ -110,8 +110,7 @@ def test_a_gang_that_is_deleted_while_pods_are_collected_gets_no_reservation(mon
     assert kept.owner == "test/default/next"
 
 
-def test_deleted_gangs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reservation, "_SPARE", 0)
+def test_deleted_gangs_leave_nothing_behind() -> None:
     scenario = Scenario({"n": 4})
     scenario.add(gang("runs").of(2).running_for(1000))
     scenario.run()
@@ -127,7 +126,6 @@ def test_deleted_gangs_leave_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> 
         scenario.delete(each)
     scenario.run_effects()
     assert len(starving._starving) + len(starving._since) <= 1
-    assert len(starving._order) <= 2
 
 
 def test_the_first_in_the_queue_gets_the_reservation_although_it_is_sorted_last(
@@ -160,3 +158,42 @@ def test_a_gang_that_starts_while_pods_are_collected_gets_no_reservation(monkeyp
     scenario.add(gang("other").of(20).created(6))
     scenario.pass_time(40)
     assert not [solve for solve in scenario.solves if solve.potential_victims]
+
+
+def behind_foreign_pods(gangs: int) -> Scenario:
+    """Gangs, all different, that fit when pods of another scheduler have ended, of which nothing is expected."""
+    scenario = Scenario({"n": 48})
+    for number in range(12):
+        scenario.intrude(plain_pod(f"foreign{number}", cpu=4), "n")
+    scenario.add(*(gang(f"g{size:02}").of(size).created(size) for size in range(1, gangs + 1)))
+    scenario.run_effects()
+    return scenario
+
+
+def test_that_there_are_no_pods_to_offer_is_found_once_for_all_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expected_completions, "PODS_AT_ONCE", 10)
+    scenario = behind_foreign_pods(40)
+    scenario.now += 31
+    steps = 0
+    while (wake := scenario.leader.next_wake()) is not None and wake <= scenario.now:
+        scenario.tell(Tick())
+        scenario.run_effects()
+        steps += 1
+    verdicts = {each.group.preemption.verdict for each in scenario.leader.cache.gangs.values()}
+    assert verdicts == {reservation.NO_COMPLETIONS_HELP}
+    assert steps <= 2 * (40 + 820) / 10, "gangs and pods are looked at once"
+
+
+def test_a_starving_gang_without_pods_to_offer_leaves_its_own_to_the_next() -> None:
+    scenario = Scenario({"n": 2})
+    repaired = gang("repaired").of(2).running_for(1000)
+    scenario.add(repaired)
+    scenario.run()
+    lost = repaired.pods()[0]
+    scenario.change(remove_pods=[lost.uid])
+    scenario.intrude(plain_pod("foreign", cpu=1), "n")
+    scenario.add_pods(replace(lost, uid="again"))
+    scenario.add(gang("next").of(1).created(5))
+    scenario.pass_time(40)
+    (kept,) = scenario.leader.cache.nominations.values()
+    assert (kept.owner, len(kept.leaving)) == ("test/default/next", 1)

@@ -42,6 +42,8 @@ class ExpectedCompletions:
         self.group = group
         self.beyond_horizon = False
         """Pods were left out."""
+        self.others_get_more = False
+        """Pods were left out that may be offered to other groups: the group's own, and those that others claim."""
         self._ends: dict[str, float] = {}
         self._offers: dict[str, OfferedPods] = {}
         self.potential_victims: list[PotentialVictim] = []
@@ -58,10 +60,11 @@ class ExpectedCompletions:
         guesses: list[float] = []
         seen = 0
         for gang in list(cache.gangs.values()):
-            if gang.group is group:
-                continue
             for uid, pod in gang.pods.items():
-                if uid in others or (node := capacity.seated_on(uid)) is None:
+                if (node := capacity.seated_on(uid)) is None:
+                    continue
+                if gang.group is group or uid in others:
+                    self.others_get_more = True
                     continue
                 end = expected_end(gang, pod, now)
                 if horizon < end < math.inf:

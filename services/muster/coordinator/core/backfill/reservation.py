@@ -7,10 +7,8 @@ Groups that end in time may start beside it, and surplus until it is needed (`el
 starts or its time is over; after a reservation in vain its group has to pause.
 """
 
-import itertools
 import math
-from collections.abc import Mapping, Sequence
-from heapq import heapify, heappop, heappush
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from muster.coordinator.core.backfill.expected_completions import (
@@ -25,7 +23,9 @@ from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Group, QueueKey
 from muster.coordinator.core.preemption.nomination import Nomination, capacity_reserved, reservation_expired
 from muster.coordinator.core.preemption.plan import Plans
+from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.gangs.facts import PodFacts
 from muster.retry.backoff import backoff_seconds
 
@@ -33,14 +33,11 @@ RETRY_SECONDS = 1.0
 """Pause after a request for a reservation."""
 MAX_PAUSE_SECONDS = 86400.0
 """Longest pause of a group whose reservations expire."""
-MAX_AT_ONCE = 10
-"""Starving groups for which pods are collected in one step, as long as there are none to offer."""
 NO_COMPLETIONS_HELP = "waiting would not help: it would not fit even if all pods that Muster placed had ended"
 MAX_SORTED: Final = 2000
 """Groups that are put in queue order in one step; the next step goes on."""
 MAX_CLASSES: Final = 300
 """Pod classes that are compared with all nodes in one step, 0.1 ms each for 5,000 nodes; the next step goes on."""
-_SPARE: Final = 64
 
 
 class BackfillReservations:
@@ -52,40 +49,50 @@ class BackfillReservations:
         self._collecting: ExpectedCompletions | None = None
         """Pods that are expected to end, for the next request; it ends with the request, or with its group."""
 
-    def next(self, now: Now) -> ExpectedCompletions | None:
-        """The pods to be offered for the next starving group; None if there is no such group, or its pods are not all
-        collected yet.
+    def next(self, now: Now) -> Slices[ExpectedCompletions | None]:
+        """The pods to be offered for the next starving group; None if there is no such group, its pods are not all
+        collected yet, or there are none to offer.
         """
         collecting, self._collecting = self._collecting, None
         if not self.starving:
             return None
         if collecting is not None and not self.starving.may_reserve(collecting.group):
             collecting = None
-        for _ in range(MAX_AT_ONCE):
-            if collecting is None:
-                starved = self.starving.next(now.monotonic_seconds)
-                if starved is None:
-                    return None
-                horizon = self._rules.reservation_timeout_seconds
-                collecting = ExpectedCompletions(self._cache, starved, now, horizon)
-            if not collecting.advance():
-                self._collecting = collecting
+        if collecting is None:
+            starved = self.starving.next(now.monotonic_seconds)
+            if starved is None:
                 return None
-            if collecting.potential_victims:
-                return collecting
-            self.give_up(collecting)
-            collecting = None
+            collecting = ExpectedCompletions(self._cache, starved, now, self._rules.reservation_timeout_seconds)
+        if not collecting.advance():
+            self._collecting = collecting
+            return None
+        if collecting.potential_victims:
+            return collecting
+        self.give_up(collecting)
+        if not collecting.others_get_more:
+            yield from self._give_up_others(collecting, now)
         return None
 
     def give_up(self, completions: ExpectedCompletions) -> None:
         """The group would not fit even when all of these pods had ended."""
-        verdict = NO_COMPLETIONS_HELP
-        if completions.beyond_horizon:
-            most = f"{self._rules.reservation_timeout_seconds:g} s"
-            verdict = (
-                f"no capacity is reserved for it while pods that would have to end declare to run for more than {most}"
-            )
-        self._conclude(completions.group, verdict)
+        self._conclude(completions.group, self._verdict(completions))
+
+    def _give_up_others(self, completions: ExpectedCompletions, now: Now) -> Slices[None]:
+        """There are no pods to offer to the other starving groups, either; collecting them for each one would take
+        time that is quadratic in their number.
+        """
+        verdict = self._verdict(completions)
+        for number, group in enumerate(self.starving.take(now.monotonic_seconds), start=1):
+            group.preemption.conclude(verdict)
+            self._cache.touch_group(group)
+            if number % OBJECTS == 0:
+                yield
+
+    def _verdict(self, completions: ExpectedCompletions) -> str:
+        if not completions.beyond_horizon:
+            return NO_COMPLETIONS_HELP
+        most = f"{self._rules.reservation_timeout_seconds:g} s"
+        return f"no capacity is reserved for it while pods that would have to end declare to run for more than {most}"
 
     def _conclude(self, group: Group, verdict: str) -> None:
         for other in self.starving.give_up(group):
@@ -141,17 +148,13 @@ class BackfillReservations:
 class StarvingGroups:
     """Groups without a place, by the time since which they have none, then in queue order.
 
-    Groups stay until they have a place, are gone, or turn out not to be helped by a reservation; void entries of the
-    heap are fewer than the others and _SPARE.
+    Groups stay until they have a place, are gone, or turn out not to be helped by a reservation.
     """
 
     def __init__(self, cache: Cache, queue: Queue, after_seconds: float) -> None:
         self._cache, self._queue, self._after_seconds = cache, queue, after_seconds
         self._since: dict[Group, float] = {}  # not starving yet, the earliest first
-        self._starving: dict[Group, QueueKey] = {}
-        self._order: list[tuple[QueueKey, int, Group]] = []  # a heap; entries that `_starving` does not have are void
-        self._serial = itertools.count()
-        """Tells entries apart: a group that was created anew under its name has the same key."""
+        self._starving: PriorityQueue[Group, QueueKey] = PriorityQueue()
         self._paused: dict[Group, float] = {}
         """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
@@ -178,11 +181,8 @@ class StarvingGroups:
     def discard(self, group: Group) -> None:
         """The group has a place, or is gone."""
         self._since.pop(group, None)
-        self._starving.pop(group, None)
+        self._starving.discard(group)
         self._paused.pop(group, None)
-        if len(self._order) > 2 * len(self._starving) + _SPARE:
-            self._order = [entry for entry in self._order if self._starving.get(entry[2]) == entry[0]]
-            heapify(self._order)
 
     def pause(self, now: float) -> None:
         """A request for a reservation was answered."""
@@ -207,7 +207,7 @@ class StarvingGroups:
 
     def give_up(self, group: Group) -> list[Group]:
         """No reservation would help the group, nor groups equal to it, until they are tried again. Returns them."""
-        known: tuple[Mapping[Group, object], ...] = self._since, self._starving
+        known: tuple[Iterable[Group], ...] = self._since, self._starving
         given_up = [other for groups in known for other in groups if other is group or equal(group, other)]
         for other in given_up:
             self.discard(other)
@@ -223,7 +223,7 @@ class StarvingGroups:
         times = [max(min(self._paused.values()), self._not_before)] if self._paused else []
         if self._since:
             times.append(max(next(iter(self._since.values())) + self._after_seconds, self._not_before))
-        if self._has_candidate():
+        if self._candidate() is not None:
             times.append(self._not_before)
         return min(times, default=None)
 
@@ -231,7 +231,7 @@ class StarvingGroups:
         """`next` is likely to return a group, or has to be called to go on."""
         due = next(iter(self._since.values()), math.inf) + self._after_seconds <= now
         due = due or any(until <= now for until in self._paused.values())
-        return now >= self._not_before and (due or self._has_candidate())
+        return now >= self._not_before and (due or self._candidate() is not None)
 
     def next(self, now: float) -> Group | None:
         """The earliest group in the queue that has starved and would have a place in the empty cluster; None also while
@@ -240,19 +240,25 @@ class StarvingGroups:
         if now < self._not_before or not self._sort(now):
             return None
         before = self._cache.ledger.sums
-        while self._has_candidate() and self._cache.ledger.sums - before < MAX_CLASSES:
-            group = self._order[0][2]
+        while (first := self._candidate()) is not None and self._cache.ledger.sums - before < MAX_CLASSES:
+            group, known_key = first
             key = group.key if group in self._queue and group.gangs else None
             if key is None or group in self._cache.nominations or not _may_starve(group):
-                self._drop_first()
-            elif key != self._starving[group]:
-                self._drop_first()
-                self._put_in_order(group)
+                self._starving.discard(group)
+            elif key != known_key:
+                self._starving.put(group, key)
             elif could_ever_fit(group, self._cache.ledger, self._cache.gangs):
                 return group
             else:
-                self._drop_first()  # checked again when it was tried again
+                self._starving.discard(group)  # checked again when it was tried again
         return None
+
+    def take(self, now: float) -> Iterator[Group]:
+        """The groups that `next` returns one after the other, which starve no more; as many as one step may compare."""
+        before = self._cache.ledger.sums
+        while self._cache.ledger.sums - before < MAX_CLASSES and (group := self.next(now)) is not None:
+            self._starving.discard(group)
+            yield group
 
     def may_reserve(self, group: Group) -> bool:
         """The group still starves, and no reservation is held for itself or an earlier group."""
@@ -275,20 +281,14 @@ class StarvingGroups:
 
     def _put_in_order(self, group: Group) -> None:
         if group in self._queue and group.gangs:
-            self._starving[group] = key = group.key
-            heappush(self._order, (key, next(self._serial), group))
+            self._starving.put(group, group.key)
 
-    def _has_candidate(self) -> bool:
-        """A group starves that is ahead of the one for which a reservation is held, if any is."""
-        while self._order and self._starving.get(self._order[0][2]) != self._order[0][0]:
-            heappop(self._order)
-        if not self._order:
-            return False
-        held = self.reservation
-        return held is None or not held.group.gangs or self._order[0][0] < held.group.key
-
-    def _drop_first(self) -> None:
-        del self._starving[heappop(self._order)[2]]
+    def _candidate(self) -> tuple[Group, QueueKey] | None:
+        """The first starving group; None if none is ahead of the one for which a reservation is held."""
+        first, held = self._starving.first(), self.reservation
+        if first is None or held is None or not held.group.gangs:
+            return first
+        return first if first[1] < held.group.key else None
 
 
 def _may_starve(group: Group) -> bool:

@@ -198,7 +198,7 @@ class Preemption:
             if victims.potential_victims:
                 return self._request(group, victims, now)
             yield
-        completions = self._backfill.next(now)
+        completions = yield from self._backfill.next(now)
         return self._request(completions.group, completions, now) if completions is not None else None
 
     def forget(self, group: Group) -> None:

@@ -19,7 +19,8 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.effects import EventType, KubeEvent, PodCondition, Report
-from muster.coordinator.core.gang.gang import Gang, Group, pod_reference
+from muster.coordinator.core.gang.gang import Gang, Group, QueueKey, pod_reference
+from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.nominated_nodes import nominated_nodes
 from muster.coordinator.core.report.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
@@ -115,6 +116,8 @@ class Reports:
         self._changed: FairQueue[Gang, None] = FairQueue()
         """Gangs whose numbers differ from the reported ones, the longest waiting of each namespace first; no more than
         gangs, and until they are reported, have nothing to report, or are removed."""
+        self._in_order: PriorityQueue[Gang, tuple[QueueKey, str]] = PriorityQueue()
+        """The same gangs, as they were in queue order when their numbers were found to differ."""
         self._budget = Budget(CHANGES_PER_SECOND, MAX_CHANGES_SAVED)
         self._turns = 0
 
@@ -130,7 +133,7 @@ class Reports:
             if outdated and gang not in self._due:
                 self._due.put(gang, max(now + STARTING_SECONDS, reported.not_before))
             reported.theme = NOTHING
-            self._changed.discard(_namespace(gang), gang)
+            self._unchanged(gang)
         elif gang not in self._due:
             self._due.put(gang, max(now + SETTLE_SECONDS, reported.not_before))
         return self._warn(gang, reported)
@@ -139,7 +142,7 @@ class Reports:
         """Drops the state of a removed gang."""
         self._reported.pop(gang, None)
         self._due.discard(gang)
-        self._changed.discard(_namespace(gang), gang)
+        self._unchanged(gang)
 
     def repeat(self) -> None:
         """Report all reasons again: what was written may be lost."""
@@ -167,6 +170,8 @@ class Reports:
             if number % GANGS == 0:
                 yield
         while self._changed and self._budget.ready_at <= now:
+            if len(reports) % GANGS == 0:
+                yield
             gang = self._turn()
             if (not_before := self._reported[gang].not_before) > now:
                 if gang not in self._due:
@@ -178,12 +183,18 @@ class Reports:
 
     def _turn(self) -> Gang:
         self._turns += 1
-        if self._turns % HEAD_EVERY == 0:
-            first = min(self._changed, key=lambda gang: (gang.group.key, gang.id))
-            self._changed.discard(_namespace(first), first)
-            return first
-        [entry] = self._changed.take(1)
-        return entry.key
+        if self._turns % HEAD_EVERY == 0 and (first := self._in_order.first()) is not None:
+            gang = first[0]
+        else:
+            [entry] = self._changed.take(1)
+            gang = entry.key
+        self._unchanged(gang)
+        return gang
+
+    def _unchanged(self, gang: Gang) -> None:
+        """The gang is reported, or has nothing to report."""
+        self._changed.discard(_namespace(gang), gang)
+        self._in_order.discard(gang)
 
     def _news(self, gang: Gang, now: float) -> Report | None:
         reported = self._reported[gang]
@@ -202,8 +213,9 @@ class Reports:
                 changed = True
         if changed:
             self._changed.put(_namespace(gang), gang, None)
+            self._in_order.put(gang, (gang.group.key, gang.id))
         else:
-            self._changed.discard(_namespace(gang), gang)
+            self._unchanged(gang)
         events = self._events(gang, reported, why, news)
         news.update(other_waits)
         reported.pods.update(news)
