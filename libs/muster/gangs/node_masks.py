@@ -12,8 +12,8 @@ from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, PodClas
 from muster.gangs.node_columns import Bool, NodeColumns, Rows, same_but_revision
 from muster.gangs.node_filters import status_filter_reason
 
-_MAX_TOLERATIONS: Final = 1024
-"""Distinct lists of tolerations whose outcome is remembered."""
+_MAX_TOLERATIONS: Final = 64
+"""Distinct lists of tolerations whose outcome is remembered, also when no class has them any more (I11)."""
 
 
 class NodeMasks(NodeColumns):
