@@ -769,6 +769,27 @@ FOUND = {
         settle scale=3 more=1
         settle scale=4 more=1
     """,
+    "victims that got a higher priority during the solve are not shrunk, not even for the time of a step": """
+        create_divided parts=1 size=1 more=2 slack=1
+        run
+        create slot=1 size=2 priority=1
+        create_divided slot=2
+        depose
+        fail_evict which=3
+        toggle_thief
+        settle
+        depose
+        complete_effect
+        create_odd_member priority=1
+    """,
+    "a condition that a restore has undone is written again, although new pods hide that revisions fell": """
+        create_divided rack=1
+        back_up_api_server
+        pass_time scale=1
+        restore_backup
+        create_odd_member
+        lose_stream
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

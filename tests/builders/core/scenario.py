@@ -156,8 +156,11 @@ class Scenario:
         self.blink()
 
     def take_back(self, backup: Cluster) -> None:
-        """The API server's objects are those of a backup; nobody is told."""
+        """The API server's objects are those of a backup; nobody is told. Pods may have got conditions since then."""
         newest, self.cluster = self.cluster, backup.copy()
+        for uid in newest.pods.keys() & self.cluster.pods.keys():
+            older = self.cluster.pods[uid]
+            self.cluster.pods[uid] = changed(older, revision=older.revision - 1)
         self.cluster.former_classes.update({**newest.former_classes, **newest.classes})
         self.cluster.revision = min(newest.revision // 2, backup.revision)
         self.undone_binds = frozenset(pod.uid for pod in self.cluster.pods.values() if not pod.node)

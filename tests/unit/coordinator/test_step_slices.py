@@ -42,7 +42,7 @@ MODULES: tuple[ModuleType, ...] = (machine, hold_and_wait, binding, permits, evi
 @pytest.fixture(autouse=True)
 def _short_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in MODULES:
-        for limit in ("OBJECTS", "GANGS"):
+        for limit in ("OBJECTS", "GANGS", "OFFERS"):
             monkeypatch.setattr(module, limit, AT_ONCE, raising=False)
 
 

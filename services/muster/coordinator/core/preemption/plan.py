@@ -111,7 +111,7 @@ class Plans:
         needed = nomination is None or (
             cache.nominations.get(nomination.group) is nomination and self._needed(nomination)
         )
-        if not (needed and self._valid(plan)):
+        if not (needed and self.valid(plan)):
             self.cancel(plan)
             return []
         if nomination is not None:
@@ -168,7 +168,7 @@ class Plans:
             if gang.eviction.preemptor and gang.eviction.preemptor not in owners:
                 self._cancel_evictions(gang)
 
-    def _valid(self, plan: Plan) -> bool:
+    def valid(self, plan: Plan) -> bool:
         """The plan is still valid: victims have lower priority, and can spare the pods."""
         seated_on = self._cache.ledger.capacity.seated_on
         victims = plan.victims

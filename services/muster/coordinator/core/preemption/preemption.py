@@ -330,12 +330,16 @@ class Preemption:
         nomination.leaving = {uid for uids in (*victims.reserved.values(), *victims.bound.values()) for uid in uids}
         if not self._suffices(nomination, nomination.leaving, now):
             return None
+        plan = Plan(victims, nomination)
+        if not self._plans.valid(plan):  # victims changed meanwhile
+            self._retry(attempt, now)
+            return []
         if (reserved := self._cache.nominations.get(attempt.group)) is not None:
             self._plans.drop(reserved)  # it need not wait for pods to end
         if victims.bound and not self._may_evict(attempt.group, sum(map(len, victims.bound.values())), now):
             return []
         self._new_victims_from = self.running.lowest  # equal groups may have victims as well
-        return self._plans.begin(Plan(victims, nomination), now)
+        return self._plans.begin(plan, now)
 
     def _may_evict(self, group: Group, pods: int, now: Now) -> bool:
         """The evictions are within the limit of the cluster; otherwise the group is asked for again when they are."""
