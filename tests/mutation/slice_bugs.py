@@ -8,7 +8,7 @@ SLICE_BUGS = (
     Bug(
         "all stale representatives leave the active groups in one slice",
         "queue/turns.py",
-        "        return self._offered % OBJECTS == 0\n",
+        "        return self._offered % OFFERS == 0\n",
         "        return False\n",
         first=_TESTS,
     ),

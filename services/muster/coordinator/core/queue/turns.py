@@ -28,7 +28,7 @@ from muster.coordinator.core.slices import Slices
 MAX_PASSED_OVER: Final = 200
 """Groups that are passed over for one solve; groups behind them are not considered."""
 OFFERS: Final = 10
-"""Groups that are offered in one slice: for each one a pod class may be compared with all nodes, 1 to 3 ms for 5,000."""
+"""Groups that are offered in one slice: for each one a pod class may be compared with 5,000 nodes, 1 to 3 ms."""
 TURNS_SHARE: Final = 5
 """One of so many groups and pods of a request is for turns of namespaces."""
 _SPARE: Final = 64
