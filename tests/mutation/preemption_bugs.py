@@ -53,6 +53,13 @@ PREEMPTION_BUGS = (
         first="simulation/test_found_scenarios.py",
     ),
     Bug(
+        "a new leader resumes evictions for a gang whose wait is over",
+        "preemption/plan.py",
+        "gang.group.gangs_to_place and not late_gangs(gang.group, now):",
+        "gang.group.gangs_to_place:",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
         "starving groups are compared before all are in queue order",
         "backfill/reservation.py",
         "if now < self._not_before or not self._sort(now):",

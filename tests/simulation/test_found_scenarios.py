@@ -790,6 +790,15 @@ FOUND = {
         create_odd_member
         lose_stream
     """,
+    "a gang whose wait is over when a new leader begins preempts nobody": """
+        create slot=1 size=3
+        create size=3 priority=1 mode=1
+        run
+        stall scale=1
+        jump_clock scale=2
+        edit_demands
+        depose late=1
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

@@ -10,7 +10,7 @@ from muster.coordinator.core.elastic.loans import note_defaults, recall_loans
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.composite_trees import least_members
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
+from muster.coordinator.core.hold.hold_and_wait import HoldAndWait, late_gangs
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
 from muster.coordinator.core.preemption.nomination import (
@@ -109,7 +109,9 @@ class Plans:
         """The plan is durable: evict, unless the capacity is not needed any more (I9)."""
         nomination, cache = plan.nomination, self._cache
         needed = nomination is None or (
-            cache.nominations.get(nomination.group) is nomination and self._needed(nomination)
+            cache.nominations.get(nomination.group) is nomination
+            and self._needed(nomination)
+            and not late_gangs(nomination.group, now)
         )
         if not (needed and self.valid(plan)):
             self.cancel(plan)
@@ -237,7 +239,7 @@ class Plans:
                     cache.regroup(partner)
             capacity = Counter({(each.node, each.class_id): each.count for each in record.nominated})
             known = all(class_id in cache.ledger.classes for _, class_id in capacity)
-            if known and gang.group.gangs_to_place:
+            if known and gang.group.gangs_to_place and not late_gangs(gang.group, now):
                 gang.nominated = record.nominated
                 leaving_for_it = leaving[gang.id].union(*(terminating.get(node, ()) for node, _ in capacity))
                 nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
