@@ -30,7 +30,14 @@ from muster.kube.line_batches import LineBatches
 from muster.kube.malformed_objects import MalformedObjects, Unreadable
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import BadObject, BadResourceVersion
-from muster.kube.session import ApiStatusError, KubeSession, KubeUnreachable, Response, ResponseTooLong
+from muster.kube.session import (
+    MAX_BODY_BYTES,
+    ApiStatusError,
+    KubeSession,
+    KubeUnreachable,
+    Response,
+    ResponseTooLong,
+)
 from muster.kube.watch_decoding import Bookmark, Page, WatchDecoder, WatchStatus
 from muster.retry.retrying import jittered_seconds, retry_forever
 
@@ -48,6 +55,8 @@ class InformerOptions(Struct, frozen=True):
     first_page_size: int = 100
     page_bytes: int = 4 * 1024 * 1024
     """Bytes per page that are aimed at: pages get fewer objects where these are larger, because decoding blocks."""
+    max_page_bytes: int = 8 * 1024 * 1024
+    """Bytes of a page of several objects; a longer one is requested again with fewer."""
     batch_size: int = 200
     """Maximum number of changes per delivery: handling them must not block the event loop for many milliseconds."""
     batch_bytes: int = 256 * 1024
@@ -202,14 +211,14 @@ class Informer(Generic[T]):
 
     async def _page(self, token: str) -> Page[T] | None:
         """A page of the list. None: the resource is unavailable."""
-        query = {"limit": str(self._page_size), **self._selector}
-        if token:
-            query["continue"] = token
-        try:
-            response = await (self._request_page(self._path, query) if token else self._request_first_page(query))
-        except ResponseTooLong:
-            self._largest_page = self._page_size = max(1, self._page_size // 8)
-            raise
+        while True:
+            try:
+                response = await (self._request_page(self._path, token) if token else self._request_first_page())
+                break
+            except ResponseTooLong:
+                if self._page_size == 1:
+                    raise
+                self._largest_page = self._page_size = max(1, self._page_size // 8)
         if response.status == 404 and self.resource.optional:
             self._log_unavailable("the API server does not serve it")
             return None
@@ -224,13 +233,23 @@ class Informer(Generic[T]):
             self._page_size = max(1, min(fitting, self._largest_page))
         return _versioned(page, self._path) if self.resource.older_paths else page
 
-    async def _request_page(self, path: str, query: dict[str, str]) -> Response:
-        return await self._session.request("GET", path, query=query, timeout_seconds=self._options.list_timeout_seconds)
+    async def _request_page(self, path: str, token: str = "") -> Response:
+        query = {"limit": str(self._page_size), **self._selector}
+        if token:
+            query["continue"] = token
+        options = self._options
+        return await self._session.request(
+            "GET",
+            path,
+            query=query,
+            timeout_seconds=options.list_timeout_seconds,
+            max_bytes=options.max_page_bytes if self._page_size > 1 else MAX_BODY_BYTES,
+        )
 
-    async def _request_first_page(self, query: dict[str, str]) -> Response:
+    async def _request_first_page(self) -> Response:
         """The first page, from the first API version that is served."""
         for path in self._paths:
-            response = await self._request_page(path, query)
+            response = await self._request_page(path)
             if response.status != 404:
                 break
         if response.status == 200 and path != self._path:

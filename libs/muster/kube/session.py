@@ -28,7 +28,7 @@ _CREDENTIALS_SECONDS: Final = 60.0  # maximum age of a token read from a file
 _REFRESH_PAUSE_SECONDS: Final = 5.0  # between reloads after a 401: a revoked account must not run plugins in a loop
 _CONNECT_SECONDS: Final = 10.0
 _IDLE_SECONDS: Final = 75.0  # API servers close connections that are idle for 90 s; a new one costs a TLS handshake
-_MAX_BODY_BYTES: Final = 64 * 1024 * 1024
+MAX_BODY_BYTES: Final = 64 * 1024 * 1024
 _MAX_LINE_BYTES: Final = 32 * 1024 * 1024
 """The API server takes objects of 3 MiB; in JSON each character may take 6 bytes."""
 _READ_BUFFER_BYTES: Final = 256 * 1024
@@ -126,16 +126,18 @@ class KubeSession:
         body: bytes | None = None,
         content_type: str = "application/json",
         timeout_seconds: float,
+        max_bytes: int = MAX_BODY_BYTES,
     ) -> Response:
-        """Send a request, and return the response. Raises KubeUnreachable, after `timeout_seconds` at the latest.
+        """Send a request, and return the response. Raises KubeUnreachable, after `timeout_seconds` at the latest, and
+        its subclass ResponseTooLong if the response has more than `max_bytes`.
 
         `path` must be quoted, e.g. "/api/v1/namespaces/default/pods/a"; `query` must not.
         """
         if asyncio.get_running_loop().time() >= self._stale_at:
             await self._reload()
-        response, generation = await self._send(method, path, query, body, content_type, timeout_seconds)
+        response, generation = await self._send(method, path, query, body, content_type, timeout_seconds, max_bytes)
         if response.status == 401 and await self._refresh(generation):
-            response, _ = await self._send(method, path, query, body, content_type, timeout_seconds)
+            response, _ = await self._send(method, path, query, body, content_type, timeout_seconds, max_bytes)
         return response
 
     async def _send(
@@ -146,6 +148,7 @@ class KubeSession:
         body: bytes | None,
         content_type: str,
         timeout_seconds: float,
+        max_bytes: int,
     ) -> tuple[Response, int]:
         transport, generation = self._transport, self._generation
         transport.check_open(path)
@@ -163,7 +166,7 @@ class KubeSession:
                     timeout=aiohttp.ClientTimeout(total=timeout_seconds),
                     **transport.options,  # type: ignore[arg-type]
                 ) as answer:
-                    content = await _read_body(answer)
+                    content = await _read_body(answer, max_bytes)
                     code = str(answer.status)
                     return Response(answer.status, answer.headers, content), generation
         except _TooManyBytes as error:
@@ -260,17 +263,17 @@ def _url(server: str, path: str, query: Mapping[str, str] | None) -> URL:
     return url if query is None else url.with_query(query)
 
 
-async def _read_body(answer: aiohttp.ClientResponse) -> bytes:
+async def _read_body(answer: aiohttp.ClientResponse, max_bytes: int) -> bytes:
     length = answer.content_length
-    if length is not None and length <= _MAX_BODY_BYTES:
+    if length is not None and length <= max_bytes:
         return await answer.read()
     parts: list[bytes] = []
     size = 0
     async for part in answer.content.iter_any():
         parts.append(part)
         size += len(part)
-        if size > _MAX_BODY_BYTES:
-            raise _TooManyBytes(f"the response has more than {_MAX_BODY_BYTES} bytes")
+        if size > max_bytes:
+            raise _TooManyBytes(f"the response has more than {max_bytes} bytes")
     return b"".join(parts)
 
 

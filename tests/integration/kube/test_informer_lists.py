@@ -6,7 +6,6 @@ import pytest
 import structlog
 from aiohttp import web
 
-import muster.kube.session as session_module
 from builders.kube.informer import Sink, complete
 from builders.kube.scripted_server import ScriptedApi, status
 from builders.wait import eventually
@@ -97,15 +96,16 @@ class TestList:
         assert len(sink.pods) == 30
 
     async def test_page_beyond_the_limit_of_memory_is_listed_in_smaller_ones(
-        self, api: ScriptedApi, sink: Sink, follow: Any, monkeypatch: pytest.MonkeyPatch
+        self, api: ScriptedApi, sink: Sink, follow: Any
     ) -> None:
-        monkeypatch.setattr(session_module, "_MAX_BODY_BYTES", 40_000)
         for number in range(20):
             api.object(f"small-{number}")
         for number in range(5):
             api.object(f"large-{number}", annotations={"x": "x" * 30_000})
-        await complete(await follow(page_size=20, page_bytes=1_000_000))
+        await complete(await follow(page_size=20, page_bytes=1_000_000, max_page_bytes=40_000))
         assert len(sink.pods) == 25
+        first_pages = [query for query in api.requests if "limit" in query and "continue" not in query]
+        assert len(first_pages) == 1, "the list goes on where it is"
 
     async def test_malformed_pod_does_not_hide_the_others(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         api.object("a")
