@@ -55,8 +55,15 @@ PREEMPTION_BUGS = (
     Bug(
         "a new leader resumes evictions for a gang whose wait is over",
         "preemption/plan.py",
-        "gang.group.gangs_to_place and not late_gangs(gang.group, now):",
+        "gang.group.gangs_to_place and not self._holds.late(gang.group, now):",
         "gang.group.gangs_to_place:",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "an eviction that failed is retried as long as the preemptor has any nomination",
+        "preemption/plan.py",
+        "for gang in nomination.victims\n        }\n",
+        "for gang in self._cache.gangs.values()\n        }\n",
         first="simulation/test_found_scenarios.py",
     ),
     Bug(
@@ -163,7 +170,7 @@ PREEMPTION_BUGS = (
     Bug(
         "evictions whose call failed are repeated although the preemptor has started",
         "preemption/plan.py",
-        "            if gang.eviction.preemptor and gang.eviction.preemptor not in owners:",
+        "            if gang.eviction.preemptor and (gang.eviction.preemptor, gang) not in wanted:",
         "            if False:",
         first="unit/coordinator/test_plan_changes.py",
     ),

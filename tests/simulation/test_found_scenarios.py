@@ -799,6 +799,29 @@ FOUND = {
         edit_demands
         depose late=1
     """,
+    "a gang that holds nothing under the mode that it has now is not late: its plan is carried out": """
+        create_divided parts=1 size=1 more=2
+        run
+        create slot=1 size=2 priority=1
+        back_up_api_server
+        toggle_mode slot=1
+        run
+        depose
+        restore_backup
+    """,
+    "an eviction that failed is not retried for a gang that preempts others by now": """
+        add_node which=2
+        flood fit=2
+        crash late=1
+        toggle_ready which=2
+        settle
+        fail_evict which=1
+        create_plain_pod priority=1
+        crash late=1
+        stall scale=5
+        answer_without_reservations
+        complete_effect which=8
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

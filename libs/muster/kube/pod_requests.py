@@ -4,6 +4,7 @@ Amounts are summed as exact quantities in billionths and rounded up once, at the
 """
 
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -16,6 +17,8 @@ from muster.kube.objects import UNREADABLE
 
 MAX_RESOURCES: Final = 100
 """Resources that a pod may request; those of nodes that exist are few."""
+MAX_NAMES: Final = 1000
+"""Resources that are read of one field; of more, those without a domain come first."""
 MAX_PROBLEMS: Final = 10
 """Problems of one pod that are collected; each is compared with the others."""
 
@@ -66,12 +69,13 @@ def effective_requests(fields: PodRequestFields, problems: list[str]) -> Amounts
     Malformed quantities count as zero and are added to `problems`, and so are resources beyond MAX_RESOURCES: every
     name costs each service memory per node and pod class.
     """
-    total = exact_requests(fields, problems)
+    requests = _Requests(fields, problems)
+    total = requests.of_pod()
     if len(total) > MAX_RESOURCES:
         names = sorted(total, key=lambda name: ("/" in name, name))
         problems.append(
-            f"it requests {len(total)} different resources, but at most {MAX_RESOURCES} are considered; "
-            f"the first that is not is {quoted(names[MAX_RESOURCES])}"
+            f"it requests {len(total) + requests.unread} different resources, "
+            f"but at most {MAX_RESOURCES} are considered; the first that is not is {quoted(names[MAX_RESOURCES])}"
         )
         total = {name: total[name] for name in names[:MAX_RESOURCES]}
     amounts = {name: amount_of(name, nanos, round_up=True) for name, nanos in total.items() if nanos > 0}
@@ -97,6 +101,8 @@ class _Requests:
         self._fields = fields
         self._problems = problems
         self._infeasible = _resize_is_infeasible(fields.conditions)
+        self.unread = 0
+        """Resources that are not read."""
 
     def of_pod(self) -> Nanos:
         # A pending resize counts with the larger of old and new requests; an infeasible resize does not
@@ -174,6 +180,11 @@ class _Requests:
 
     def _parsed(self, amounts: dict[str, Raw], where: str) -> Nanos:
         parsed: Nanos = {}
+        if len(amounts) > MAX_NAMES:
+            self.unread += len(amounts) - MAX_NAMES
+            names = list(islice((name for name in amounts if "/" not in name), MAX_NAMES))
+            names += islice((name for name in amounts if "/" in name), MAX_NAMES - len(names))
+            amounts = {name: amounts[name] for name in names}
         for name, raw in amounts.items():
             text = quantity_text(raw)
             try:

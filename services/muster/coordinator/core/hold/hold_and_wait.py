@@ -144,14 +144,20 @@ class HoldAndWait:
         self._earliest = None
         groups = dict.fromkeys([*self.groups, *(gang.group for gang in self._recalled)])
         for number, group in enumerate(groups, start=1):
-            late = late_gangs(group, now)
-            if late and group.persist_id is None and (group.holds or not self._recalled.keys().isdisjoint(late)):
+            late = self.late(group, now)
+            if late and group.persist_id is None:
                 effects += self._decide_timeout(group, late[0], now)
             else:
                 self._watch(group)
             if number % OBJECTS == 0:
                 yield
         return effects
+
+    def late(self, group: Group, now: Now) -> list[Gang]:
+        """The gangs of the group that have waited too long; it times out in this step, or when its write has ended."""
+        time = now.monotonic_seconds
+        late = [gang for gang in group.gangs if gang.hold.since is not None and _deadline(gang) <= time]
+        return late if group.holds or not self._recalled.keys().isdisjoint(late) else []
 
     def _still_waits(self, gang: Gang) -> bool:
         """The gang held reservations under an earlier leader, holds none yet, and still has to wait."""
@@ -196,11 +202,6 @@ class HoldAndWait:
         marks = (late | gang.hold.marked).keys() - gang.hold.unmarking.keys()
         gang.hold.unmark(marks)
         return [_mark(gang, marks, False)] if marks else []
-
-
-def late_gangs(group: Group, now: Now) -> list[Gang]:
-    """The gangs of the group that have waited too long; it times out in this step."""
-    return [gang for gang in group.gangs if gang.hold.since is not None and _deadline(gang) <= now.monotonic_seconds]
 
 
 def has_minimum_with(group: Group, assignments: Sequence[Assignment]) -> bool:

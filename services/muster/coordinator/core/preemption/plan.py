@@ -10,7 +10,7 @@ from muster.coordinator.core.elastic.loans import note_defaults, recall_loans
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.composite_trees import least_members
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.hold.hold_and_wait import HoldAndWait, late_gangs
+from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
 from muster.coordinator.core.preemption.nomination import (
@@ -111,7 +111,7 @@ class Plans:
         needed = nomination is None or (
             cache.nominations.get(nomination.group) is nomination
             and self._needed(nomination)
-            and not late_gangs(nomination.group, now)
+            and not self._holds.late(nomination.group, now)
         )
         if not (needed and self.valid(plan)):
             self.cancel(plan)
@@ -164,10 +164,14 @@ class Plans:
         gang.eviction.forget_preempted()
 
     def reconsider(self, uids: Iterable[str]) -> None:
-        """Evictions of these pods have failed: do not retry those whose nomination has ended."""
-        owners = {nomination.owner for nomination in self._cache.nominations.values()}
+        """Evictions of these pods have failed: do not retry those whose nomination has ended, or was replaced by one
+        with other victims.
+        """
+        wanted = {
+            (nomination.owner, gang) for nomination in self._cache.nominations.values() for gang in nomination.victims
+        }
         for gang in {self._cache.gang_of[uid] for uid in uids if uid in self._cache.gang_of}:
-            if gang.eviction.preemptor and gang.eviction.preemptor not in owners:
+            if gang.eviction.preemptor and (gang.eviction.preemptor, gang) not in wanted:
                 self._cancel_evictions(gang)
 
     def valid(self, plan: Plan) -> bool:
@@ -239,7 +243,7 @@ class Plans:
                     cache.regroup(partner)
             capacity = Counter({(each.node, each.class_id): each.count for each in record.nominated})
             known = all(class_id in cache.ledger.classes for _, class_id in capacity)
-            if known and gang.group.gangs_to_place and not late_gangs(gang.group, now):
+            if known and gang.group.gangs_to_place and not self._holds.late(gang.group, now):
                 gang.nominated = record.nominated
                 leaving_for_it = leaving[gang.id].union(*(terminating.get(node, ()) for node, _ in capacity))
                 nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
