@@ -9,7 +9,8 @@ Other ways out of the unschedulable or backoff part of the queue do not use hint
 
 - A change of a gang's own declaration or pods touches the gang; `reconcile.Reconciler._update_queue` then puts its
   group into the active queue (`queue.activate`).
-- An attempt that failed, or whose answer could not be used, is repeated after a backoff (`queue.back_off`).
+- An attempt that failed, or whose answer could not be used, or only as far as `max-held-share` permits, is repeated
+  after a backoff (`queue.back_off`).
 - Slow groups, for which placement ran out of time, are parked until their turn (`queue.park`, `solve.slow`), and equal
   groups until their representative fits (`queue.settle`).
 - Preemption repeats its own requests: after a failed answer, and when a potential victim was added
