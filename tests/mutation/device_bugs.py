@@ -263,4 +263,11 @@ DEVICE_BUGS = (
         "        if False:\n",
         first="unit/coordinator/test_device_choices.py",
     ),
+    Bug(
+        "a pod whose claim was replaced keeps the devices that were chosen for the former one",
+        "cache/device_choices.py",
+        "if not chosen <= {*names, EXTENDED_CLAIM}:",
+        "if not names:",
+        first="simulation/test_found_scenarios.py",
+    ),
 )

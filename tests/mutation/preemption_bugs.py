@@ -251,4 +251,25 @@ PREEMPTION_BUGS = (
         "if gang.facts is None or",
         first="unit/coordinator/test_surplus_order.py",
     ),
+    Bug(
+        "pods are evicted for a repair that leaves its gang below its minimum",
+        "gang/gang.py",
+        "return max(1, self.missing) if self.lost or self.broken else self.must_place",
+        "return self.must_place",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "pods are evicted for a subgroup of a gang that stays below its minimum",
+        "gang/subgroups.py",
+        "gang.must_place_to_run if to_run else gang.must_place)",
+        "gang.must_place)",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "seats on nodes that are gone count until their bind is retried",
+        "permits/binding.py",
+        "                held.retry(now)\n",
+        "                held.retry(held.retry_at)\n",
+        first="simulation/test_found_scenarios.py",
+    ),
 )

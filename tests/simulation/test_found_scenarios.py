@@ -822,6 +822,42 @@ FOUND = {
         answer_without_reservations
         complete_effect which=8
     """,
+    "a repair evicts others only if its minimum runs then": """
+        create slot=1 size=1
+        complete_effect
+        complete_effect
+        complete_effect
+        create_divided parts=1 more=2 cpu=1 priority=1 repair=1
+        remove_node
+        back_up_api_server
+        fail_bind
+        add_node cpu=5
+        settle
+        restore_backup
+    """,
+    "a pod whose failed bind was to a node that is gone is placed again before others are evicted": """
+        create slot=1 size=1
+        complete_effect
+        complete_effect
+        complete_effect
+        create_divided parts=1 more=2 minimum=2 slack=1 cpu=1 priority=1 repair=1
+        remove_node
+        back_up_api_server
+        fail_bind
+        add_node cpu=3
+        settle
+        restore_backup
+    """,
+    "a pod whose claim was replaced is not bound with the devices of the former claim": """
+        claim_devices slot=4 count=1
+        edit_devices count=2
+        create_divided slot=4 parts=2 slack=1 missing=5
+        answer_scattered
+        complete_effect
+        delete_claim
+        delete_claim
+        leave_allocation device=1
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

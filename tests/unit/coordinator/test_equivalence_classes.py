@@ -219,14 +219,14 @@ def test_a_preemptor_does_not_wait_behind_a_repair_that_must_not_preempt() -> No
     scenario = crowded({"n": 4, "m": 4}, guarded=0)
     scenario.add(gang("repairs").of(8).with_budget("default/guarded"))
     seats = until(scenario, Bind).seats
-    for seat in seats[:6]:
+    for seat in seats[:7]:
         scenario.bind(seat)
     scenario.crash()
-    for number, seat in enumerate(seats[6:]):
+    for number, seat in enumerate(seats[7:]):
         scenario.intrude(plain_pod(f"x{number}"), seat.node)
     scenario.start()
     scenario.run_effects()
-    scenario.add(gang("matters").needing(1).of(2).with_priority(10))
+    scenario.add(gang("matters").of(1).with_priority(10))
     scenario.pass_time(5)
     alike, shape = (scenario.gang(name).group.queueing.equivalence_key for name in ("repairs", "matters"))
     assert alike == shape is not None
@@ -239,4 +239,4 @@ def test_a_preemptor_does_not_wait_behind_a_repair_that_must_not_preempt() -> No
     scenario.pass_time(5)
     scenario.finish_deletions()
     scenario.pass_time(5)
-    assert (scenario.bound("repairs"), scenario.bound("matters")) == (6, 2)
+    assert (scenario.bound("repairs"), scenario.bound("matters")) == (8, 1)

@@ -131,6 +131,7 @@ class Machine:
                 yield from self._growths.due(time)
             if self._deallocations.any_due(time):
                 self._effects += self._deallocations.due(time)
+        self._binds.hasten(self.cache, time)
         if self._binds.any_due(time):
             self._effects += yield from self._binds.due(self.cache, time)
         self._solves.copy_explanations(now)

@@ -252,8 +252,13 @@ class DeviceChoices:
         return bool(self._bound)
 
     def lacks_choice(self, seat: Seat, names: Iterable[str]) -> bool:
-        """One of the pod's claims is gone, or needs devices and none are chosen for it."""
+        """One of the pod's claims is gone, or needs devices and none are chosen for it, or the seat has devices for a
+        claim that is not the pod's any more: another claim in its place may be allocated elsewhere.
+        """
+        names = tuple(names)
         chosen = {name for name, _ in seat.devices}
+        if not chosen <= {*names, EXTENDED_CLAIM}:
+            return True
         claims = ((name, self.claims.get(f"{seat.namespace}/{name}")) for name in names)
         return any(claim is None or (claim.allocation is None and name not in chosen) for name, claim in claims)
 

@@ -10,7 +10,7 @@ kind: their class, and one of their label sets (`kind`). The ledger itself count
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -146,6 +146,11 @@ class Ledger:
                 self.volumes.end_pod(uid)
                 self.devices.end_pod(uid)
         return self._free(uids)
+
+    @property
+    def disturbed(self) -> Collection[str]:
+        """Nodes on which capacity changed, until `take_disturbed`."""
+        return self._disturbed
 
     def take_disturbed(self) -> set[str]:
         """Nodes that changed since the last call, took pods that were not expected there, or for whose reservations

@@ -179,6 +179,11 @@ class Gang(Members):
         return max(1, self.missing)
 
     @property
+    def must_place_to_run(self) -> int:
+        """The number of pending members that must be placed for the minimum to run: pods are evicted for no fewer."""
+        return max(1, self.missing) if self.lost or self.broken else self.must_place
+
+    @property
     def batch(self) -> int:
         """Pending members that a request asks for at least: all surplus until the time of its batch is over, or as many
         as pods are being evicted for.

@@ -123,13 +123,17 @@ def running_subgroups(gang: Gang, selection: PodSelection, leaving: Collection[s
     ]
 
 
-def attempt_of(gang: Gang, selection: PodSelection) -> Attempt | str:
-    """Subgroups and members that an attempt may place, or why there is nothing to place now."""
+def attempt_of(gang: Gang, selection: PodSelection, *, to_run: bool = False) -> Attempt | str:
+    """Subgroups and members that an attempt may place, or why there is nothing to place now. `to_run`: after the start,
+    it must place as many members as the gang's minimum needs.
+    """
     subgroups = divide(gang, selection)
     waiting = sum(bool(each.pending) for each in subgroups if each.policy != NO_POLICY)
     if waiting > MAX_SUBGROUPS:
         return f"its pods are in {waiting} subgroups, but at most {MAX_SUBGROUPS} are supported: make them larger"
-    return _later(gang, subgroups) if gang.permit.granted else _first(gang, subgroups)
+    if not gang.permit.granted:
+        return _first(gang, subgroups)
+    return _later(gang, subgroups, gang.must_place_to_run if to_run else gang.must_place)
 
 
 def _first(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
@@ -159,7 +163,7 @@ def _first(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
     return Attempt(least, minimums, 0 if enough else needed, later=False)
 
 
-def _later(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
+def _later(gang: Gang, subgroups: list[Subgroup], needed: int) -> Attempt | str:
     least = []
     for each in subgroups:
         held, size = each.held.total(), _size(gang, each)
@@ -169,7 +173,7 @@ def _later(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
     least.sort(key=lambda subgroup: subgroup[0].held.total() >= _size(gang, subgroup[0]))  # surplus comes last
     if not least:
         return f"{len(gang.pending)} later pods are in subgroups that have fewer members than they need"
-    return Attempt(least, {}, gang.must_place if gang.must_place > 1 else 0, later=True)
+    return Attempt(least, {}, needed if needed > 1 else 0, later=True)
 
 
 def _size(gang: Gang, subgroup: Subgroup) -> int:

@@ -289,6 +289,19 @@ class Binds:
         """`due` may have something to do."""
         return bool(self._failing) or self._earliest <= now
 
+    def hasten(self, cache: Cache, now: float) -> None:
+        """Nodes or their pods have changed: what cannot be bound there any more is placed again at once. The pause
+        after a failed bind is for the node; until its end the seat would count for its gang, which might preempt for
+        the sake of the rest.
+        """
+        disturbed = cache.ledger.disturbed
+        for uid, (gang, held) in self._retries.items() if disturbed else ():
+            if held.retry_at <= now or held.seat.node not in disturbed or gang.seats.get(uid) is not held:
+                continue
+            if held.state is ActionState.RETRY and _unbindable(cache, gang, [held.seat]):
+                held.retry(now)
+                self._earliest = now
+
     def due(self, cache: Cache, now: float) -> Slices[list[Effect]]:
         """Retry binds that are due, but for seats that were given up meanwhile. In slices."""
         self._clear_trouble()

@@ -242,6 +242,8 @@ class Preemption:
         nomination = self._cache.nominations.get(group)
         if not group.gangs or (nomination is not None and not nomination.backfill):
             return False
+        if any(len(gang.pending) < gang.must_place_to_run for gang in group.gangs_to_place):
+            return False  # its minimum would not run (I9)
         if any(other is not group for other in self._holds.groups) or (nomination is not None and nomination.lent):
             return True
         lowest = self.running.lowest
@@ -249,10 +251,11 @@ class Preemption:
 
     def _request(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
         cache, time = self._cache, now.monotonic_seconds
-        if isinstance(offer, PotentialVictims):
+        evicts = isinstance(offer, PotentialVictims)
+        if evicts:
             for other in [other for other in self._due_at if equal(group, other)]:
                 del self._due_at[other]  # it would get the same answer
-        request = to_place(group, cache.ledger, cache.trees, cache.gangs)
+        request = to_place(group, cache.ledger, cache.trees, cache.gangs, to_run=evicts)
         topology = cache.topology_of(group)
         self._attempt = _Attempt(next(self._solve_ids), group, request, demand(group), topology, offer, time)
         nominated = nominated_for_others(group, cache.nominations.values(), cache.ledger, time)

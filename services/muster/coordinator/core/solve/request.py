@@ -29,26 +29,31 @@ from muster.topology.constraints import as_text
 from muster.topology.ranks import Path
 
 
-def to_place(group: Group, ledger: Ledger, trees: TopologyTrees, known: Mapping[str, Gang]) -> SolveGroup:
+def to_place(
+    group: Group, ledger: Ledger, trees: TopologyTrees, known: Mapping[str, Gang], *, to_run: bool = False
+) -> SolveGroup:
     """The solve request of a group: pending members by kind, of gangs and subgroups that need seats. `known` are all
-    gangs by id.
+    gangs by id. `to_run`: members are not placed singly, but as many as the minimums need.
     """
     gangs = group.gangs_to_place
     if any(gang.facts is not None and gang.facts.subgroups for gang in gangs):
-        return _with_subgroups(group, gangs, ledger, trees)
+        return _with_subgroups(group, gangs, ledger, trees, to_run=to_run)
+    requested = [_gang_to_place(gang, ledger, to_run=to_run) for gang in gangs]
     if any(gang.facts is not None and gang.facts.composites for gang in gangs):
-        requested = [_gang_to_place(gang, ledger) for gang in gangs]
         return in_composites(group.id, gangs, requested, known)
-    return SolveGroup(group.id, tuple(_gang_to_place(gang, ledger) for gang in gangs), partial=group.non_strict)
+    return SolveGroup(group.id, tuple(requested), partial=group.non_strict)
 
 
-def _with_subgroups(group: Group, gangs: Sequence[Gang], ledger: Ledger, trees: TopologyTrees) -> SolveGroup:
+def _with_subgroups(
+    group: Group, gangs: Sequence[Gang], ledger: Ledger, trees: TopologyTrees, *, to_run: bool
+) -> SolveGroup:
     requested: list[SolveGang] = []
     composites: list[Composite] = []
     for gang in gangs:
-        attempt = attempt_of(gang, ledger.selection) if gang.facts is not None and gang.facts.subgroups else ""
+        divided = gang.facts is not None and gang.facts.subgroups
+        attempt = attempt_of(gang, ledger.selection, to_run=to_run) if divided else ""
         if isinstance(attempt, str):  # the gang has none, or fails the pre-enqueue check by now
-            requested.append(_gang_to_place(gang, ledger))
+            requested.append(_gang_to_place(gang, ledger, to_run=to_run))
             continue
         leaves, own = subgroups_to_place(gang, attempt, trees, lambda pods: _roles(pods, ledger))
         first = len(composites)
@@ -77,8 +82,9 @@ def _structure(request: SolveGroup) -> tuple[object, ...]:
 
 def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     """The request without names, whether pods may be evicted for the group, and how long it runs, on which depends
-    which nominated capacity it may use (backfill), as on whether it gives it back. A right to preempt that is not the
-    priority is part of it: in a class, who is ahead in the queue may evict at least as much.
+    which nominated capacity it may use (backfill), as on whether it gives it back, and how many more members a repair
+    needs to reach the minimum. A right to preempt that is not the priority is part of it: in a class, who is ahead in
+    the queue may evict at least as much.
     """
     gangs = (
         (gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed, gang.composite) for gang in request.gangs
@@ -87,7 +93,8 @@ def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     if priority == group.priority:
         priority = None
     borrows = group.surplus and may_borrow(group)
-    waits = longest_run(group), request.partial, group.surplus, borrows
+    to_run = sum(gang.must_place_to_run - gang.must_place for gang in group.gangs_to_place)
+    waits = longest_run(group), request.partial, group.surplus, borrows, to_run
     return (may_preempt(group), priority, *waits, request.composites, *gangs)
 
 
@@ -107,9 +114,11 @@ def label_sets_to_place(group: Group) -> frozenset[str]:
     return frozenset([pod.label_set for gang in group.gangs_to_place for pod in gang.pending.values()])
 
 
-def _gang_to_place(gang: Gang, ledger: Ledger) -> SolveGang:
+def _gang_to_place(gang: Gang, ledger: Ledger, *, to_run: bool) -> SolveGang:
     roles = _roles(gang.pending.values(), ledger)
     minimum, facts = gang.batch, gang.facts
+    if to_run:
+        minimum = max(minimum, min(gang.must_place_to_run, len(gang.pending)))
     avoided = tuple(sorted(gang.bind.avoided_nodes))
     if facts is None or not gang.constraints:
         return SolveGang(gang.id, minimum, roles, facts.tree if facts is not None else "", avoided=avoided)
