@@ -256,14 +256,14 @@ PREEMPTION_BUGS = (
         "gang/gang.py",
         "return max(1, self.missing) if self.lost or self.broken else self.must_place",
         "return self.must_place",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
         "pods are evicted for a subgroup of a gang that stays below its minimum",
         "gang/subgroups.py",
         "gang.must_place_to_run if to_run else gang.must_place)",
         "gang.must_place)",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
         "seats on nodes that are gone count until their bind is retried",

@@ -2,10 +2,11 @@
 
 from dataclasses import replace as changed
 
+import pytest
 from msgspec.structs import replace
 
-from builders.core.actions import until
-from builders.core.objects import node, plain_pod
+from builders.core.actions import end, until
+from builders.core.objects import node, plain_pod, racks
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase
@@ -226,3 +227,33 @@ def test_i1_after_failover_pods_bound_by_others_start_no_gang() -> None:
     scenario.change(nodes=[node("m", 1)])
     scenario.pass_time(5)
     assert scenario.bound("a") == 4
+
+
+def lost_two(built: CoreGang) -> Scenario:
+    """The gang has lost the node of two of its members, which were created again; nodes z and z2 have a pod each."""
+    scenario = Scenario({"z": 1, "z2": 1})
+    scenario.add(gang("v").of(1), gang("v2").of(1))
+    scenario.run()
+    scenario.change(nodes=[node("n1", 2), node("n2", 2)], trees=[racks(r0="n1 z z2", r1="n2")])
+    scenario.add(built)
+    scenario.run()
+    lost = [pod for pod in scenario.cluster.pods.values() if pod.node == "n2"]
+    assert len(lost) == 2
+    again = [replace(pod, uid=f"{pod.uid}/new", node="", phase=PodPhase.PENDING) for pod in lost]
+    scenario.change(remove_nodes=["n2"], remove_pods=[pod.uid for pod in lost], pods=again)
+    return scenario
+
+
+@pytest.mark.parametrize(
+    "built", [gang("a").of(4), gang("a").of(4).in_subgroups(2, 2, size=2)], ids=["gang", "subgroups"]
+)
+@pytest.mark.parametrize("fixed", [False, True], ids=["two to gain", "one to gain"])
+def test_i9_a_repair_evicts_nobody_unless_the_minimum_runs_then(built: CoreGang, *, fixed: bool) -> None:
+    scenario = lost_two(built.with_priority(10))
+    if fixed:
+        pods = [pod for pod in scenario.cluster.pods.values() if pod.gang.endswith("/v2")]
+        scenario.change(pods=[replace(pod, priority=10) for pod in pods])
+    scenario.pass_time(5)
+    end(scenario)
+    scenario.pass_time(5)
+    assert (scenario.bound("a"), scenario.bound("v"), scenario.bound("v2")) == ((2, 1, 1) if fixed else (4, 0, 0))
