@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import end, until
-from builders.core.objects import node, plain_pod, racks
+from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase
@@ -234,7 +234,7 @@ def lost_two(built: CoreGang) -> Scenario:
     scenario = Scenario({"z": 1, "z2": 1})
     scenario.add(gang("v").of(1), gang("v2").of(1))
     scenario.run()
-    scenario.change(nodes=[node("n1", 2), node("n2", 2)], trees=[racks(r0="n1 z z2", r1="n2")])
+    scenario.change(nodes=[node("n1", 2), node("n2", 2)])
     scenario.add(built)
     scenario.run()
     lost = [pod for pod in scenario.cluster.pods.values() if pod.node == "n2"]
@@ -244,9 +244,10 @@ def lost_two(built: CoreGang) -> Scenario:
     return scenario
 
 
-@pytest.mark.parametrize(
-    "built", [gang("a").of(4), gang("a").of(4).in_subgroups(2, 2, size=2)], ids=["gang", "subgroups"]
-)
+DIVIDED = gang("a").of(4).in_subgroups(1, 1, 1, 1, rack=False)
+
+
+@pytest.mark.parametrize("built", [gang("a").of(4), DIVIDED], ids=["gang", "subgroups"])
 @pytest.mark.parametrize("fixed", [False, True], ids=["two to gain", "one to gain"])
 def test_i9_a_repair_evicts_nobody_unless_the_minimum_runs_then(built: CoreGang, *, fixed: bool) -> None:
     scenario = lost_two(built.with_priority(10))
