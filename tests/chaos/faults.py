@@ -21,7 +21,7 @@ from muster.rpc.channel import open_channel
 Inject = Callable[[Cluster, float], Awaitable[None]]
 """Injects the fault, keeps it up for so many seconds, and removes it."""
 CLAIM_CREATIONS = Requests("POST", "/resourceclaims")
-CLAIM_CHANGES = Requests("PUT", "/resourceclaims/[^/]+(/status)?")
+CLAIM_CHANGES = Requests("PUT|PATCH", "/resourceclaims/[^/]+(/status)?")
 _SLICES = f"/apis/{API}/resourceslices"
 
 

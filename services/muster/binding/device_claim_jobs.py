@@ -1,7 +1,8 @@
 """The writes of a Bind call to one ResourceClaim: before its pods are bound, and after they could not be.
 
-Each attempt reads the claim and acts on its state, so that repeated calls and lost answers do no harm. A write replaces
-the version that was read; after a conflict the claim is read again, a few times.
+Each attempt acts on the claim's state, so that repeated calls and lost answers do no harm. What is to be allocated is
+protected first, which tells the state as well; otherwise the claim is read. A write of the status replaces the version
+that was read; after a conflict the claim is read again, a few times.
 """
 
 import time
@@ -19,7 +20,7 @@ from muster.binding.device_claim_status import (
     allocated_claim,
     deallocated_claim,
     next_step,
-    protected_claim,
+    protection_patch,
     read_claim,
     released_claim,
     reserved_claim,
@@ -28,6 +29,7 @@ from muster.binding.device_claim_status import (
 )
 from muster.binding.extended_claims import Creation
 from muster.binding.pipeline import Job
+from muster.binding.request_bodies import JSON, STRATEGIC_MERGE_PATCH
 from muster.binding.retry_policy import (
     DONE,
     Retry,
@@ -145,20 +147,32 @@ class ClaimJob(Job):
         """Raises KubeUnreachable, Settled."""
         return self._state(await self._request("GET"), "read")
 
-    async def _write(self, body: bytes, subresource: str = "/status") -> DeviceClaimState:
-        """The claim after the write. Raises KubeUnreachable, Settled."""
-        return self._state(await self._put(body, subresource), "written")
+    async def _write(self, status: bytes) -> DeviceClaimState:
+        """The claim after a write of its status. Raises KubeUnreachable, Settled."""
+        return self._state(await self._put(status), "written")
 
-    async def _put(self, body: bytes, subresource: str = "/status") -> Response:
+    async def _put(self, status: bytes) -> Response:
         """Raises KubeUnreachable, Settled."""
+        self._check_open()
+        return await self._request("PUT", "/status", status)
+
+    async def _patch(self, body: bytes) -> Response:
+        """A strategic merge patch of what is not the status. Raises KubeUnreachable, Settled."""
+        self._check_open()
+        return await self._request("PATCH", "", body, STRATEGIC_MERGE_PATCH)
+
+    def _check_open(self) -> None:
+        """Raises Settled."""
         if self._claims.flow.closed:
             raise Settled(Retry(f"{self._claim} was not written"))  # which the flow gives up
-        return await self._request("PUT", subresource, body)
 
-    async def _request(self, method: Method, subresource: str = "", body: bytes | None = None) -> Response:
+    async def _request(
+        self, method: Method, subresource: str = "", body: bytes | None = None, content_type: str = JSON
+    ) -> Response:
         wanted, claims = self._claim.wanted, self._claims
         path = object_path(_VERSION, "resourceclaims", wanted.namespace, wanted.name) + subresource
-        return await claims.session.request(method, path, body=body, timeout_seconds=claims.timeout_seconds)
+        seconds = claims.timeout_seconds
+        return await claims.session.request(method, path, body=body, content_type=content_type, timeout_seconds=seconds)
 
     def _state(self, response: Response, verb: str) -> DeviceClaimState:
         """The claim in an answer. Raises Settled."""
@@ -193,7 +207,7 @@ class WriteDeviceClaim(ClaimJob):
         claim = self._claim
         if not claim.pods:
             return self._done()
-        found = await self._read()
+        found = await self._begin()
         for _ in range(_MAX_WRITES + 1):
             try:
                 groups = {each.uid for each in claim.groups.values()}
@@ -208,6 +222,17 @@ class WriteDeviceClaim(ClaimJob):
                 return self._done()
         return self._fail("was written, but the API server does not show what was")
 
+    async def _begin(self) -> DeviceClaimState:
+        """The claim; if devices are to be written, with the finalizer, unless its state does not permit that. Raises
+        KubeUnreachable, Settled.
+        """
+        wanted = self._claim.wanted
+        if wanted.devices is not None and not self._conflicts:
+            response = await self._patch(protection_patch(wanted.uid))
+            if response.status not in (409, 422):  # another claim has the name; or it is being deleted
+                return self._state(response, "written")
+        return await self._read()
+
     async def _report(self) -> None:
         """Write what follows from the claim into objects. Raises KubeUnreachable, Settled."""
 
@@ -215,7 +240,7 @@ class WriteDeviceClaim(ClaimJob):
         """The claim after a step. Raises KubeUnreachable, Settled."""
         claim = self._claim
         if step is Step.PROTECT:
-            return await self._write(protected_claim(found), "")
+            return self._state(await self._patch(protection_patch(found.uid)), "written")
         if step is Step.DEALLOCATE:
             if bound := await self._bound(found):
                 raise Settled(self._leave_to(bound, found))

@@ -218,18 +218,14 @@ def unreserved(claim: DeviceClaimState, users: Iterable[str]) -> list[str]:
     return [uid for uid in users if uid not in reserved]
 
 
-def protected_claim(claim: DeviceClaimState) -> bytes:
-    """The claim with the finalizer."""
-    metadata = _object.decode(claim.fields["metadata"])
-    metadata["finalizers"] = Raw(_encode([*claim.finalizers, FINALIZER]))
-    return _encode({**claim.fields, "metadata": metadata})
+def protection_patch(uid: str) -> bytes:
+    """Strategic merge patch that adds the finalizer, if the claim still has that uid."""
+    return _encode({"metadata": {"uid": uid, "finalizers": [FINALIZER]}})
 
 
-def unprotected_claim(claim: DeviceClaimState) -> bytes:
-    """The claim without the finalizer."""
-    metadata = _object.decode(claim.fields["metadata"])
-    metadata["finalizers"] = Raw(_encode([each for each in claim.finalizers if each != FINALIZER]))
-    return _encode({**claim.fields, "metadata": metadata})
+def unprotection_patch(uid: str) -> bytes:
+    """Strategic merge patch that removes the finalizer, if the claim still has that uid."""
+    return _encode({"metadata": {"uid": uid, "$deleteFromPrimitiveList/finalizers": [FINALIZER]}})
 
 
 def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, users: Iterable[Consumer], now: float) -> bytes:

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from muster.binding.device_claim_jobs import ClaimJob, Settled, WriteDeviceClaim
-from muster.binding.device_claim_status import FINALIZER, DeviceClaimState, unprotected_claim
+from muster.binding.device_claim_status import FINALIZER, DeviceClaimState, unprotection_patch
 from muster.binding.extended_claims import Creation
 from muster.binding.request_bodies import MERGE_PATCH
 from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
@@ -39,7 +39,7 @@ class _ExtendedClaimJob(ClaimJob):
     async def _delete(self, found: DeviceClaimState) -> None:
         """Delete the claim, whose finalizer would prevent it. Raises KubeUnreachable, Settled."""
         if FINALIZER in found.finalizers:
-            await self._write(unprotected_claim(found), "")
+            self._state(await self._patch(unprotection_patch(found.uid)), "written")
         preconditions = msgspec.json.encode({"preconditions": {"uid": found.uid}})
         response = await self._request("DELETE", "", preconditions)
         if response.status >= 300 and response.status not in (404, 409):  # 409: another claim has the name
@@ -52,10 +52,10 @@ class WriteExtendedClaim(_ExtendedClaimJob, WriteDeviceClaim):
 
     __slots__ = ()
 
-    async def _read(self) -> DeviceClaimState:
+    async def _begin(self) -> DeviceClaimState:
         claim = self._claim
         if claim.wanted.uid:
-            return await super()._read()
+            return await self._read()
         found = await self._create()
         if not self._creation.is_of(found.fields["metadata"]):
             raise Settled(self._fail("exists, and was not created for the extended resources of the pod: delete it"))

@@ -26,8 +26,8 @@ _LARGEST_BODY_BYTES = 2**26
 
 @dataclass(frozen=True)
 class Requests:
-    """The requests that a fault applies to: a method (any if empty), a pattern that the path ends with, and a part of
-    the body.
+    """The requests that a fault applies to: a method, or several with "|" between them (any if empty), a pattern that
+    the path ends with, and a part of the body.
     """
 
     method: str
@@ -35,7 +35,7 @@ class Requests:
     part: bytes = b""
 
     def match(self, request: web.Request, body: bytes) -> bool:
-        if self.method not in ("", request.method) or self.part not in body:
+        if (self.method and request.method not in self.method.split("|")) or self.part not in body:
             return False
         return re.search(self.path + "$", request.path) is not None
 

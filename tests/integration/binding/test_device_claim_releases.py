@@ -120,8 +120,8 @@ async def test_a_write_in_flight_is_released_after_its_end(muster: Rig) -> None:
     pods = await muster.pods(*names(2))
     made = await claims(muster, "c0", "c1")
     await allocate(muster, "c1", "gpu-9", users=[OTHER])
-    reads = Requests("GET", "/resourceclaims/c1")
-    with muster.faults.hold(reads) as failing, muster.faults.hold(STATUS_WRITES) as held:
+    first_requests = Requests("PATCH", "/resourceclaims/c1")
+    with muster.faults.hold(first_requests) as failing, muster.faults.hold(STATUS_WRITES) as held:
         devices = by_uid(pods, [wanted(made[0], "gpu-0"), wanted(made[1], "gpu-1")])
         call = muster.bind_call(pods, devices=devices, volumes_first=True)
         await failing.until(1)
@@ -144,7 +144,7 @@ async def test_no_claim_is_written_for_a_withheld_pod(tmp_path: Path) -> None:
         with muster.faults.seen(CLAIM_WRITES) as writes:
             results = await muster.bind(pods, devices=devices, volumes_first=True)
     assert [each.outcome for each in results] == [WITHHELD, FAILED, WITHHELD]
-    assert [each.path.split("/")[-1] for each in writes] == ["c0", "status", "status"]
+    assert [each.path.split("/")[-1] for each in writes] == ["c0", "status", "c1", "status"]
 
 
 async def test_a_shared_claim_stays_allocated_for_the_others(muster: Rig) -> None:

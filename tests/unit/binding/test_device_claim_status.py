@@ -16,7 +16,6 @@ from muster.binding.device_claim_status import (
     allocated_claim,
     deallocated_claim,
     next_step,
-    protected_claim,
     read_allocation,
     read_claim,
     released_claim,
@@ -101,12 +100,6 @@ def test_other_consumers_than_pods_are_named() -> None:
     found["status"]["reservedFor"] = [{"apiGroup": "x", "resource": "podgroups", "name": "g", "uid": "u"}]
     with pytest.raises(ClaimRejected, match='used by "podgroups/g"'):
         next_step(read(found), wanted("a"), [OURS])
-
-
-def test_the_finalizer_is_added() -> None:
-    found = claim(finalizers=["first"])
-    expected = {**found, "metadata": {**found["metadata"], "finalizers": ["first", FINALIZER]}}
-    assert decoded(protected_claim(read(found))) == expected
 
 
 def test_the_allocation_and_the_reservations_are_written_at_once() -> None:
