@@ -30,7 +30,7 @@ EIGHT = "[0,1,2,3,4,5,6,7]"
 COSTLY = "device.driver != ''"
 for level in range(5):  # above Muster's limit, and below that of kube-apiserver
     COSTLY = f"{EIGHT}.all(x{level}, {COSTLY})"
-CLAIMS = Requests("PUT", "/resourceclaims/[^/]+")
+CLAIMS = Requests("PATCH", "/resourceclaims/[^/]+")
 
 
 async def claiming(world: World, workload: Workload, count: int) -> Workload:

@@ -11,7 +11,7 @@ from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 TWO = Cards(CardKind.GPU, 2)
-FINALIZERS = Requests("PUT", "/resourceclaims/[^/]+")
+FINALIZERS = Requests("PATCH", "/resourceclaims/[^/]+")
 ALLOCATIONS = Requests("PUT", "/resourceclaims/[^/]+/status")
 
 
