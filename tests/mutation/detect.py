@@ -2,15 +2,18 @@
 
 python tests/mutation/detect.py [--first FILE] SEEDS TESTS...      exit code 1: a failure, which is printed
 
-The tests in FILE run before anything else. A scenario or a test that takes longer than STUCK_SECONDS is a failure, too:
-the core is in an endless loop, which limits of the test world do not see (`builders.core.step_limit`).
+The tests in FILE run before anything else. A scenario or a test that takes more than STUCK_SECONDS of CPU time is a
+failure, too: the core is in an endless loop, which limits of the test world do not see (`builders.core.step_limit`).
 """
 
-import faulthandler
+import os
+import signal
 import sys
+import traceback
 from argparse import ArgumentParser
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import FrameType
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -35,13 +38,21 @@ class _Watch:
 
 
 def _expect_progress() -> None:
-    faulthandler.dump_traceback_later(STUCK_SECONDS, exit=True)
+    signal.setitimer(signal.ITIMER_PROF, STUCK_SECONDS)
+
+
+def _stuck(_signal: int, frame: FrameType | None) -> None:
+    print(f"stuck for {STUCK_SECONDS} s:")
+    traceback.print_stack(frame, limit=-20, file=sys.stdout)
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def main(seeds: int, first: str, tests: Sequence[str]) -> int:
     """Runs the first tests, some random scenarios, all tests, and the other random scenarios."""
     print(f"core: {Path(core.__file__).parent}", flush=True)  # the watchdog ends the process without flushing
     collect_rarely()
+    signal.signal(signal.SIGPROF, _stuck)
     if first and (code := _run_tests(first)):
         return code
     if _fails(range(min(seeds, FIRST_SEEDS))):
