@@ -858,6 +858,15 @@ FOUND = {
         delete_claim
         leave_allocation device=1
     """,
+    "a gang that was put into a composite while its permit was written starts with enough others or not at all": """
+        edit_tree
+        create slot=5
+        compose group=4 needed=1
+        create slot=3
+        complete_effect
+        complete_effect
+        compose group=4 needed=1 nested=1 divided=1
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

@@ -35,7 +35,7 @@ from muster.coordinator.core.events import (
     Tick,
     ViewLost,
 )
-from muster.coordinator.core.gang.composite_trees import composites_of
+from muster.coordinator.core.gang.composite_trees import composites_of, incomplete_composite
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds, Confirmations
@@ -334,6 +334,8 @@ class Machine:
         if not first:
             return False
         needed = first if composites_of(first[0]) else None  # others below their composites may start without them
+        if needed is not None and incomplete_composite(needed, self.cache.gangs) is not None:
+            return True
         return self.cache.why_not_ready(group, needed) is not None or any(
             gang.missing > 0 or self._binds.unbindable(self.cache, gang) for gang in first
         )

@@ -82,8 +82,8 @@ def root_to_start(gang: Gang, started: Children) -> CompositeFacts | None:
 
 
 def lacks_children(gangs: Collection[Gang], known: Mapping[str, Gang]) -> str | None:
-    """Why gangs that wait may not start together (I1): the composite that would start with too few children, in words;
-    None: they may. All of them have the same root to start.
+    """Why gangs that wait cannot start together, not even some of them (I1): the composite that would start with too
+    few children, in words; None: some can. All of them have the same root to start.
     """
     first = next(iter(gangs), None)
     if first is None or not composites_of(first):
@@ -93,11 +93,31 @@ def lacks_children(gangs: Collection[Gang], known: Mapping[str, Gang]) -> str | 
     if root is None:
         return None
     together = Children(tree, lambda gang: has_started(gang) or gang in gangs)
-    if together.suffice(root):
+    return None if together.suffice(root) else _too_few(root, together, gangs, known)
+
+
+def incomplete_composite(gangs: Collection[Gang], known: Mapping[str, Gang]) -> str | None:
+    """The composite that would start with too few children if all of these gangs started, in words (I1); None: none."""
+    first = next(iter(gangs), None)
+    if first is None or not composites_of(first):
         return None
+    tree = gangs_of_tree(first, known)
+    started = Children(tree, has_started)
+    together = Children(tree, lambda gang: has_started(gang) or gang in gangs)
+    for gang in gangs:
+        for composite in reversed(composites_of(gang)):
+            if started.suffice(composite):
+                break
+            if not together.suffice(composite):
+                return _too_few(composite, together, gangs, known)
+    return None
+
+
+def _too_few(composite: CompositeFacts, together: Children, gangs: Collection[Gang], known: Mapping[str, Gang]) -> str:
+    others = _others(next(iter(gangs)), gangs, known)
     return (
-        f"composite {quoted(root.name)} starts with at least {root.minimum} of its groups, and "
-        f"{together.complete(root)} can start{_others(first, gangs, known)}"
+        f"composite {quoted(composite.name)} starts with at least {composite.minimum} of its groups, and "
+        f"{together.complete(composite)} can start{others}"
     )
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.cache.volume_choices import NoVolume
 from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
 from muster.coordinator.core.events import Seat
-from muster.coordinator.core.gang.composite_trees import composites_of, lacks_children
+from muster.coordinator.core.gang.composite_trees import composites_of, incomplete_composite
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.gang.subgroups import attempt_of, divide, gang_id_of, subgroup_name_of
 from muster.coordinator.core.permits.binding import avoid_node
@@ -224,7 +224,7 @@ def _incomplete(group: Group, seats: Mapping[str, Sequence[Seat]], known: Mappin
     for gang in gangs:
         if len(seats[gang.id]) < gang.must_place:
             return f"it seats {len(seats[gang.id])} of gang {gang.label}, which needs {gang.must_place}"
-    return lacks_children(gangs, known)
+    return incomplete_composite(gangs, known)
 
 
 def _is_divided(request: SolveGroup) -> bool:
