@@ -204,12 +204,15 @@ class Fitter:
     def fill(
         self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks
     ) -> int:
-        """Place members by role, largest first, each on the fullest node that takes it; returns how many fit."""
+        """Place members by role, largest first, each on the fullest node that takes it; returns how many fit. If the
+        first of a role decides where the others may be, it goes where all of them have capacity, if they have anywhere.
+        """
         placed, rack = 0, racks.get(asked.id)
         nodes = [name for name in free if rack is None or self.rack_of(name) == rack]
         for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
-            for name in sorted(nodes, key=lambda name: (free[name], name)):
+            needed = cpu * left if free.ruled and self._is_first(free, asked.roles[index].class_id) else 0
+            for name in sorted(nodes, key=lambda name: (free[name] < needed, free[name], name)):
                 count = min(free[name] // cpu, left)
                 if count > 0 and free.devices:
                     count = free.fitting(name, asked.roles[index].class_id, count)
@@ -225,11 +228,19 @@ class Fitter:
 
     def _beside(self, free: Free, node: str, kind: str, count: int) -> int:
         """How many of the pods the rules between pods let onto the node."""
-        own = self._cluster.class_of(split_kind(kind)[0])
-        wanted = [term.selector for term in (*own.required_pod_affinity, *own.shared_claims)]
-        pods = [split_kind(other)[1] for kinds in free.pods.values() for other, number in kinds.items() if number > 0]
-        first = not any(selects(name, labels) for name in wanted for labels in pods)
+        first = not self._wanted_beside(kind) or self._is_first(free, kind)
         return self._cluster.room_beside(kind, free.pods.get(node, Counter()), count, first=first)
+
+    def _wanted_beside(self, kind: str) -> list[str]:
+        """Selectors of the pods that a pod must be beside."""
+        own = self._cluster.class_of(split_kind(kind)[0])
+        return [term.selector for term in (*own.required_pod_affinity, *own.shared_claims)]
+
+    def _is_first(self, free: Free, kind: str) -> bool:
+        """The pod must be beside others, and there are none yet."""
+        wanted = self._wanted_beside(kind)
+        pods = [split_kind(other)[1] for kinds in free.pods.values() for other, number in kinds.items() if number > 0]
+        return bool(wanted) and not any(selects(name, labels) for name in wanted for labels in pods)
 
 
 @dataclass
