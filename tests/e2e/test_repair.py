@@ -15,7 +15,7 @@ async def half_started(world: World, workload: Workload) -> Workload:
     capacity is left.
     """
     await world.nodes(*[4] * 2)
-    thief = plain("thief").asking(cpu=2)
+    thief = plain("thief").of(2)
     with world.cluster.faults.hold(BINDS, let_pass=6) as held:
         [placed] = await world.create(workload)
         await world.bound(workload, count=6)
@@ -23,9 +23,9 @@ async def half_started(world: World, workload: Workload) -> Workload:
         for name in ("coordinator", "binding"):
             await world.cluster.stack.kill(name)
         held.drop()
-    free = next(node for node in world.per_node(workload) if world.per_node(workload)[node] == 2)
+    free = [node for node, count in world.per_node(workload).items() for _ in range(4 - count)]
     world.cluster.invariants.excuse(placed.id)
-    await world.bind_by_hand(thief, {0: free})
+    await world.bind_by_hand(thief, dict(enumerate(free)))
     await world.cluster.stack.start()
     return thief
 

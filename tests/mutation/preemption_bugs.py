@@ -64,7 +64,7 @@ PREEMPTION_BUGS = (
         "preemption/plan.py",
         "for gang in nomination.victims\n        }\n",
         "for gang in self._cache.gangs.values()\n        }\n",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_plan_changes.py",
     ),
     Bug(
         "starving groups are compared before all are in queue order",

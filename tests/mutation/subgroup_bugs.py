@@ -66,7 +66,7 @@ SUBGROUP_BUGS = (
     Bug(
         "an answer may leave out children that a composite needs",
         "solve/request.py",
-        "    return lacks_children(gangs, known)",
+        "    return incomplete_composite(gangs, known)",
         "    return None",
         first=COMPOSITES,
     ),

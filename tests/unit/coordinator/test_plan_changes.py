@@ -299,3 +299,19 @@ def test_i9_a_crash_while_spare_members_terminate_evicts_no_others() -> None:
     scenario.start()
     scenario.pass_time(2)
     assert {pod.uid for pod in scenario.cluster.pods.values() if pod.deleting} == going
+
+
+def test_i9_a_failed_eviction_is_not_retried_for_a_preemptor_with_other_victims() -> None:
+    scenario = full(gang("v").of(2).created(5), gang("w").of(2).created(1), nodes={"n": 2, "m": 2})
+    scenario.add(gang("p").of(2).with_priority(10).created(20))
+    first = held_back(scenario, Evict)
+    victims = pods_of(scenario, "v")
+    assert {pod.uid for pod in victims} == {name.uid for name in first.pods}
+    scenario.change(nodes=[replace(scenario.cluster.nodes[victims[0].node], unschedulable=True)])
+    until(scenario, Evict, lambda effect: effect.gang.endswith("/w"))
+    scenario.evict_failures.update({pod.uid: 1 for pod in victims})
+    scenario.under_way.append(first)
+    scenario.pass_time(10)
+    assert evicted(scenario) == {"w"}
+    end(scenario)
+    assert places(scenario, "vwp") == {"v": 2, "w": 0, "p": 2}
