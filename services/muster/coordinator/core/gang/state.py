@@ -184,6 +184,10 @@ class BindTrouble(Struct, gc=False):
     """Message of the last failure while some of the gang's pods are not bound because of failures."""
     avoided_nodes: dict[str, None] = field(default_factory=dict)
     """Nodes on which pods could not be bound, while there is trouble."""
+    given_up: dict[str, int] = field(default_factory=dict)
+    """How often in a row a pod was given up on a node, by uid, while there is trouble."""
+    paused: bool = False
+    """Its pods were given up repeatedly: none is tried for a while."""
 
     def report(self, message: str) -> None:
         self.failure = message
@@ -194,9 +198,25 @@ class BindTrouble(Struct, gc=False):
             self.avoided_nodes.clear()
         self.avoided_nodes[node] = None
 
+    def give_up(self, uid: str) -> int:
+        """A pod could not be bound to its node. Returns how often in a row."""
+        self.given_up[uid] = self.given_up.get(uid, 0) + 1
+        return self.given_up[uid]
+
+    def forget(self, uid: str) -> None:
+        """The pod is bound, or gone."""
+        self.given_up.pop(uid, None)
+
+    def pause(self) -> None:
+        self.paused = True
+
+    def resume(self) -> None:
+        self.paused = False
+
     def clear(self) -> None:
         self.failure = ""
         self.avoided_nodes.clear()
+        self.given_up.clear()
 
 
 class Hold(Struct, gc=False):

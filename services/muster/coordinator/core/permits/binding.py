@@ -16,6 +16,7 @@ from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.effects import Bind, Effect, EventType, ExtendedClaimWrite, KubeEvent, Report
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
@@ -29,6 +30,11 @@ INITIAL_RETRY_SECONDS = 0.5
 MAX_RETRY_SECONDS = 10.0
 CALL_RETRY_SECONDS = 0.5
 """Pause when the binding service cannot be reached, which is not the node's fault."""
+TIMES_WITHOUT_PAUSE: Final = 4
+"""How often in a row a pod is given up and placed again at once: other nodes, or other volumes, may do."""
+INITIAL_PAUSE_SECONDS: Final = 60.0
+"""Pause of a gang of which a pod is given up more often than that; it doubles with every further time."""
+MAX_PAUSE_SECONDS: Final = 3600.0
 CONFIRMATION_SECONDS: Final = 30.0
 """Time from a snapshot that went back, or an acknowledgement soon after, until the pod must be observed bound."""
 
@@ -122,6 +128,9 @@ class Confirmations:
 class Binds:
     """Binds to be retried, and pods whose binds fail: at most one entry per seat, which ends at the time of its retry,
     and one per pod that is neither bound nor gone.
+
+    A gang whose pods are given up again and again pauses before they are placed again. Otherwise it would hold its
+    places for ever, and never run: a user can claim volumes that nobody can provision (I13).
     """
 
     def __init__(self, confirmations: Confirmations, ledger: Ledger) -> None:
@@ -131,6 +140,8 @@ class Binds:
         """No bind is retried before this."""
         self._failing: dict[Gang, Counter[str]] = {}
         """Failed binds in a row by pod, on whichever nodes."""
+        self._pauses: Deadlines[Gang] = Deadlines()
+        """When gangs are tried again whose pods were given up repeatedly; an entry ends with the trouble, too."""
 
     @staticmethod
     def unsent(gang: Gang) -> list[Seat]:
@@ -234,11 +245,23 @@ class Binds:
                 node = held.seat.node
                 if result.outcome is BindOutcome.FAILED:
                     gang.bind.avoid(node)
+                pause = self._give_up(gang, result.uid, now)
                 cache.lose_seat(gang, result.uid)
+                again = f" after {pause:g} s" if pause else ""
                 return (
-                    f"the pod could not be bound to {node} {held.failures} times and is placed again: {result.message}"
+                    f"the pod could not be bound to {node} {held.failures} times and is placed again{again}: "
+                    f"{result.message}"
                 )
         return ""
+
+    def _give_up(self, gang: Gang, uid: str, now: float) -> float:
+        """The pod is to be placed again. Returns the pause before that."""
+        if (times := gang.bind.give_up(uid) - TIMES_WITHOUT_PAUSE) <= 0:
+            return 0.0
+        pause = backoff_seconds(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, times)
+        gang.bind.pause()
+        self._pauses.put(gang, now + pause)
+        return pause
 
     def call_failed(self, cache: Cache, event: BindCallFailed, now: float) -> None:
         """The call failed: binds are idempotent, and retried."""
@@ -256,14 +279,28 @@ class Binds:
         failures[uid] += 1
         return failures[uid]
 
-    def _clear_trouble(self) -> None:
+    def _end_pauses(self, cache: Cache, now: float) -> None:
+        over = list(self._pauses.take_due(now))
+        for gang in over:
+            self._end_pause(cache, gang)
+
+    def _end_pause(self, cache: Cache, gang: Gang) -> None:
+        self._pauses.discard(gang)
+        gang.bind.resume()
+        if cache.gangs.get(gang.id) is gang:
+            cache.touch(gang, edited=True)
+
+    def _clear_trouble(self, cache: Cache) -> None:
         """Clear the trouble of pods that are bound or gone. Pods that are placed again because of it keep it."""
         for gang, failures in list(self._failing.items()):
             for uid in failures.keys() - gang.seats.keys() - gang.pending.keys():
                 del failures[uid]
+                gang.bind.forget(uid)
             if not failures:
                 del self._failing[gang]
                 gang.bind.clear()
+                if gang.bind.paused:
+                    self._end_pause(cache, gang)
 
     def _retry(self, gang: Gang, held: HeldSeat, at: float) -> None:
         held.retry(at)
@@ -271,10 +308,9 @@ class Binds:
         self._retries[held.seat.uid] = (gang, held)
 
     def next_time(self) -> float | None:
-        """When a bind is to be retried."""
-        if not self._retries:
-            return None
-        time = min(self._times().values())
+        """When a bind is to be retried, or a gang is to be placed again."""
+        resumed = self._pauses.next_time()
+        time = min((*self._times().values(), math.inf if resumed is None else resumed), default=math.inf)
         return time if time < math.inf else None
 
     def _times(self) -> dict[str, float]:
@@ -304,7 +340,8 @@ class Binds:
 
     def due(self, cache: Cache, now: float) -> Slices[list[Effect]]:
         """Retry binds that are due, but for seats that were given up meanwhile. In slices."""
-        self._clear_trouble()
+        self._clear_trouble(cache)
+        self._end_pauses(cache, now)
         if now < self._earliest:
             return []
         ready = {uid: self._retries[uid] for uid, time in self._times().items() if time <= now}

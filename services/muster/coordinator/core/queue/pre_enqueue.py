@@ -84,6 +84,11 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
     if gang.eviction.whole:
         message = f"its pods are being evicted {_evicted_by(gang)}; it starts again when they are gone"
         return Lack(Wait.EVICTED, message)
+    if gang.bind.paused:
+        message = (
+            f"its pods could not be bound again and again, and are placed again after a pause: {gang.bind.failure}"
+        )
+        return Lack(Wait.BIND_FAILED, message)
     if gang.growth.held_off and gang.has_minimum:
         return Lack(Wait.SHRUNK, f"it was shrunk, and may grow again {gang.growth.hold_off_seconds:g} s after that")
     if ledger.devices.has_own_allocations and (stale := ledger.devices.allocated_to(gang.pending.keys())):
