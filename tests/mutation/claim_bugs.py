@@ -70,7 +70,7 @@ CLAIM_BUGS = (
     Bug(
         "a plan in vain is followed by the next one at once",
         "preemption/plan.py",
-        "            group.preemption.postpone(now.monotonic_seconds + pause)\n",
+        "        group.preemption.postpone(now.monotonic_seconds + pause)\n",
         "",
         first=_PLANS,
     ),
@@ -105,7 +105,7 @@ CLAIM_BUGS = (
     Bug(
         "an edit of its group ends the pause of a preemptor",
         "gang/gang.py",
-        "        self.preemption.inherit(gang.group.preemption)\n",
+        "        self.preemption.inherit(gang.group.preemption, gang.id)\n",
         "",
         first="simulation/test_found_scenarios.py",
     ),

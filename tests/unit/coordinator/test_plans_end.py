@@ -1,11 +1,17 @@
 """Ends of preemption plans: victims that do not leave, and freed capacity that others take (I13)."""
 
-from builders.core.actions import end, evicted, full
+from collections.abc import Callable, Iterable
+
+from msgspec.structs import replace
+
+from builders.core.actions import brought_back, end, evicted, full
 from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
-from muster.coordinator.core.events import Rules
+from muster.coordinator.core.effects import Effect, Persist
+from muster.coordinator.core.events import Rules, Seat
 from muster.coordinator.core.machine import DEFAULTS
+from muster.gangs.facts import PodPhase
 from muster.gangs.solve import SolveOutcome, SolveResult
 
 TIMEOUT = DEFAULTS.eviction_timeout_seconds
@@ -150,6 +156,104 @@ def test_i13_refused_evictions_are_no_reason_to_pause() -> None:
     scenario.pass_time(40)
     end(scenario)
     assert scenario.bound("p") == 2
+
+
+def race(scenario: Scenario, intrudes: Callable[[Effect], Iterable[Seat]], seconds: float) -> int:
+    """Lets time pass; victims end at once. Another scheduler takes the nodes of these seats before effects are carried
+    out. Returns the number of evicted pods.
+    """
+    count, until = 0, scenario.now + seconds
+    while scenario.now < until:
+        while scenario.under_way:
+            for number, seat in enumerate(intrudes(scenario.under_way[0])):
+                scenario.intrude(plain_pod(f"thief-{scenario.now}-{number}"), seat.node)
+            scenario.do(0)
+        count += sum(pod.deleting for pod in scenario.cluster.pods.values())
+        scenario.now += 0.5
+        scenario.finish_deletions()
+        scenario.wake()
+    return count
+
+
+def seats_in_permit(effect: Effect) -> Iterable[Seat]:
+    """Seats of the preemptor that are being recorded."""
+    records = effect.puts if isinstance(effect, Persist) else ()
+    return [seat for record in records if record.gang.endswith("/p") for seat in record.seats]
+
+
+def test_i13_capacity_taken_while_the_permit_is_written_counts_as_taken() -> None:
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    assert race(scenario, seats_in_permit, 55) == 4
+    assert race(scenario, seats_in_permit, 60) == 4
+    assert race(scenario, seats_in_permit, 60) == 0
+    assert race(scenario, seats_in_permit, 3400) <= 4 * 4
+    assert ("nomination", "capacity_taken") in scenario.claims_ended
+    assert any("were lost at once; nothing is evicted for it for 60 s" in note for note in scenario.notes())
+
+
+def test_i13_pods_that_the_kubelet_rejects_count_as_capacity_taken() -> None:
+    """Another scheduler binds to the same node at the same time."""
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+
+    def rejected(_: Effect) -> Iterable[Seat]:
+        running = [pod for pod in scenario.cluster.pods.values() if pod.gang.endswith("/p") and pod.node]
+        if not running:
+            return []
+        new = [replace(pod, uid=f"{pod.uid}/", node="", phase=PodPhase.PENDING, started_seconds=0) for pod in running]
+        scenario.change(pods=[replace(pod, phase=PodPhase.FAILED) for pod in running])
+        scenario.change(remove_pods=[pod.uid for pod in running], pods=new)
+        return [Seat(pod.uid, pod.namespace, pod.name, pod.class_id, pod.node) for pod in running]
+
+    assert race(scenario, rejected, 3600) <= 4 * 7
+
+
+def test_i13_later_pods_that_the_kubelet_rejects_count_as_capacity_taken() -> None:
+    preemptor = gang("p").of(1).with_priority(10).created(1)
+    victims = (gang(f"v{number}").of(4 if number else 3).needing(1).created(number + 2) for number in range(20))
+    scenario = full(preemptor, *victims, nodes=NODES)
+    scenario.add_pods(replace(preemptor.pods()[0], uid="late", name="late"))
+
+    def rejected(_: Effect) -> Iterable[Seat]:
+        running = [pod for pod in scenario.cluster.pods.values() if pod.name == "late" and pod.node]
+        new = [replace(pod, uid=f"{pod.uid}/", node="", phase=PodPhase.PENDING, started_seconds=0) for pod in running]
+        scenario.change(remove_pods=[pod.uid for pod in running], pods=new)
+        return [Seat(pod.uid, pod.namespace, pod.name, pod.class_id, pod.node) for pod in running]
+
+    assert 2 <= race(scenario, rejected, 3600) <= 7
+
+
+def test_i13_a_preemptor_that_ran_for_a_while_does_not_pause() -> None:
+    scenario = full(gang("v").of(4), gang("w").of(4), nodes={"a": 4, "b": 4})
+    preemptor = gang("p").of(4).with_priority(10)
+    scenario.add(preemptor)
+    scenario.run_effects()
+    end(scenario)
+    assert scenario.bound("p") == 4
+    scenario.pass_time(61)
+    (node_name,) = {pod.node for pod in scenario.cluster.pods.values() if pod.gang.endswith("/p")}
+    scenario.change(remove_nodes=[node_name], remove_pods=[pod.uid for pod in preemptor.pods()])
+    scenario.add_pods(*brought_back(preemptor))
+    scenario.run_effects()
+    end(scenario)
+    assert scenario.bound("p") == 4
+    assert not scenario.claims_ended
+
+
+def test_i13_victims_that_do_not_leave_are_not_followed_by_others_for_ever() -> None:
+    scenario = crowd()
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    scenario.pass_time(TIMEOUT + 1)
+    assert len(evicted(scenario)) == 2
+    scenario.pass_time(TIMEOUT + 1)
+    assert len(evicted(scenario)) == 2, "there is a pause"
+    scenario.pass_time(60)
+    assert len(evicted(scenario)) == 3
+    scenario.pass_time(3600 - 2 * TIMEOUT - 62)
+    assert len(evicted(scenario)) == 6
+    scenario.pass_time(4 * 3600)
+    assert len(evicted(scenario)) <= 11
 
 
 # -- the limit of the cluster

@@ -358,7 +358,11 @@ class PreemptionState:
     not_before: float = 0.0
     """Monotonic time before which no preemption is tried."""
     plans_in_vain: int = 0
-    """Plans in a row whose evictions had begun and whose capacity the group did not get."""
+    """Plans in a row whose evictions had begun and whose capacity the group did not get, or lost at once."""
+    gained_at: float | None = None
+    """Monotonic time at which the group got seats for which pods were evicted; None: settled, or it never did."""
+    gained: dict[str, int] = field(default_factory=dict)
+    """Places that its gangs had then, by id."""
     reservations_in_vain: int = 0
     """Backfill reservations in a row that ended before the group could start."""
     no_reservation_before: float = 0.0
@@ -381,16 +385,30 @@ class PreemptionState:
     def postpone_reservation(self, until: float) -> None:
         self.no_reservation_before = max(self.no_reservation_before, until)
 
-    def inherit(self, earlier: "PreemptionState") -> None:
+    def inherit(self, earlier: "PreemptionState", gang_id: str) -> None:
         """A gang of the group comes from another one: an edit of its group does not end a pause."""
         self.postpone(earlier.not_before)
         self.postpone_reservation(earlier.no_reservation_before)
         self.plans_in_vain = max(self.plans_in_vain, earlier.plans_in_vain)
         self.reservations_in_vain = max(self.reservations_in_vain, earlier.reservations_in_vain)
+        if earlier.gained_at is not None:
+            self.gained_at = max(earlier.gained_at, self.gained_at or earlier.gained_at)
+            self.gained[gang_id] = earlier.gained.get(gang_id, 0)
 
     def succeed(self) -> None:
-        self.verdict, self.plans_in_vain, self.reservations_in_vain = "", 0, 0
-        self.no_reservation_before = 0.0
+        """The group got its seats."""
+        self.verdict, self.reservations_in_vain, self.no_reservation_before = "", 0, 0.0
+        self.settle_gain(kept=True)
+
+    def gain(self, gained_at: float, places: dict[str, int]) -> None:
+        """The same, but pods were evicted for them: the group may still lose them."""
+        self.verdict, self.reservations_in_vain, self.no_reservation_before = "", 0, 0.0
+        self.gained_at, self.gained = gained_at, places
+
+    def settle_gain(self, *, kept: bool) -> None:
+        """The group kept the seats for which pods were evicted, or lost them at once."""
+        self.gained_at, self.gained = None, {}
+        self.plans_in_vain = 0 if kept else self.plans_in_vain + 1
 
     def yield_to(self, group: "Group | None") -> None:
         self.yields_to = group
@@ -416,7 +434,7 @@ class Group:
 
     def inherit_pause(self, gang: Gang) -> None:
         """Note the pause of the group that the gang is in, which it leaves for this one."""
-        self.preemption.inherit(gang.group.preemption)
+        self.preemption.inherit(gang.group.preemption, gang.id)
 
     @property
     def key(self) -> QueueKey:

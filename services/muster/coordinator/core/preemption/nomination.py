@@ -319,9 +319,9 @@ def victims_remain(nomination: Nomination, remaining: Sequence[PodFacts], second
     return _on_all(nomination.group, "VictimsRemain", note, EventType.WARNING)
 
 
-def capacity_taken(nomination: Nomination, verdict: str) -> list[Effect]:
+def capacity_taken(group: Group, verdict: str) -> list[Effect]:
     """Events on the gangs of the preemptor's group: pods were evicted for it in vain."""
-    return _on_all(nomination.group, "CapacityTaken", f"did not get what it preempted: {verdict}", EventType.WARNING)
+    return _on_all(group, "CapacityTaken", f"did not get what it preempted: {verdict}", EventType.WARNING)
 
 
 def reservation_expired(nomination: Nomination, verdict: str) -> list[Effect]:

@@ -34,6 +34,8 @@ REFUSED_PLAN_SECONDS = 60.0
 INITIAL_PAUSE_SECONDS = 60.0
 """Pause of a group after a plan whose capacity it did not get; it doubles with every such plan in a row."""
 MAX_PAUSE_SECONDS = 3600.0
+KEPT_SECONDS = 60.0
+"""A group that needs others to be evicted again this soon, since it lost its seats, did not get its capacity either."""
 MAX_RECORDS = 64
 MAX_PODS = 5000
 """Limits of one transaction; etcd's defaults are 128 writes and 1.5 MiB."""
@@ -322,6 +324,10 @@ class Plans:
             there = nomination.remaining(cache.ledger)
             if nomination.expired and (known := [uid for uid in there if uid in cache.gang_of]):
                 pods = [cache.gang_of[uid].pods[uid] for uid in known]
+                group.preemption.fail()
+                if (in_vain := group.preemption.plans_in_vain) > 1:  # the first time others are evicted at once
+                    remain = f"pods that were evicted for it {in_vain} times do not end"
+                    self._pause(group, in_vain - 1, remain, now)
                 effects += [
                     *victims_remain(nomination, pods, self._timeout),
                     ClaimEnded("nomination", "victims_remain"),
@@ -330,13 +336,31 @@ class Plans:
             if nomination.leaving and len(there) == len(nomination.leaving):
                 continue  # nobody was evicted
             group.preemption.fail()
-            pause = backoff_seconds(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, group.preemption.plans_in_vain)
-            group.preemption.postpone(now.monotonic_seconds + pause)
-            group.preemption.conclude(f"{self._taken(nomination)}; nothing is evicted for it for {pause:g} s")
-            effects += capacity_taken(nomination, group.preemption.verdict)
+            self._pause(group, group.preemption.plans_in_vain, self._taken(nomination), now)
+            effects += capacity_taken(group, group.preemption.verdict)
             effects.append(ClaimEnded("nomination", "capacity_taken"))
-            cache.touch_group(group)
         return effects
+
+    def _pause(self, group: Group, times: int, why: str, now: Now) -> float:
+        """Nothing is evicted for the group for a while. Returns the seconds."""
+        pause = backoff_seconds(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, times)
+        group.preemption.postpone(now.monotonic_seconds + pause)
+        group.preemption.conclude(f"{why}; nothing is evicted for it for {pause:g} s")
+        self._cache.touch_group(group)
+        return pause
+
+    def settle_gain(self, group: Group, now: Now) -> tuple[float, list[Effect]]:
+        """The group got seats for which pods were evicted, and wants more pods to be evicted. If it lost those seats at
+        once, since others took them before its pods ran, it has to pause: returns for how long, and events.
+        """
+        state = group.preemption
+        recent = state.gained_at is not None and now.monotonic_seconds < state.gained_at + KEPT_SECONDS
+        lost = any(gang.places < state.gained.get(gang.id, 0) for gang in group.gangs)
+        state.settle_gain(kept=not (recent and lost))
+        if not (recent and lost):
+            return 0.0, []
+        pause = self._pause(group, state.plans_in_vain, "the places for which pods were evicted were lost at once", now)
+        return pause, [*capacity_taken(group, state.verdict), ClaimEnded("nomination", "capacity_taken")]
 
     def _taken(self, nomination: Nomination) -> str:
         """Why the group did not get the capacity that was freed for it."""

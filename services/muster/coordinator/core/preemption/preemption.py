@@ -135,6 +135,7 @@ class Preemption:
         gangs: Iterable[Gang],
         outlasting: Iterable[Nomination],
         lending: Iterable[Nomination],
+        now: Now,
         *,
         whole: bool,
     ) -> None:
@@ -150,8 +151,12 @@ class Preemption:
                 nomination.overtaken |= not nomination.feasible(self._cache.ledger)
         if whole:
             self.forget(group)
-            group.preemption.succeed()
-            if (own := self._cache.nominations.get(group)) is not None:
+            own = self._cache.nominations.get(group)
+            if own is not None and own.evictions_begun:
+                group.preemption.gain(now.monotonic_seconds, {gang.id: gang.places for gang in group.gangs})
+            else:
+                group.preemption.succeed()
+            if own is not None:
                 own.used = not group.non_strict
 
     @staticmethod
@@ -337,6 +342,11 @@ class Preemption:
         if not self._plans.valid(plan):  # victims changed meanwhile
             self._retry(attempt, now)
             return []
+        if victims.bound and attempt.group.preemption.gained_at is not None:
+            pause, effects = self._plans.settle_gain(attempt.group, now)
+            if pause:
+                self._due_at[attempt.group] = now.monotonic_seconds + pause
+                return effects
         if (reserved := self._cache.nominations.get(attempt.group)) is not None:
             self._plans.drop(reserved)  # it need not wait for pods to end
         if victims.bound and not self._may_evict(attempt.group, sum(map(len, victims.bound.values())), now):

@@ -297,7 +297,7 @@ class Solves:
         if placed:
             group.solve.placed()
             self._queue.classify(group, None)
-        self._preemption.seated(group, seated, outlasting, lending, whole=placed)
+        self._preemption.seated(group, seated, outlasting, lending, now, whole=placed)
         group.solve.borrow(now=False)
         return seated
 
