@@ -1,6 +1,7 @@
 """Ends of backfill reservations: pods that never end, liars about their run time, shares of the cluster (I13)."""
 
 import math
+from itertools import count
 
 from msgspec.structs import replace
 
@@ -11,6 +12,7 @@ from builders.gangs.facts import gang
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.machine import DEFAULTS
 from muster.coordinator.core.preemption.nomination import longest_run
+from muster.gangs.facts import PodFacts
 
 TIMEOUT = DEFAULTS.reservation_timeout_seconds
 STARVING = DEFAULTS.starvation_after_seconds + 1
@@ -95,6 +97,65 @@ def test_i13_other_nodes_are_chosen_when_a_declared_run_time_is_overrun() -> Non
     scenario.pass_time(STARVING + 2)
     (nomination,) = scenario.leader.cache.nominations.values()
     assert nomination.starts_at == math.inf, "what the gang declares is not believed again"
+
+
+def test_i8_a_gang_starts_among_liars_that_replace_each_other() -> None:
+    """Each of them is a gang of its own, of which no overrun is known yet."""
+    scenario = Scenario({"a": 4, "b": 4})
+    numbers = count(1)
+
+    def liar() -> PodFacts:
+        number = next(numbers)
+        return replace(plain_pod(f"x{number}", age=number), expected_seconds=2000.0)
+
+    for _ in range(8):
+        scenario.add_pods(liar())
+        scenario.pass_time(375)
+    scenario.add(gang("big").of(4).created(5))
+    for _ in range(4 * 3600 // 75):
+        scenario.pass_time(75)
+        pods = [pod for pod in scenario.cluster.pods.values() if not pod.gang]
+        over = [pod.uid for pod in pods if pod.seated and scenario.unix - pod.started_seconds >= 3000]
+        scenario.change(remove_pods=over, pods=[liar() for _ in range(3 - sum(not pod.node for pod in pods))])
+    assert scenario.bound("big") == 4
+
+
+def test_i8_a_pod_that_terminates_for_ever_does_not_attract_every_reservation() -> None:
+    scenario = Scenario({"a": 4, "b": 4})
+    scenario.add_pods(plain_pod("zombie", cpu=4))
+    scenario.run()
+    scenario.change(pods=[replace(scenario.cluster.pods["default/zombie"], deleting=True)])
+    scenario.add_pods(*(plain_pod(f"x{number}") for number in range(4)))
+    scenario.run()
+    scenario.add(gang("big").of(4).created(5))
+    for number in range(4, 1500):
+        scenario.pass_time(10)
+        small = [pod for pod in scenario.cluster.pods.values() if pod.name.startswith("x")]
+        ended = [pod.uid for pod in small if pod.node][:1]
+        new = [] if len(small) > 6 else [plain_pod(f"x{number}", age=number)]
+        scenario.change(remove_pods=ended, pods=new)
+        if scenario.bound("big"):
+            break
+    assert scenario.bound("big") == 4
+
+
+def test_i13_new_liars_and_new_gangs_withhold_capacity_for_half_of_the_time() -> None:
+    scenario = Scenario(FORTY)
+    big, liar, withheld, expired = gang("big0").of(40), plain_pod("liar0"), 0, -1
+    for _ in range(1000):
+        if len(scenario.claims_ended) > expired:
+            expired = len(scenario.claims_ended)
+            scenario.delete(big)
+            former, liar = liar, replace(plain_pod(f"liar{scenario.now}"), expected_seconds=3000.0)
+            scenario.add_pods(liar)
+            scenario.run()
+            scenario.change(remove_pods=[former.uid] if former.uid in scenario.cluster.pods else [])
+            big = gang(f"big{scenario.now}").of(40).created(int(scenario.now))
+            scenario.add(big)
+        scenario.pass_time(100)
+        withheld += reserved(scenario)
+    assert scenario.claims_ended[0] == ("reservation", "overrun")
+    assert withheld <= 550
 
 
 def test_i13_a_gang_that_overran_its_run_time_does_not_backfill() -> None:

@@ -56,6 +56,7 @@ class ExpectedCompletions:
     def _collect(self, cache: Cache, now: Now, horizon: float) -> Iterator[Literal["more"]]:
         capacity, group = cache.ledger.capacity, self.group
         others = claimed(cache, group, now.monotonic_seconds)
+        believes = not group.preemption.reservations_in_vain  # others may lie as well as those who did
         there: list[tuple[str, str, str]] = []
         guesses: list[float] = []
         seen = 0
@@ -70,6 +71,7 @@ class ExpectedCompletions:
                 if horizon < end < math.inf:
                     self.beyond_horizon = True
                 else:
+                    end = end if believes else math.inf
                     self._ends[uid] = end
                     there.append((uid, node, cache.ledger.kind(capacity.class_of(uid), pod.label_set)))
                     guesses.append(_guessed_end(pod, end, now))

@@ -130,7 +130,7 @@ class BackfillReservations:
         there = [uid for uid in held.remaining(cache.ledger) if uid in cache.gang_of]
         overran = note_overruns({cache.gang_of[uid]: None for uid in there}, now)
         state.fail_reservation()
-        chosen_anew = overran and state.reservations_in_vain == 1
+        chosen_anew = overran and state.reservations_in_vain == 1 and not self.starving.unpaid_seconds
         pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
         self.starving.expired(held, pause, time)
         self._plans.drop(held)
@@ -158,6 +158,8 @@ class StarvingGroups:
         self._paused: dict[Group, float] = {}
         """Until when groups get no reservation because theirs expired. An entry ends then, or with the group."""
         self._not_before = 0.0
+        self.unpaid_seconds = 0.0
+        """How long an expired reservation was held after which nobody paused."""
 
     def __bool__(self) -> bool:
         """There are groups without a place."""
@@ -190,14 +192,17 @@ class StarvingGroups:
 
     def expired(self, nomination: Nomination, pause_seconds: float, now: float) -> None:
         """The reservation ended before its group could start, which gets no other one for `pause_seconds`. Nobody does
-        for as long as it was held, so that expired reservations withhold capacity for half of the time at most.
+        for as long as it was held, and one before that was followed by no pause, so that expired reservations withhold
+        capacity for half of the time at most.
         """
         group = nomination.group
         self.discard(group)
         group.preemption.postpone_reservation(now + pause_seconds)
         self._paused[group] = now + pause_seconds
+        self.unpaid_seconds += now - nomination.begun_at
         if pause_seconds > 0:
-            self._not_before = max(self._not_before, now + min(pause_seconds, now - nomination.begun_at))
+            self._not_before = max(self._not_before, now + self.unpaid_seconds)
+            self.unpaid_seconds = 0.0
 
     def restart(self, group: Group, now: float) -> None:
         """The answer could not be used: the group starves again later."""
@@ -310,5 +315,6 @@ def _why_expired(pods: Sequence[PodFacts], seconds: float, pause: float) -> str:
         return f"the capacity was reserved for {seconds:.0f} s in vain; none is reserved {again}"
     first = min(pods, key=lambda pod: (pod.namespace, pod.name))
     more = f" and {len(pods) - 1} more have" if len(pods) > 1 else " has"
-    which = f"pod {first.namespace}/{first.name} on node {first.node}{more}"
+    where = f" on node {first.node}" if first.node else ""  # it holds a reservation
+    which = f"pod {first.namespace}/{first.name}{where}{more}"
     return f"{which} not ended in the {seconds:.0f} s for which capacity was reserved; none is reserved {again}"
