@@ -136,12 +136,70 @@ def test_i13_a_trusted_priority_decides_which_gang_makes_way() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (0, 4)
 
 
+def with_a_budget(scenario: Scenario, name: str, allowed: int) -> None:
+    """A disruption budget covers the pods of the gang."""
+    scenario.set_budget("default/pdb", allowed)
+    pods = [pod for pod in scenario.cluster.pods.values() if pod.gang.endswith(f"/{name}")]
+    scenario.change(pods=[replace(pod, budgets=("default/pdb",)) for pod in pods])
+
+
+def test_i6_the_other_gang_makes_way_for_one_that_a_budget_protects() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD)
+    with_a_budget(scenario, "b", 0)
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (0, 4)
+
+
+def test_i6_a_gang_that_a_budget_protects_is_evicted_when_that_allows_it() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.EVICT)
+    with_a_budget(scenario, "a", 0)
+    with_a_budget(scenario, "b", 1)
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2), "both of them may not be evicted"
+    scenario.set_budget("default/pdb", 2)
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
+
+
+def refused() -> Scenario:
+    """Two half bound gangs; the later one is to be evicted, which the API server refuses."""
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD)
+    for pod in scenario.cluster.pods.values():
+        scenario.evict_failures[pod.uid] = 3
+    scenario.pass_time(302)
+    assert scenario.gang("b").eviction.whole
+    scenario.pass_time(60)
+    assert scenario.gang("b").phase is Phase.REPAIRING
+    return scenario
+
+
+def test_i7_a_gang_that_cannot_be_evicted_is_repaired_when_capacity_becomes_free() -> None:
+    scenario = refused()
+    scenario.delete(gang("a").of(4))
+    scenario.pass_time(10)
+    assert scenario.bound("b") == 4
+    assert scenario.gang("b").phase is Phase.SATISFIED
+
+
+def test_i6_a_gang_that_could_not_be_evicted_is_at_the_next_timeout() -> None:
+    scenario = refused()
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
+
+
+def test_i6_a_gang_that_could_not_be_evicted_is_repaired_by_the_next_leader() -> None:
+    scenario = refused()
+    scenario.crash()
+    scenario.start()
+    scenario.run()
+    assert scenario.gang("b").phase is Phase.REPAIRING
+    assert scenario.bound("b") == 2
+
+
 def test_i6_a_gang_that_waits_keeps_its_pods_and_the_other_is_evicted() -> None:
     scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.WAIT)
     scenario.pass_time(302)
-    assert (scenario.bound("a"), scenario.bound("b")) == (2, 2), "a is first in the queue, and b may not be evicted"
-    scenario.pass_time(302)
-    assert scenario.bound("b") == 2
+    assert (scenario.bound("a"), scenario.bound("b")) == (0, 4), "a is first in the queue, but b may not be evicted"
 
 
 def test_i6_by_default_a_gang_that_never_ran_whole_returns_to_the_queue() -> None:

@@ -82,7 +82,7 @@ class Machine:
         self._holds = holds = HoldAndWait(cache, permits)
         self._growths = growths = Growths(cache, rules)
         self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, growths, rules)
-        self._repairs = Repairs(plans.begin, rules)
+        self._repairs = Repairs(plans.begin, cache.budgets, rules)
         self._backfill = backfill = BackfillReservations(cache, queue, plans, rules)
         self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules)

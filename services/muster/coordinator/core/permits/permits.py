@@ -99,6 +99,13 @@ class Permits:
         gang.permit.adopt()
 
     @staticmethod
+    def resume_repair(gang: Gang) -> None:
+        """The gang, which was to be evicted whole by its repair policy, cannot be: its pending members are repaired."""
+        gang.permit.grant()
+        for uid in gang.pending:
+            gang.lose_recorded_seat(uid)
+
+    @staticmethod
     def fulfil(gang: Gang) -> None:
         """All pods of the gang's first permit are bound."""
         gang.permit.fulfil()

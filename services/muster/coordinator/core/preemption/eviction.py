@@ -8,7 +8,8 @@ Wait lets a gang stay as it is. A gang that is below its minimum because that wa
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent, Report
@@ -169,9 +170,9 @@ def evicted(gang: Gang, uids: list[str]) -> Report:
 class Repairs:
     """Gangs under repair, and since when. An entry ends when the gang is complete or gone."""
 
-    def __init__(self, begin: Callable[[Plan, Now], list[Effect]], rules: Rules) -> None:
-        """`begin` carries out a plan to evict gangs."""
-        self._begin, self._rules = begin, rules
+    def __init__(self, begin: Callable[[Plan, Now], list[Effect]], budgets: Mapping[str, int], rules: Rules) -> None:
+        """`begin` carries out a plan to evict gangs; `budgets`: evictions that disruption budgets allow now."""
+        self._begin, self._budgets, self._rules = begin, budgets, rules
         self._since: dict[Gang, float] = {}
         self._reported: dict[Gang, int] = {}
 
@@ -216,15 +217,22 @@ class Repairs:
         """The gang's pods keep running.
 
         By default those of a gang that has run whole do, unless another gang under repair is ahead of it; a gang that
-        has never run whole keeps its pods as long as it is ahead of others, which are evicted instead.
+        has never run whole keeps its pods as long as it is ahead of others that are evicted instead: those that neither
+        their policy nor a disruption budget protects.
         """
-        if gang.facts is None or gang.facts.repair_policy is RepairPolicy.WAIT:
-            return True
-        if not gang.broken or not gang.bound:
+        if not (gang.broken and gang.bound and self._may_be_evicted(gang)) or gang.facts is None:
             return True
         if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:
             return False
-        return gang.started or any(other is not gang and other.broken for other in self._since)
+        return gang.started or any(
+            other is not gang and other.broken and self._may_be_evicted(other) for other in self._since
+        )
+
+    def _may_be_evicted(self, gang: Gang) -> bool:
+        if gang.facts is None or gang.facts.repair_policy is RepairPolicy.WAIT:
+            return False
+        covered = Counter(budget for uid in gang.bound for budget in gang.pods[uid].budgets)
+        return all(count <= self._budgets.get(budget, 0) for budget, count in covered.items())
 
     def _give_up(self, gang: Gang, now: Now, *, keeps: bool) -> list[Effect]:
         about = gang.reference

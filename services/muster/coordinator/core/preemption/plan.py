@@ -167,7 +167,7 @@ class Plans:
 
     def reconsider(self, uids: Iterable[str]) -> None:
         """Evictions of these pods have failed: do not retry those whose nomination has ended, or was replaced by one
-        with other victims.
+        with other victims; nor, after MAX_FAILURES, those by the repair policy of a gang, which is repaired again.
         """
         wanted = {
             (nomination.owner, gang) for nomination in self._cache.nominations.values() for gang in nomination.victims
@@ -175,6 +175,10 @@ class Plans:
         for gang in {self._cache.gang_of[uid] for uid in uids if uid in self._cache.gang_of}:
             if gang.eviction.preemptor and (gang.eviction.preemptor, gang) not in wanted:
                 self._cancel_evictions(gang)
+            elif gang.eviction.whole and not gang.eviction.preemptor and self._evictions.stuck(gang):
+                self._cancel_evictions(gang)
+                if not gang.eviction.pods and gang.pending and not gang.permit.granted:
+                    self._permits.resume_repair(gang)
 
     def valid(self, plan: Plan) -> bool:
         """The plan is still valid: victims have lower priority, and can spare the pods."""
