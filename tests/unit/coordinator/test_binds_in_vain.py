@@ -61,3 +61,17 @@ def test_the_pause_ends_with_the_pods_that_could_not_be_bound() -> None:
     scenario.change(pods=[replace(pod, uid=f"{pod.uid}/new", claims=()) for pod in stuck])
     scenario.pass_time(60)
     assert scenario.bound("a") == 16
+
+
+@pytest.mark.parametrize("failing", [1, 4, 5])
+def test_i7_a_gang_starts_without_the_volumes_of_its_surplus(failing: int) -> None:
+    scenario = Scenario({"n": 8})
+    built = gang("a").of(8).needing(4)
+    pods = [replace(pod, claims=(f"data-{pod.name}",)) for pod in built.pods()]
+    for pod in pods[:failing]:
+        scenario.volume_failures[pod.uid] = FOREVER
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    scenario.pass_time(300)
+    assert scenario.bound("a") == (8 - failing if failing <= 4 else 0)
+    if failing <= 4:
+        assert all(len(each.seats) == 8 for each in scenario.binds[:3]), "nobody is bound before it is given up"

@@ -206,6 +206,7 @@ class Binds:
     def results(self, cache: Cache, event: BindResults, now: float) -> Slices[list[Effect]]:
         """The binding service reports binds. In slices."""
         effects: list[Effect] = []
+        failed = Counter(cache.gang_of.get(each.uid) for each in event.results if each.outcome is BindOutcome.FAILED)
         for number, result in enumerate(event.results, start=1):
             if number % OBJECTS == 0:
                 yield
@@ -214,7 +215,10 @@ class Binds:
             if gang is None or held is None or not _awaited(held, result):
                 continue
             cache.touch(gang)
-            note = self._result(cache, gang, held, result, now)
+            if result.outcome is BindOutcome.WITHHELD and _starts_without(gang, failed[gang]):
+                note = self._wait_for_others(gang, held, result, now)
+            else:
+                note = self._result(cache, gang, held, result, now)
             if note:
                 pod = gang.pods.get(result.uid)
                 if pod is not None:
@@ -253,6 +257,14 @@ class Binds:
                     f"{result.message}"
                 )
         return ""
+
+    def _wait_for_others(self, gang: Gang, held: HeldSeat, result: BindResult, now: float) -> str:
+        """The bind was withheld because of members whose claims are not ready, and with which the gang need not start:
+        they lose their seats after MAX_FAILURES, and this one keeps its own.
+        """
+        self._count_failure(gang, result.uid, result.message)
+        self._retry(gang, held, now + INITIAL_RETRY_SECONDS)
+        return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
 
     def _give_up(self, gang: Gang, uid: str, now: float) -> float:
         """The pod is to be placed again. Returns the pause before that."""
@@ -378,6 +390,13 @@ def starts_with_claims(gang: Gang, seats: Iterable[Seat]) -> bool:
         return False
     pods = gang.pods
     return any(pods[seat.uid].claims or pods[seat.uid].device_claims or seat.devices for seat in seats)
+
+
+def _starts_without(gang: Gang, failed: int) -> bool:
+    """The gang has its minimum without this number of its seats."""
+    if gang.facts is None or gang.facts.subgroups:
+        return False
+    return len(gang.bound) + len(gang.acknowledged) + len(gang.seats) - failed >= gang.required
 
 
 def _last_retry(gang: Gang) -> float:
