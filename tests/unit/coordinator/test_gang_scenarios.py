@@ -200,7 +200,8 @@ def test_g17_later_members_wait_until_waiting_and_running_reach_the_minimum() ->
     assert scenario.bound("a") == 1
     assert scenario.gang("a").phase is Phase.REPAIRING
     scenario.pass_time(1)
-    assert any("gang default/a runs; 1 later pod is pending: 2 of 4 members exist" in note for note in scenario.notes())
+    waits = "gang default/a runs with 1 of 4 members; 1 later pod is pending: 2 of 4 members exist"
+    assert any(waits in note for note in scenario.notes())
     scenario.change(pods=[replace(pod, uid=f"{pod.uid} anew") for pod in a.pods()[:2]])
     scenario.run()
     assert scenario.bound("a") == 4

@@ -131,11 +131,11 @@ def _goes_on(gang: Gang) -> str:
     running = gang.member_count - len(gang.pending)
     if not running:
         return "started earlier and has no running pods"
-    if not (met := gang.raised_from):
+    if not gang.below_minimum or gang.facts is None:
         return "runs"
-    assert gang.facts is not None
-    minimum = gang.facts.minimum
-    return f"runs with {running} of {minimum} members, since its minimum was raised from {met} to {minimum}"
+    minimum, met = gang.facts.minimum, gang.raised_from
+    since = f", since its minimum was raised from {met} to {minimum}" if met else ""
+    return f"runs with {running + len(gang.succeeded)} of {minimum} members{since}"
 
 
 def _absent(gang: Gang) -> str:
