@@ -18,6 +18,7 @@ from muster.clusterstate.storage_objects import ClaimId, StorageObjects, VolumeC
 from muster.gangs.counted_resources import attachments, storage_capacity
 from muster.gangs.facts import Amounts, NodeFacts
 from muster.gangs.node_regions import NodeRegions
+from muster.gangs.quantity import INT64_MAX
 from muster.gangs.quoting import listed
 from muster.kube.csi_facts import CSIDriver, CSINode, CSIStorageCapacity
 from muster.kube.volume_facts import NodeTerms, PersistentVolume, PersistentVolumeClaim, StorageClass, on_node
@@ -141,7 +142,7 @@ class Volumes:
                     amounts[resource] += amount
             elif self._publishes_capacity(name):
                 amounts[storage_capacity(name)] += needs.size_bytes
-        return tuple(sorted((+amounts).items()))
+        return tuple((name, min(amount, INT64_MAX)) for name, amount in sorted((+amounts).items()))
 
     def offered(self, node: str) -> tuple[Amounts, dict[str, str]]:
         """Amounts that a node offers of the resources that stand for volumes, and labels that do."""

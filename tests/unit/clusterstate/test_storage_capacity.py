@@ -9,7 +9,9 @@ from builders.kube.storage import claim_object, class_object, driver_object, seg
 from muster.gangs.counted_resources import storage_capacity
 from muster.gangs.facts import PodClass
 from muster.gangs.node_filters import filter_reason
+from muster.gangs.quantity import INT64_MAX
 from muster.kube.api_resources import CLAIMS, CSI_DRIVERS, NODES, STORAGE_CAPACITIES, STORAGE_CLASSES
+from muster.rpc.watch_codec import encode_batch
 
 FAST, GI = storage_capacity("fast"), 2**30
 
@@ -42,6 +44,13 @@ def test_sizes_of_claims_add_up() -> None:
     history = cluster(segment_object("s", on("n0"), "10Gi"))
     assert dict(class_of(history).requests)[FAST] == 5 * GI
     assert offered(history) == [10 * GI, 0]
+
+
+def test_huge_claims_add_up_to_what_a_message_can_carry() -> None:
+    history = cluster(segment_object("s", on("n0"), "10Gi"))
+    history.put(CLAIMS, *(claim_object(name, size="8E") for name in "cd"))
+    assert dict(class_of(history).requests)[FAST] == INT64_MAX
+    encode_batch(history.state.snapshot())
 
 
 def test_a_driver_that_publishes_no_capacity_is_unlimited() -> None:
