@@ -9,7 +9,7 @@ from msgspec import Raw, Struct, field
 
 from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm
 from muster.gangs.node_regions import EVERYWHERE, NOWHERE, Region
-from muster.gangs.quantity import BadQuantity, to_amount
+from muster.gangs.quantity import INT64_MAX, BadQuantity, to_amount
 from muster.kube.objects import NOTHING, UNREADABLE, Encoded, ObjectMeta, salvage
 from muster.kube.pod_requests import quantity_text
 from muster.kube.selectors import BadSelector, label_selector
@@ -96,9 +96,12 @@ def _decoded(kind: type[S], decoder: msgspec.json.Decoder[S], data: Encoded) -> 
 
 
 def attach_limits(csi_node: CSINode) -> dict[str, int]:
-    """Limits of a node by driver; drivers without a limit are missing. kube-scheduler ignores limits below 0, too."""
+    """Limits of a node by driver; drivers without a limit are missing. kube-scheduler ignores limits below 0, too.
+
+    Limits are cut to int64, the range of amounts in messages.
+    """
     return {
-        each.name: each.allocatable.count
+        each.name: min(each.allocatable.count, INT64_MAX)
         for each in csi_node.spec.drivers or ()
         if each.allocatable is not None and each.allocatable.count is not None and each.allocatable.count >= 0
     }

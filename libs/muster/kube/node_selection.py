@@ -119,7 +119,7 @@ def node_selection(node_selector: bytes, affinity: bytes, tolerations: bytes, pr
         required_node_affinity=None
         if required is None
         else _ordered(_term(each, problems) for each in required.node_selector_terms or ()),
-        preferred_node_affinity=_sorted(_preferred(each, problems) for each in node_affinity.preferred or ()),
+        preferred_node_affinity=_sorted(_preferred(node_affinity.preferred or (), problems)),
         tolerations=_tolerations(tolerations, problems),
     )
 
@@ -156,10 +156,12 @@ def _term(term: _Term, problems: list[str]) -> NodeSelectorTerm:
     )
 
 
-def _preferred(wish: _Preferred, problems: list[str]) -> PreferredNodeTerm:
-    if not 1 <= wish.weight <= 100:
-        problems.append(f"preferred node affinity has weight {wish.weight}: it must be 1 to 100")
-    return PreferredNodeTerm(weight=wish.weight, term=_term(wish.preference, problems))
+def _preferred(wishes: Iterable[_Preferred], problems: list[str]) -> Iterable[PreferredNodeTerm]:
+    for wish in wishes:
+        if not 1 <= wish.weight <= 100:
+            problems.append(f"preferred node affinity has weight {wish.weight}: it must be 1 to 100")
+        else:
+            yield PreferredNodeTerm(weight=wish.weight, term=_term(wish.preference, problems))
 
 
 def _requirements(given: Iterable[_Requirement], field: str, problems: list[str]) -> Iterable[NodeRequirement]:

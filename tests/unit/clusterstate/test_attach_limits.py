@@ -7,7 +7,9 @@ import pytest
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.storage import claim_object, class_object, csi_node_object, using, volume_object
 from muster.gangs.counted_resources import UNLIMITED, attachments
+from muster.gangs.quantity import INT64_MAX
 from muster.kube.api_resources import CLAIMS, CSI_NODES, NODES, PODS, STORAGE_CLASSES, VOLUMES
+from muster.rpc.watch_codec import encode_batch
 
 DISK, SHARE = "disk.example.com", "share.example.com"
 DISKS = attachments(DISK)
@@ -42,6 +44,13 @@ def test_volumes_of_a_limited_driver_are_requests() -> None:
     history.put(CLAIMS, claim_object("new"))  # its class has the driver as provisioner
     history.pods(pod("x", "a", "b", "new"), pod_object("y"))
     assert (requested(history, "x"), requested(history, "y"), offered(history, "n0")) == (3, 0, 25)
+
+
+def test_a_huge_limit_is_cut_to_what_a_message_can_carry() -> None:
+    history = cluster(10**40)
+    history.pods(pod("x", "a"))
+    assert offered(history, "n0") == INT64_MAX
+    encode_batch(history.state.snapshot())
 
 
 @pytest.mark.parametrize("limits", [(), (None,)])

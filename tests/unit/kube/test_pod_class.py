@@ -219,6 +219,14 @@ UNREADABLE: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("weight", [-(2**63), 0, 101, 2**31, 2**64])
+def test_wishes_of_a_weight_out_of_bounds_are_not_read(weight: int) -> None:
+    wishes = [{"weight": each, "preference": {"matchExpressions": [zone("a")]}} for each in (weight, 5)]
+    read = read_class(pod(spec=preferred(*wishes)))
+    assert [each.weight for each in read.pod_class.preferred_node_affinity] == [5]
+    assert str(weight) in read.problem
+
+
 @pytest.mark.parametrize(("spec", "words"), UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_malformed_fields_are_reported(spec: dict[str, Any], words: str) -> None:
     assert words in read_class(pod(spec=spec)).problem
