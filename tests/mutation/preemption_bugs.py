@@ -116,8 +116,8 @@ PREEMPTION_BUGS = (
     Bug(
         "in a deadlock the first in the queue releases its reservations",
         "preemption/potential_victims.py",
-        "other.key > key]",
-        "other.key < key]",
+        "other.admitted_key > key]",
+        "other.admitted_key < key]",
         first="unit/coordinator/test_deadlocks.py",
     ),
     Bug(

@@ -61,6 +61,28 @@ def test_i13_declared_priority_takes_no_reservations() -> None:
     assert len(scenario.gang("w").seats) == 4
 
 
+def test_i13_declared_priority_takes_no_reservations_by_a_deadlock() -> None:
+    scenario = Scenario({"n": 4})
+    scenario.add(gang("w").of(9).non_strict().with_priority(5))
+    scenario.run()
+    hostile = built_with(gang("p").of(4).non_strict(), declared_priority=HIGHEST)
+    add(scenario, hostile, hostile.pods())
+    scenario.change(nodes=[node("m", 1)])  # the first in the queue gets it, and blocks w
+    scenario.pass_time(100)
+    assert [len(scenario.gang(name).seats) for name in "wp"] == [4, 1]
+
+
+def test_i13_declared_priority_keeps_no_reservations_either() -> None:
+    scenario = Scenario({"n": 4})
+    scenario.add(gang("w").of(5).non_strict().with_priority(5))
+    scenario.run()
+    hostile = built_with(gang("p").of(5).non_strict(), declared_priority=HIGHEST)
+    scenario.change(gangs=[hostile.gang_facts()], pods=hostile.pods(), nodes=[node("m", 1)])
+    scenario.run_effects()
+    scenario.pass_time(100)
+    assert scenario.bound("w") == 5
+
+
 def test_i13_a_low_declared_priority_does_not_take_protection_away() -> None:
     victim = built_with(gang("v").of(4).with_priority(10), declared_priority=0)
     scenario = full(victim, nodes={"n": 4})

@@ -448,9 +448,10 @@ class Group:
         return len(self.gangs) == 1 and self.gangs[0].has_minimum
 
     @property
-    def repair_key(self) -> QueueKey:
-        """Position among groups under repair that block each other, of which the first keeps its places: as `key`, but
-        by the priority that admission gave to all of its pods. A declared one would let a tenant never yield (I13).
+    def admitted_key(self) -> QueueKey:
+        """Position among groups that block each other, by repairs or by reservations, of which the first keeps its
+        places: as `key`, but by the priority that admission gave to all of its pods. A declared one would let a tenant
+        never yield (I13).
         """
         repairing, _, created, namespace, name = self.key
         return (repairing, -min(gang.preempting_priority for gang in self.gangs), created, namespace, name)

@@ -205,7 +205,7 @@ class Repairs:
         if not late:
             return effects
         first = _first_broken(self._since)
-        last_first = sorted(late, key=lambda gang: gang.group.repair_key, reverse=True)
+        last_first = sorted(late, key=lambda gang: gang.group.admitted_key, reverse=True)
         for number, gang in enumerate(last_first, start=1):
             self._since[gang] = now.monotonic_seconds  # it times out again: the gang may fall below its minimum later
             effects += self._give_up(gang, now, keeps=self._keeps(gang, first))
@@ -261,7 +261,7 @@ class Repairs:
 
 def _first_broken(gangs: Iterable[Gang]) -> Gang | None:
     """The gang that keeps its pods if several block each other: the first by admitted priority, then in the queue."""
-    return min((gang for gang in gangs if gang.broken), key=lambda gang: gang.group.repair_key, default=None)
+    return min((gang for gang in gangs if gang.broken), key=lambda gang: gang.group.admitted_key, default=None)
 
 
 def _under_way(gang: Gang) -> bool:

@@ -193,9 +193,9 @@ class PotentialVictims:
 
     def _offer_waiting(self, group: Group, holding: Iterable[Group], level: int) -> int:
         """Returns the number of preemption levels so far."""
-        key = group.key
-        behind = [other for other in holding if other.holds and not other.busy and other.key > key]
-        for other in sorted(behind, key=lambda other: other.key, reverse=True):
+        key = group.admitted_key
+        behind = [other for other in holding if other.holds and not other.busy and other.admitted_key > key]
+        for other in sorted(behind, key=lambda other: other.admitted_key, reverse=True):
             if not group.holds and max(gang.protection for gang in other.gangs) >= group.preempting_priority:
                 continue  # only gangs that hold reservations can deadlock
             for gang in other.gangs:
