@@ -5,13 +5,13 @@ pods request it as they would on a node with a device plugin. Devices that Resou
 offered, even if these pods could be preempted; neither is the reverse.
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final
 
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
 from muster.devices.columns import MOST_PER_NODE
 from muster.devices.extended_resources import classes_by_resource
-from muster.devices.facts import Alternative, Claim, Request
+from muster.devices.facts import Alternative, Claim, DeviceClass, Request
 from muster.gangs.facts import Amounts, NodeFacts
 
 MAX_EXTENDED: Final = 16
@@ -33,7 +33,9 @@ class ExtendedResources:
         nodes that may offer other amounts, None for all.
         """
         self._objects, self._uses_capacity, self._note_nodes = objects, uses_capacity, note_nodes
-        self._requested: frozenset[str] = frozenset()
+        self._requested: Collection[str] = ()
+        self._classes: Mapping[str, DeviceClass] | None = None
+        """DeviceClasses by resource, once one is requested."""
         self._units: dict[str, tuple[Claim, ...]] = {}
         self.owners: dict[str, ClaimId] = {}
         """Claims for extended resources by the uid of their pod."""
@@ -48,16 +50,30 @@ class ExtendedResources:
         """Claims of which nodes offer a number, by resource."""
         return self._units
 
-    def request(self, resources: Collection[str]) -> None:
-        """Pods request these extended resources now, and no others."""
-        if len(resources) != len(self._requested) or not self._requested.issuperset(resources):
-            self._requested = frozenset(resources)
-            self.update_classes()
+    def request(self, resources: Collection[str], added: Iterable[str] | None = None) -> None:
+        """Pods request these extended resources now, and no others. `added`: those of a pod, and none was dropped; the
+        cost does not depend on what others request.
+        """
+        self._requested = resources
+        if added is not None:
+            classes = self._by_resource()
+            if all(name in self._units or name not in classes for name in added):
+                return
+        self._update_units()
 
     def update_classes(self) -> None:
-        """DeviceClasses changed, or requested resources."""
-        classes = classes_by_resource(self._objects.devices.classes) if self._requested else {}
-        backed = sorted(self._requested & classes.keys())[:MAX_EXTENDED]
+        """DeviceClasses changed."""
+        self._classes = None
+        self._update_units()
+
+    def _by_resource(self) -> Mapping[str, DeviceClass]:
+        if self._classes is None:
+            self._classes = classes_by_resource(self._objects.devices.classes)
+        return self._classes
+
+    def _update_units(self) -> None:
+        classes = self._by_resource() if self._requested else {}
+        backed = sorted(name for name in classes if name in self._requested)[:MAX_EXTENDED]
         units = {name: _unit(classes[name].name) for name in backed}
         if units != self._units:
             self._units = units

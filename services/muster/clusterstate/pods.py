@@ -278,7 +278,7 @@ class Pods:
         if before is None or before.class_id != facts.class_id:
             self.classes.add(pod_class, selectors)
             if pod_class.extended:
-                self.devices.extended.request(self.classes.extended)
+                self.devices.extended.request(self.classes.extended, (each.resource for each in pod_class.extended))
             if before is not None:
                 self.classes.drop(before.class_id)
         return True

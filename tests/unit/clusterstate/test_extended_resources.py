@@ -1,5 +1,7 @@
 """Extended resources that a DeviceClass backs: nodes without a device plugin offer free devices of the class."""
 
+from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -158,6 +160,20 @@ def test_devices_for_extended_resources_are_not_offered_to_claims() -> None:
     history.pods(pod_object("z", resourceClaims=using_claims("c")))
     assert offered(history, resource=devices("gpu")) == 1
     assert offered(history) == 4
+
+
+def test_i12_a_pod_costs_as_much_whatever_resources_others_request() -> None:
+    class OfManyPods(Counter[str]):
+        def __iter__(self) -> Iterator[str]:
+            raise AssertionError("read as a whole for one pod")
+
+    history = cluster()
+    requested = OfManyPods([GPU, *(f"example.com/r{number}" for number in range(1000))])
+    extended = history.state.pods.devices.extended
+    extended.request(requested, ["example.com/r1", "example.com/r2"])
+    assert len(extended) == 0
+    extended.request(requested, [GPU])
+    assert list(extended.units) == [GPU]
 
 
 def test_only_so_many_resources_are_counted() -> None:
