@@ -32,6 +32,8 @@ they say, takes longer than anything else about a pod. A list of 5,000 host name
 """
 MAX_EXTENDED_REQUESTS: Final = 100
 """Requests of containers for extended resources that a pod may have, as many as resources."""
+MAX_HOST_PORTS: Final = 500
+"""Host ports of a pod: they are compared with those of each class that has any."""
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
 _OMITTED_IF_EMPTY: Final = (
@@ -275,4 +277,7 @@ def _host_ports(containers: Iterable[_ContainerKey], problems: list[str]) -> tup
                 problems.append(f"containers {quoted(name)} has hostPort {each.host_port}: it must be from 1 to 65535")
                 continue
             found.add(HostPort(each.protocol or "TCP", each.host_ip or "0.0.0.0", each.host_port))  # noqa: S104
+    if len(found) > MAX_HOST_PORTS:
+        problems.append(f"it has {len(found)} host ports: at most {MAX_HOST_PORTS} are supported")
+        return ()
     return tuple(sorted(found, key=lambda port: (port.port, port.protocol, port.ip)))

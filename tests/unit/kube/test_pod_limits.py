@@ -7,7 +7,7 @@ import pytest
 from msgspec import Raw
 
 from builders.kube.inter_pod_rules import affinity, labelled, spread, term
-from builders.kube.objects import container, pod
+from builders.kube.objects import container, pod, sidecar
 from muster.kube.pod_class import MAX_FIELD_BYTES, read_class
 from muster.kube.volume_facts import MAX_CLAIMS, claims_of
 
@@ -48,6 +48,10 @@ TOO_MUCH = {
             "topologySpreadConstraints": [spread(labelled(app=each)) for each in several(41)],
         },
         "it has 101 terms of pod affinity and topologySpreadConstraints: at most 100 are supported",
+    ),
+    "host ports": (
+        {"initContainers": [sidecar("s", {}) | {"ports": [{"hostPort": each} for each in range(1, 502)]}]},
+        "it has 501 host ports: at most 500 are supported",
     ),
     "bytes": (
         on_nodes({"matchExpressions": [zone("x" * MAX_FIELD_BYTES)]}),

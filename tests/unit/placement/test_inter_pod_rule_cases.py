@@ -94,6 +94,25 @@ def test_ports_conflict_by_protocol_address_and_number(
     assert isinstance(answer, Placed) is free
 
 
+def test_i12_many_host_ports_are_compared_by_number() -> None:
+    compared = 0
+
+    class Port(HostPort, frozen=True):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal compared
+            compared += name == "port"
+            return super().__getattribute__(name)
+
+    classes = [
+        member(f"c{first}", host_ports=tuple(Port("TCP", EVERY_IP, first + each) for each in range(500)))
+        for first in range(1, 5001, 500)
+    ]
+    built = cluster([node("a", 20)], classes)
+    [answer] = answers(built, alone("g", *((f"c{first}", 1) for first in range(1, 5001, 500))))
+    assert seats(answer) == {"a": 10}
+    assert compared < 10 * 10 * 500 * 10, "not each with each: that would be 25,000,000"
+
+
 def test_two_classes_with_the_same_host_port_share_no_node() -> None:
     built = cluster([node("a", 9), node("b", 2)], [member("x", 1, **host_port(80)), member("y", 3, **host_port(80))])
     [answer] = answers(built, alone("g", ("x", 1), ("y", 1)))

@@ -5,7 +5,7 @@ their changes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Final
 from weakref import WeakValueDictionary
 
@@ -233,10 +233,11 @@ class PodCounts(PodRecords):
 
     def holding_ports(self, requested: tuple[HostPort, ...]) -> PodCount:
         """Count of the pods with a host port that conflicts with requested ones."""
+        addresses = _addresses_by_port(requested)
 
         def classes(size: int) -> Bool:
             found: Bool = np.zeros(size, np.bool_)
-            found[[index for index, held in self.ports.items() if ports_conflict(held, requested)]] = True
+            found[[index for index, held in self.ports.items() if _conflicts(held, addresses)]] = True
             return found
 
         return self._count(("ports", requested), lambda: _OfClasses(self, classes))
@@ -261,10 +262,17 @@ class PodCounts(PodRecords):
                 count.settle()
 
 
-def ports_conflict(held: Sequence[HostPort], requested: Sequence[HostPort]) -> bool:
+def _addresses_by_port(ports: Iterable[HostPort]) -> dict[tuple[int, str], set[str]]:
+    found: dict[tuple[int, str], set[str]] = {}
+    for each in ports:
+        found.setdefault((each.port, each.protocol), set()).add(each.ip)
+    return found
+
+
+def _conflicts(held: Iterable[HostPort], requested: Mapping[tuple[int, str], set[str]]) -> bool:
     """A held host port conflicts with a requested one."""
-    return any(
-        a.port == b.port and a.protocol == b.protocol and (a.ip == b.ip or _ANY_IP in (a.ip, b.ip))
-        for a in held
-        for b in requested
-    )
+    for each in held:
+        addresses = requested.get((each.port, each.protocol))
+        if addresses is not None and (each.ip == _ANY_IP or each.ip in addresses or _ANY_IP in addresses):
+            return True
+    return False
