@@ -28,8 +28,8 @@ CLAIM_BUGS = (
     Bug(
         "of gangs that block each other the one with the lower declared priority makes way",
         "preemption/eviction.py",
-        "key=lambda gang: gang.group.admitted_key, default=None)",
-        "key=lambda gang: gang.group.key, default=None)",
+        "gang.group.admitted_key), default=None)",
+        "gang.group.key), default=None)",
         first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(

@@ -127,6 +127,14 @@ def test_i13_a_declared_priority_does_not_keep_a_gang_from_making_way() -> None:
     assert (scenario.bound("a"), scenario.bound("b")) == (4, 0)
 
 
+def test_i13_a_gang_with_a_pod_that_is_critical_to_the_system_does_not_make_way() -> None:
+    scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD)
+    bound = next(pod for pod in scenario.cluster.pods.values() if pod.name.startswith("b") and pod.node)
+    scenario.change(pods=[replace(bound, priority=2_000_000_000)])
+    scenario.pass_time(302)
+    assert (scenario.bound("a"), scenario.bound("b")) == (0, 4)
+
+
 def test_i13_a_trusted_priority_decides_which_gang_makes_way() -> None:
     trusted = Rules(trust_declared_priority=True)
     scenario = half_bound(RepairPolicy.YIELD, RepairPolicy.YIELD, rules=trusted)

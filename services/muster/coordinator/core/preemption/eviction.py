@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, EventType, Evict, KubeEvent, Report
 from muster.coordinator.core.events import EvictCallFailed, EvictOutcome, EvictResults, Now, Rules
-from muster.coordinator.core.gang.gang import Gang, pod_reference
+from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, LeavingPod
 from muster.coordinator.core.preemption.nomination import Plan, Victims
 from muster.coordinator.core.report.reports import PODS_WITH_EVENTS
@@ -218,7 +218,7 @@ class Repairs:
 
         By default those of a gang that has run whole do, unless another gang under repair is ahead of it; a gang that
         has never run whole keeps its pods as long as it is ahead of others that are evicted instead: those that neither
-        their policy nor a disruption budget protects.
+        their policy, nor a pod that is critical to the system, nor a disruption budget protects.
         """
         if not (gang.broken and gang.bound and self._may_be_evicted(gang)) or gang.facts is None:
             return True
@@ -230,6 +230,8 @@ class Repairs:
 
     def _may_be_evicted(self, gang: Gang) -> bool:
         if gang.facts is None or gang.facts.repair_policy is RepairPolicy.WAIT:
+            return False
+        if _is_critical(gang) and gang.facts.repair_policy is not RepairPolicy.EVICT:
             return False
         covered = Counter(budget for uid in gang.bound for budget in gang.pods[uid].budgets)
         return all(count <= self._budgets.get(budget, 0) for budget, count in covered.items())
@@ -260,8 +262,16 @@ class Repairs:
 
 
 def _first_broken(gangs: Iterable[Gang]) -> Gang | None:
-    """The gang that keeps its pods if several block each other: the first by admitted priority, then in the queue."""
-    return min((gang for gang in gangs if gang.broken), key=lambda gang: gang.group.admitted_key, default=None)
+    """The gang that keeps its pods if several block each other: one that is critical to the system, then the first by
+    admitted priority, then in the queue.
+    """
+    broken = (gang for gang in gangs if gang.broken)
+    return min(broken, key=lambda gang: (not _is_critical(gang), gang.group.admitted_key), default=None)
+
+
+def _is_critical(gang: Gang) -> bool:
+    """A pod of the gang is critical to the system."""
+    return max(gang.live_priorities, default=0) >= SYSTEM_CRITICAL_PRIORITY
 
 
 def _under_way(gang: Gang) -> bool:
