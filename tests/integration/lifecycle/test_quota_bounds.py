@@ -66,6 +66,25 @@ async def test_a_body_that_never_ends_is_not_waited_for(
         assert await status(url, endless()) == 408
 
 
+async def test_reviews_that_arrive_at_once_have_bounded_memory(
+    url: tuple[str, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhook, "_MAX_READ_BYTES", 100_000)
+    rest = asyncio.Event()
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield b" " * 60_000
+        await rest.wait()
+
+    async with asyncio.timeout(WAIT_SECONDS), asyncio.TaskGroup() as tasks:
+        both = [tasks.create_task(status(url, slow())) for _ in range(2)]
+        refused, _ = await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+        assert [each.result() for each in refused] == [503]
+        rest.set()
+    assert sorted(each.result() for each in both) == [400, 503]
+    assert await status(url, b" " * 90_000) == 400, "nothing counts that has ended"
+
+
 @pytest.mark.parametrize("body", [b"", b"{", b"[" * 100_000, b"\xff", b'{"apiVersion":"v1","kind":"Pod"}'])
 async def test_malformed_reviews_are_rejected(url: tuple[str, ssl.SSLContext], body: bytes) -> None:
     assert await status(url, body) == 400

@@ -27,6 +27,7 @@ PATH: Final = "/quota"
 READY_PATH: Final = "/ready"
 
 _MAX_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
+_MAX_READ_BYTES: Final = 64 * 1024 * 1024  # of all reviews in progress: anyone who reaches the port can send them
 _READ_SECONDS: Final = 10.0  # the API server waits no longer for an answer
 _STOP_SECONDS: Final = 5.0  # for reviews in progress; longer than a decision takes
 _API_VERSION: Final = "admission.k8s.io/v1"
@@ -68,12 +69,13 @@ class QuotaWebhook:
         self._host, self._port = host.strip("[]"), int(port)
         self._tls, self._admission, self._informers = tls, admission, informers
         self._runner: web.AppRunner | None = None
+        self._read_bytes = 0
         self.port = 0
         """The listening port, once started."""
 
     async def start(self) -> None:
         """Starts listening. Raises CannotListenForReviews."""
-        app = web.Application(client_max_size=_MAX_REVIEW_BYTES)
+        app = web.Application()
         app.router.add_post(PATH, self._answer)
         app.router.add_get(READY_PATH, self._ready)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
@@ -107,11 +109,29 @@ class QuotaWebhook:
         return response
 
     async def _decide(self, request: web.Request) -> web.Response:
+        body = bytearray()
+        try:
+            refused = await self._read(request, body)
+            return refused if refused is not None else await self._decide_about(body)
+        finally:
+            self._read_bytes -= len(body)
+
+    async def _read(self, request: web.Request, body: bytearray) -> web.Response | None:
+        """Read the body; returns a refusal if it is too long, too slow, or one of too many."""
         try:
             async with asyncio.timeout(_READ_SECONDS):
-                body = await request.read()
+                async for part in request.content.iter_any():
+                    body += part
+                    self._read_bytes += len(part)
+                    if len(body) > _MAX_REVIEW_BYTES:
+                        return web.Response(status=413, text=f"a review has at most {_MAX_REVIEW_BYTES} bytes\n")
+                    if self._read_bytes > _MAX_READ_BYTES:
+                        return web.Response(status=503, text="too many reviews at once: try again\n")
         except TimeoutError:
             return web.Response(status=408, text=f"the review was not received within {_READ_SECONDS:g} s\n")
+        return None
+
+    async def _decide_about(self, body: bytearray) -> web.Response:
         try:
             review = _decoded(body)
             if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):
@@ -132,12 +152,12 @@ class QuotaWebhook:
             return web.Response(status=503, text=f"{failure}\n")
 
 
-def _decoded(body: bytes) -> _Review:
+def _decoded(body: bytearray) -> _Review:
     """The review; deep nesting in it must not exempt a pod from its quota. Raises msgspec's and Unicode's errors."""
     try:
         return msgspec.json.decode(body, type=_Review)
     except UNREADABLE:
-        return msgspec.json.decode(repaired(body), type=_Review)
+        return msgspec.json.decode(repaired(bytes(body)), type=_Review)
 
 
 def _pod_review(request: _Request) -> PodReview | None:
