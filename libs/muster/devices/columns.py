@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from muster.devices.facts import Alternative, Claim, Request
 from muster.gangs.counted_resources import device_claims, devices
+from muster.gangs.quantity import INT64_MAX
 
 MOST_PER_NODE: Final = 1024
 """A node offers at most so many of a resource; a larger number makes no difference to its pods."""
@@ -36,7 +37,7 @@ def columns_of(claims: Sequence[Claim]) -> Columns:
     units: dict[str, tuple[Claim, ...]] = {}
 
     def request(name: str, unit: tuple[Claim, ...], amount: int) -> None:
-        amounts[name] = amounts.get(name, 0) + amount
+        amounts[name] = min(amounts.get(name, 0) + amount, INT64_MAX)
         units[name] = unit
 
     together = any(claim.constraints for claim in claims)

@@ -2,6 +2,7 @@
 offers devices of the class for it. The scheduler creates a ResourceClaim for all such requests of a pod.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
@@ -37,8 +38,7 @@ class ExtendedClaim(NamedTuple):
 
     def fits(self, allocated: Collection[str]) -> bool:
         """Whether an allocation with these results, each the name of its request, is one of this claim."""
-        wanted = sorted(request.name for request in self.requests for _ in range(request.alternatives[0].count))
-        return sorted(allocated) == wanted
+        return Counter(allocated) == {request.name: request.alternatives[0].count for request in self.requests}
 
     def spec_json(self) -> bytes:
         """The spec of the ResourceClaim in JSON."""

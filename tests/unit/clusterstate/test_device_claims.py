@@ -20,7 +20,9 @@ from muster.clusterstate.recomputation import SLICE
 from muster.devices.columns import MOST_PER_NODE
 from muster.gangs.counted_resources import devices, is_device_resource
 from muster.gangs.facts import NodeSelectorTerm, PodFacts
+from muster.gangs.quantity import INT64_MAX
 from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
+from muster.rpc.watch_codec import encode_batch
 
 GPUS = devices("gpu")
 LARGE = f"device.capacity['{DRIVER}'].memory.compareTo(quantity('80Gi')) >= 0"
@@ -66,6 +68,13 @@ def test_nodes_offer_free_devices_while_pods_claim_some() -> None:
     assert (offered(history), offered(history, "n1")) == ({GPUS: 4}, {GPUS: 2})
     history.remove(PODS, "uid-x")
     assert (offered(history), offered(history, "n1")) == ({}, {})
+
+
+def test_huge_numbers_of_devices_add_up_to_what_a_message_can_carry() -> None:
+    history = cluster()
+    claimed(history, exactly(2**62), exactly(2**62), exactly(2**62))
+    assert requested(history) == {GPUS: INT64_MAX}
+    encode_batch(history.state.snapshot())
 
 
 def test_a_pod_requests_its_devices_also_when_they_are_allocated() -> None:
