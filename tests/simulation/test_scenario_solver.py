@@ -2,10 +2,11 @@
 
 import pytest
 
-from builders.core.objects import plain_pod
+from builders.core.objects import plain_pod, ruled_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
 from muster.coordinator.core.effects import Solve
+from muster.gangs.facts import kind_id
 from muster.gangs.solve import (
     NominatedCapacity,
     PodsOnNode,
@@ -90,3 +91,13 @@ def test_partial_placement_leaves_nominated_capacity_free(scenario: Scenario) ->
     assert sum(assignment.count for assignment in answer.assignments) == 4
     assert sum(assignment.count for assignment in ask(scenario, 5, partial=True, nominated=3).assignments) == 1
     assert ask(scenario, 5, partial=True, nominated=4).outcome is SolveOutcome.INFEASIBLE
+
+
+def test_the_first_pods_of_an_affinity_are_where_those_of_all_gangs_of_a_group_fit() -> None:
+    scenario = Scenario({"n1": 1, "n3": 3})
+    beside = ruled_class(1, beside="red")
+    scenario.change(classes=[beside])
+    role = Role(kind_id(beside.id, "red"), 1)
+    group = SolveGroup("x", tuple(SolveGang(gang_id, 1, (role,)) for gang_id in ("a", "b")))
+    (answer,) = scenario.first_fit(Solve(1, {}, (), (group,)))
+    assert {assignment.node for assignment in answer.assignments} == {"n3"}

@@ -48,13 +48,17 @@ class Free(dict[str, int]):
     ) -> None:
         """`claimed`: the number of devices that a pod of a kind claims."""
         super().__init__(millicores)
+        self.first = ""
+        """The node for pods of which the first decides where the others may be; empty: any."""
         self.pods = {node: Counter(kinds) for node, kinds in pods.items()}
         self.ruled = ruled
         self.devices, self._claimed = dict(devices), claimed
 
     def copy(self) -> "Free":
         """Another one that may be changed."""
-        return Free(self, self.pods, ruled=self.ruled, devices=self.devices, claimed=self._claimed)
+        copied = Free(self, self.pods, ruled=self.ruled, devices=self.devices, claimed=self._claimed)
+        copied.first = self.first
+        return copied
 
     def fitting(self, node: str, kind: str, count: int) -> int:
         """How many of the pods the devices of the node suffice for."""
@@ -137,6 +141,20 @@ class Fitter:
 
     def try_whole(self, free: Free, group: SolveGroup) -> Fit:
         """All minimums, then members above them, which take nothing from partners."""
+        fit = self._try_whole(free, group)
+        if fit.short and free.ruled and self._has_first(free, group):
+            for node in sorted(free):
+                trial = free.copy()
+                trial.first = node
+                if not (found := self._try_whole(trial, group)).short:
+                    found.free.first = ""
+                    return found
+        return fit
+
+    def _has_first(self, free: Free, group: SolveGroup) -> bool:
+        return any(self._is_first(free, role.class_id) for asked in group.gangs for role in asked.roles)
+
+    def _try_whole(self, free: Free, group: SolveGroup) -> Fit:
         if group.composites:
             return try_composites(self, free, group)
         best = Fit((), "its members are in several racks, and must be in one", free)
@@ -211,8 +229,9 @@ class Fitter:
         nodes = [name for name in free if rack is None or self.rack_of(name) == rack]
         for index in sorted(range(len(counts)), key=lambda index: -self.cpu(asked.roles[index].class_id)):
             cpu, left = self.cpu(asked.roles[index].class_id), counts[index]
-            needed = cpu * left if free.ruled and self._is_first(free, asked.roles[index].class_id) else 0
-            for name in sorted(nodes, key=lambda name: (free[name] < needed, free[name], name)):
+            is_first = free.ruled and self._is_first(free, asked.roles[index].class_id)
+            needed, only = (cpu * left, free.first) if is_first else (0, "")
+            for name in sorted(nodes, key=lambda name: (only not in ("", name), free[name] < needed, free[name], name)):
                 count = min(free[name] // cpu, left)
                 if count > 0 and free.devices:
                     count = free.fitting(name, asked.roles[index].class_id, count)
