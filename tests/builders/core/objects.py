@@ -104,7 +104,7 @@ class Cluster:
     selectors: dict[str, PodSelector] = field(default_factory=dict)
     label_sets: dict[str, LabelSet] = field(default_factory=dict)
     revision: int = 0
-    """Number of changes so far; lower after a restore of the API server."""
+    """Grows with every change; lower after a restore of the API server."""
     used: Counter[str] = field(default_factory=Counter)
     """Millicores of bound pods by node."""
 

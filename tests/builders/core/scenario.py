@@ -11,7 +11,7 @@ Every effect waits in `scenario.under_way` until it is carried out: by `run()` i
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from msgspec.structs import replace as changed
 
@@ -82,6 +82,9 @@ from muster.gangs.facts import (
 )
 from muster.gangs.solve import SolveResult
 
+REVISION: Final = 1 << 40
+"""The API server's first revision. A restore halves it, and no scenario has so many changes that they pass it again."""
+
 Under = TypeVar("Under", Solve, Persist, Bind, Deallocate, Evict, MarkTimedOut)
 
 
@@ -90,7 +93,7 @@ class Scenario:
 
     def __init__(self, nodes: dict[str, int] | None = None, *, start: bool = True, rules: Rules = DEFAULTS) -> None:
         self.rules = rules
-        self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()})
+        self.cluster = Cluster({name: node(name, cpu) for name, cpu in (nodes or {}).items()}, revision=REVISION)
         self.etcd: dict[str, Record] = {}
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
         """Gangs that had a permit when this one was written, by gang."""
