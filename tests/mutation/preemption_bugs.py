@@ -270,6 +270,6 @@ PREEMPTION_BUGS = (
         "permits/binding.py",
         "                held.retry(now)\n",
         "                held.retry(held.retry_at)\n",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_faults.py",
     ),
 )

@@ -268,3 +268,14 @@ def test_i3_an_answer_that_lies_is_refused(assignments: list[Assignment], why: s
     scenario.solver = scenario.first_fit
     scenario.pass_time(30)
     assert scenario.bound("a") == 2
+
+
+def test_a_pod_whose_node_is_gone_is_placed_again_without_the_pause_after_its_failed_bind() -> None:
+    scenario = Scenario({"n1": 1})
+    a = gang("a").of(1)
+    scenario.bind_failures[a.pods()[0].uid] = 2
+    scenario.add(a)
+    scenario.pass_time(0.6)
+    scenario.change(nodes=[node("n2", 1)], remove_nodes=["n1"])
+    scenario.run_effects()
+    assert scenario.cluster.pods[a.pods()[0].uid].node == "n2"

@@ -99,6 +99,22 @@ def test_i13_other_nodes_are_chosen_when_a_declared_run_time_is_overrun() -> Non
     assert nomination.starts_at == math.inf, "what the gang declares is not believed again"
 
 
+def test_i13_a_run_time_that_was_overrun_is_not_believed_when_another_gang_starves() -> None:
+    scenario = full(gang("slow").of(4), nodes={"a": 4, "b": 4})
+    scenario.pass_time(1000)
+    scenario.add(gang("liar").of(4).running_for(100))
+    scenario.run_effects()
+    first, second = gang("p").of(4).created(50), gang("q").of(4).created(60)
+    scenario.add(first)
+    scenario.pass_time(161)
+    assert scenario.gang("liar").run_time.overran
+    scenario.delete(first)
+    scenario.add(second)
+    scenario.pass_time(STARVING)
+    (nomination,) = scenario.leader.cache.nominations.values()
+    assert (nomination.owner, nomination.starts_at) == (scenario.gang("q").id, math.inf)
+
+
 def test_i8_a_gang_starts_among_liars_that_replace_each_other() -> None:
     """Each of them is a gang of its own, of which no overrun is known yet."""
     scenario = Scenario({"a": 4, "b": 4})
