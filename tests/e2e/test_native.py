@@ -108,7 +108,7 @@ async def test_a_gang_with_group_disruption_is_evicted_whole_and_restarts(world:
     assert reported["reason"] == "PreemptionByScheduler"
     assert reported["message"].endswith(f"{world.name}/high")
     await world.bound(high)
-    assert world.bound_pods(low) == {}
+    await world.cluster.until(lambda: world.bound_pods(low) == {}, "all pods of the gang are evicted")
     await world.add_pods(low)
     await world.delete(high)
     await world.bound(low)

@@ -39,6 +39,13 @@ PREEMPTION_BUGS = (
         first="unit/coordinator/test_starvation_slices.py",
     ),
     Bug(
+        "running pods are collected for each starving group while some leave for another gang",
+        "backfill/expected_completions.py",
+        "                    self.others_get_more |= gang.group is group\n",
+        "                    self.others_get_more = True\n",
+        first="unit/coordinator/test_starvation_slices.py",
+    ),
+    Bug(
         "a starving group that is offered no pods speaks for those to which its own pods may be offered",
         "backfill/reservation.py",
         "        if not collecting.others_get_more:\n",

@@ -111,4 +111,18 @@ RESTORE_BUGS = (
         "                if pod.phase.ended:\n",
         first=_TESTS,
     ),
+    Bug(
+        "timeout marks that a restore undoes are not written again",
+        "hold/hold_and_wait.py",
+        "            if gang.hold.marking and gang.group.persist_id is None:\n",
+        "            if False:\n",
+        first=_TESTS,
+    ),
+    Bug(
+        "timeout marks stay whose removal a restore undoes",
+        "hold/hold_and_wait.py",
+        "            if gang.hold.unmarking:\n                effects",
+        "            if False:\n                effects",
+        first=_TESTS,
+    ),
 )

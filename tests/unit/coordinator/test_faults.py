@@ -270,7 +270,7 @@ def test_i3_an_answer_that_lies_is_refused(assignments: list[Assignment], why: s
     assert scenario.bound("a") == 2
 
 
-def test_a_pod_whose_node_is_gone_is_placed_again_without_the_pause_after_its_failed_bind() -> None:
+def test_a_pod_whose_node_is_gone_is_placed_again_without_a_pause() -> None:
     scenario = Scenario({"n1": 1})
     a = gang("a").of(1)
     scenario.bind_failures[a.pods()[0].uid] = 2

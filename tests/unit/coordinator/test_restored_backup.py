@@ -224,3 +224,34 @@ def test_i7_a_gang_found_infeasible_in_what_was_undone_is_tried_again() -> None:
     scenario.restore(backup)
     scenario.run()
     assert scenario.bound("a") == 2
+
+
+def test_i6_undone_timeout_marks_are_written_again() -> None:
+    scenario = Scenario({"n4": 4})
+    scenario.add(gang("a").of(5).non_strict(waiting_time_seconds=3))
+    scenario.run()
+    backup = scenario.cluster.copy()
+    scenario.lagging = True
+    scenario.pass_time(4)
+    assert all(pod.timed_out for pod in scenario.cluster.pods.values())
+    scenario.lagging = False
+    scenario.restore(backup)
+    scenario.pass_time(4)
+    assert all(pod.timed_out and not pod.nominated_node for pod in scenario.cluster.pods.values())
+    assert len(scenario.gang("a").hold.marked) == 5
+
+
+def test_i7_undone_removals_of_timeout_marks_are_repeated() -> None:
+    scenario = Scenario({"n4": 4})
+    built = gang("a").of(5).non_strict(waiting_time_seconds=3)
+    scenario.add(built)
+    scenario.pass_time(4)
+    scenario.change(gangs=[built.needing(4).gang_facts()])
+    backup = scenario.cluster.copy()
+    scenario.lagging = True
+    scenario.run_effects()
+    assert not any(pod.timed_out for pod in scenario.cluster.pods.values())
+    scenario.lagging = False
+    scenario.restore(backup)
+    scenario.run()
+    assert scenario.bound("a") == 4

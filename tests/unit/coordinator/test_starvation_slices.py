@@ -170,17 +170,27 @@ def behind_foreign_pods(gangs: int) -> Scenario:
     return scenario
 
 
-def test_that_there_are_no_pods_to_offer_is_found_once_for_all_gangs(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("leaving", [False, True], ids=["none runs", "one leaves for another gang"])
+def test_that_there_are_no_pods_to_offer_is_found_once_for_all_gangs(
+    monkeypatch: pytest.MonkeyPatch, *, leaving: bool
+) -> None:
     monkeypatch.setattr(expected_completions, "PODS_AT_ONCE", 10)
     scenario = behind_foreign_pods(40)
+    if leaving:
+        scenario.graceful = True
+        scenario.change(nodes=[node("m", 4)])  # the two smallest gangs start
+        scenario.run_effects()
+        scenario.add_pods(plain_pod("high", cpu=4, priority=1))
+        scenario.run_effects()
+        assert scenario.leader.cache.nominations
     scenario.now += 31
     steps = 0
     while (wake := scenario.leader.next_wake()) is not None and wake <= scenario.now:
         scenario.tell(Tick())
         scenario.run_effects()
         steps += 1
-    verdicts = {each.group.preemption.verdict for each in scenario.leader.cache.gangs.values()}
-    assert verdicts == {reservation.NO_COMPLETIONS_HELP}
+    waiting = [each.group for each in scenario.leader.cache.gangs.values() if each.pending and not each.plain]
+    assert {group.preemption.verdict for group in waiting} == {reservation.NO_COMPLETIONS_HELP}
     assert steps <= 2 * (40 + 820) / 10, "gangs and pods are looked at once"
 
 

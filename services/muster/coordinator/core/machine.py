@@ -249,6 +249,7 @@ class Machine:
             case Snapshot(batch):
                 yield from self.cache.replace(batch)
                 self._synced = True
+                self._effects += yield from self._holds.mark_again()
                 yield from self._recover()
                 if self.cache.went_back:
                     self._reports.repeat()

@@ -43,7 +43,9 @@ class ExpectedCompletions:
         self.beyond_horizon = False
         """Pods were left out."""
         self.others_get_more = False
-        """Pods were left out that may be offered to other groups: the group's own, and those that others claim."""
+        """Pods of the group itself were left out, which may be offered to others. Pods that leave for other groups may
+        not: a group with a nomination does not starve, and those before a reservation may use its capacity.
+        """
         self._ends: dict[str, float] = {}
         self._offers: dict[str, OfferedPods] = {}
         self.potential_victims: list[PotentialVictim] = []
@@ -65,7 +67,7 @@ class ExpectedCompletions:
                 if (node := capacity.seated_on(uid)) is None:
                     continue
                 if gang.group is group or uid in others:
-                    self.others_get_more = True
+                    self.others_get_more |= gang.group is group
                     continue
                 end = expected_end(gang, pod, now)
                 if horizon < end < math.inf:

@@ -14,7 +14,7 @@ A timeout is written to etcd before its pods are marked; if it can never be writ
    mark) on the pods (`muster/binding/annotations.py`). Until a mark is observed, its pod is in `Hold.marking`; after
    that, in `Hold.marked`. Pods of neither are scheduled.
 3. `retry_edited` removes the marks when the declaration was edited (`Hold.unmarking`). A new leader marks the rest of
-   the recorded pods (`recall`).
+   the recorded pods (`recall`). What a new snapshot does not show is repeated (`mark_again`).
 """
 
 from collections import Counter
@@ -187,6 +187,20 @@ class HoldAndWait:
         return [_mark(gang, gang.hold.marking, True) for gang in gangs]
 
     # -- after a timeout
+
+    def mark_again(self) -> Slices[list[Effect]]:
+        """After a snapshot: pods are marked, or their marks removed, again if it does not show that. What was written
+        may be lost by a restore, or somebody removed a mark before it was observed. In slices.
+        """
+        effects: list[Effect] = []
+        for number, gang in enumerate(self._cache.gangs.values(), start=1):
+            if gang.hold.marking and gang.group.persist_id is None:
+                effects.append(_mark(gang, gang.hold.marking, True))
+            if gang.hold.unmarking:
+                effects.append(_mark(gang, gang.hold.unmarking, False))
+            if number % OBJECTS == 0:
+                yield
+        return effects
 
     def retry_edited(self, gang: Gang) -> list[Effect]:
         """Remove the marks of a timed-out gang whose declaration was edited."""
