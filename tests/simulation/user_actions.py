@@ -415,6 +415,7 @@ def move_pod(world: World, which: int, slot: int) -> None:
     pod, built = world.pod(which), world.gangs.get(slot)
     if pod is not None and pod.gang and built is not None:
         world.share()  # it may be bound by what was sent before
+        world.scenario.moved_from[pod.uid] = pod.gang
         world.change_pods(replace(pod, gang=built.id))
 
 

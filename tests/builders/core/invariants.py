@@ -21,16 +21,19 @@ class World(Protocol):
     shared_nodes: set[str]
     undone_binds: frozenset[str]
     """Pods that were not bound in the backup of the API server that was restored last."""
+    moved_from: dict[str, str]
+    """The gang of which a pod was before somebody moved it to another one."""
 
 
 def check_bind(world: World, known: Mapping[str, Gang], pod: PodFacts, seat: Seat) -> None:
     """Checks I1 to I4 at a bind; `known` are the gangs in the coordinator's cache.
 
     Not checked for a call from before a restore of the API server that is carried out after it: its permit may have
-    been fulfilled, and forgotten, meanwhile.
+    been fulfilled, and forgotten, meanwhile. Nor for a pod that was moved from a gang that is deleted: its record is
+    deleted, maybe while the call is under way.
     """
     record = permit_of(world.etcd, pod, seat)
-    if record is None and pod.uid in world.undone_binds:
+    if record is None and (pod.uid in world.undone_binds or _left_deleted_gang(world, pod)):
         return
     assert record is not None, f"I2, I4: {seat.uid} binds to {seat.node} without a durable permit for that"
     gang = known.get(record.gang)
@@ -75,6 +78,11 @@ def _children(known: Mapping[str, Gang], name: str, started: Collection[str]) ->
             child = chain[names.index(name) + 1]
             composites[child.name] = child.minimum
     return gangs + sum(_children(known, child, started) >= minimum for child, minimum in composites.items())
+
+
+def _left_deleted_gang(world: World, pod: PodFacts) -> bool:
+    former = world.moved_from.get(pod.uid, pod.gang)
+    return former != pod.gang and former not in world.cluster.gangs
 
 
 def permit_of(etcd: Mapping[str, Record], pod: PodFacts, seat: Seat) -> Record | None:

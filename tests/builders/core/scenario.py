@@ -124,6 +124,8 @@ class Scenario:
         self.stream: list[Event] = []
         self.undone_binds: frozenset[str] = frozenset()
         """Pods that were not bound in the backup of the API server that was restored last."""
+        self.moved_from: dict[str, str] = {}
+        """The gang of which a pod was before somebody moved it to another one."""
         self.shared_nodes: set[str] = set()
         """Nodes on which another scheduler places pods: there I3 does not depend on Muster alone."""
         self.replicas = 1

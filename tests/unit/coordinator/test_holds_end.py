@@ -8,6 +8,7 @@ from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.machine import DEFAULTS
 from muster.coordinator.core.report.explain import waits_until_unix_millis
+from muster.coordinator.core.report.reasons import reason
 
 LONGEST = DEFAULTS.max_waiting_time_seconds
 
@@ -69,6 +70,18 @@ def test_i13_held_reservations_take_a_share_of_the_cluster_in_all() -> None:
     scenario.pass_time(5)
     assert scenario.bound("strict") == 8
     assert any("gangs that wait may hold 50% of the cluster" in note for note in scenario.notes())
+
+
+def test_i10_the_reason_of_a_gang_at_its_share_does_not_alternate() -> None:
+    scenario = Scenario({"n": 8}, rules=Rules(max_held_share=0.5))
+    scenario.add_pods(plain_pod("low", cpu=1))
+    scenario.run()
+    scenario.add(gang("w").of(12).non_strict().with_priority(1))
+    scenario.pass_time(15)
+    before = len(scenario.reports)
+    scenario.pass_time(14)
+    assert len(scenario.reports) == before
+    assert "may hold 50%" in reason(scenario.gang("w"))
 
 
 def test_i13_a_gang_that_fits_starts_beyond_the_share() -> None:

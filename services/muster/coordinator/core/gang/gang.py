@@ -355,6 +355,8 @@ class PreemptionState:
 
     verdict: str = ""
     """Why no victims help the group; empty: not known."""
+    hold_limit: str = ""
+    """Why the group may not hold all that placement found for it; empty: it may."""
     not_before: float = 0.0
     """Monotonic time before which no preemption is tried."""
     plans_in_vain: int = 0
@@ -372,6 +374,9 @@ class PreemptionState:
 
     def conclude(self, verdict: str) -> None:
         self.verdict = verdict
+
+    def limit_hold(self, why: str) -> None:
+        self.hold_limit = why
 
     def postpone(self, until: float) -> None:
         self.not_before = max(self.not_before, until)
@@ -397,12 +402,12 @@ class PreemptionState:
 
     def succeed(self) -> None:
         """The group got its seats."""
-        self.verdict, self.reservations_in_vain, self.no_reservation_before = "", 0, 0.0
+        self.verdict, self.hold_limit, self.reservations_in_vain, self.no_reservation_before = "", "", 0, 0.0
         self.settle_gain(kept=True)
 
     def gain(self, gained_at: float, places: dict[str, int]) -> None:
         """The same, but pods were evicted for them: the group may still lose them."""
-        self.verdict, self.reservations_in_vain, self.no_reservation_before = "", 0, 0.0
+        self.verdict, self.hold_limit, self.reservations_in_vain, self.no_reservation_before = "", "", 0, 0.0
         self.gained_at, self.gained = gained_at, places
 
     def settle_gain(self, *, kept: bool) -> None:

@@ -165,9 +165,9 @@ class Preemption:
         group.preemption.conclude("")
 
     @staticmethod
-    def limit_hold(group: Group, verdict: str) -> None:
-        """The group may not hold all that it could."""
-        group.preemption.conclude(verdict)
+    def limit_hold(group: Group, why: str) -> None:
+        """Why the group may not hold all that it could; empty: it may."""
+        group.preemption.limit_hold(why)
 
     def victim_added(self, gang: Gang) -> None:
         """The gang became a potential victim: groups of higher priority may be asked for again."""

@@ -207,7 +207,8 @@ def _because(gang: Gang) -> str:
     if explanation is None:
         return ""
     other = f"gang {_label(explanation.gang)}: " if explanation.gang not in ("", gang.id) else ""
-    return f": {other}{explanation.summary}{f'; {group.preemption.verdict}' if group.preemption.verdict else ''}"
+    why = (f"{other}{explanation.summary}", group.preemption.hold_limit, group.preemption.verdict)
+    return f": {'; '.join(filter(None, why))}"
 
 
 def _label(gang_id: str) -> str:

@@ -271,6 +271,7 @@ class Solves:
             self._back_off(group, claim, now)
             return {}
         if not placed:
+            self._preemption.limit_hold(group, "")
             self._not_placed(group, request, result, now)
         if not placed and not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):
             return {}
@@ -308,7 +309,8 @@ class Solves:
         share = self._max_held_share
         kept = within_share(self._cache, request, result.assignments, share)
         if kept != result.assignments:
-            self._preemption.limit_hold(group, f"gangs that wait may hold {share:.0%} of the cluster (max-held-share)")
+            limit = f"gangs that wait may hold {share:.0%} of the cluster (max-held-share)"
+            self._preemption.limit_hold(group, limit)
             self._queue.back_off(group, now.monotonic_seconds, at_least=MAX_BACKOFF_SECONDS)
         return kept
 
