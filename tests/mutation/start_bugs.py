@@ -108,8 +108,8 @@ START_BUGS = (
     Bug(
         "a permit that could not be written keeps its seats",
         "machine.py",
-        "        self._return_seats(group, decision.gangs)\n        self._permits",
-        "        self._permits",
+        "        self._permits.withdraw(decision)\n        self._return_seats(group, decision.gangs)\n",
+        "        self._permits.withdraw(decision)\n",
     ),
     Bug(
         "acknowledged seats are dropped when a snapshot does not contain the bind yet",
@@ -404,6 +404,13 @@ START_BUGS = (
         "machine.py",
         "            if gang.run_ended:\n                self.cache.restart(gang)\n",
         "            pass\n",
+        first="simulation/test_found_scenarios.py",
+    ),
+    Bug(
+        "a refused permit undoes a record that was written meanwhile",
+        "permits/permits.py",
+        "            if gang.permit.record is record:\n",
+        "            if True:\n",
         first="simulation/test_found_scenarios.py",
     ),
 )

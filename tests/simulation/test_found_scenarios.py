@@ -876,6 +876,24 @@ FOUND = {
         create_odd_member
         create slot=4
     """,
+    "the ranks of a record that was written while a permit was, hold although the permit is refused": """
+        create size=3
+        run
+        create_odd_member
+        create slot=1
+        add_node which=2 cpu=1
+        recreate_definition
+        remove_node
+        toggle_lag
+        depose
+        depose writes=2
+        toggle_lag
+        complete_effect
+        complete_effect
+        static_volumes
+        reject_write
+        add_node
+    """,
 }
 
 

@@ -317,6 +317,9 @@ class Machine:
         # The records of gangs that were deleted meanwhile are deleted, too.
         gangs = [gang for gang in gangs if self.cache.gangs.get(gang.id) is gang]
         if self._overtaken(group, gangs):
+            for gang in gangs:
+                if not gang.permit.granted:
+                    self._permits.forget_record(gang)
             self._return_seats(group, gangs)
             self._effects.append(self._permits.persist(deletes=tuple(gang.id for gang in gangs)))
             return
@@ -355,8 +358,8 @@ class Machine:
     def _not_permitted(self, decision: Permit, message: str) -> None:
         group = decision.group
         self._permits.written(group)
-        self._return_seats(group, decision.gangs)
         self._permits.withdraw(decision)
+        self._return_seats(group, decision.gangs)
         for gang in decision.gangs:  # while it was written, the members that ran may have gone
             if gang.run_ended:
                 self.cache.restart(gang)
@@ -369,6 +372,4 @@ class Machine:
             for seat in self._binds.unsent(gang):
                 gang.return_seat(seat.uid)
                 self.cache.release(gang, [seat.uid])
-            if not gang.permit.granted:
-                self._permits.forget_record(gang)
         self.cache.settled(group)

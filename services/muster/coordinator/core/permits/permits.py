@@ -28,8 +28,10 @@ class Permit:
 
     group: Group
     gangs: Sequence[Gang]
-    before: Sequence[Record | None]
-    """The records of the gangs before."""
+    records: Sequence[Record]
+    """The records that permit the gangs, in the order of `gangs`."""
+    replaced: Sequence[Record | None]
+    """The records that these replace, in the same order; None: the gang had none."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -64,10 +66,10 @@ class Permits:
 
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
         """Permit the gangs of the group that have new seats; they start when that is durable."""
-        before = [gang.permit.record for gang in gangs]
+        replaced = [gang.permit.record for gang in gangs]
         together = tuple(sorted(gang.id for gang in gangs))
         records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, together) for gang in gangs)
-        persist = self.decide(Permit(group, gangs, before), records)
+        persist = self.decide(Permit(group, gangs, records, replaced), records)
         group.persist_id = persist.persist_id
         return persist
 
@@ -84,9 +86,12 @@ class Permits:
 
     @staticmethod
     def withdraw(decision: Permit) -> None:
-        """The permit can never be made durable: the gangs have the records that they had before."""
-        for gang, record in zip(decision.gangs, decision.before, strict=True):
-            gang.permit.write(record)
+        """The permit can never be made durable: the gangs have the records again that it was to replace. A later record
+        that was written meanwhile holds, with its ranks.
+        """
+        for gang, record, replaced in zip(decision.gangs, decision.records, decision.replaced, strict=True):
+            if gang.permit.record is record:
+                gang.permit.write(replaced)
 
     @staticmethod
     def forget_record(gang: Gang) -> None:
