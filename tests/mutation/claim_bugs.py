@@ -27,9 +27,9 @@ CLAIM_BUGS = (
     ),
     Bug(
         "of gangs that block each other the one with the lower declared priority makes way",
-        "preemption/eviction.py",
-        "gang.group.admitted_key), default=None)",
-        "gang.group.key), default=None)",
+        "preemption/repair.py",
+        "    return not _is_critical(gang), gang.group.admitted_key\n",
+        "    return not _is_critical(gang), gang.group.key\n",
         first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
@@ -49,7 +49,7 @@ CLAIM_BUGS = (
     Bug(
         "a gang that runs below its minimum has started when its eviction is cancelled",
         "preemption/plan.py",
-        "        if gang.permit.granted or gang.bound_by_others:\n",
+        "        if gang.bound_by_others:\n",
         "        if gang:\n",
         first="simulation/test_found_scenarios.py",
     ),

@@ -85,8 +85,8 @@ LOAN_BUGS = (
     Bug(
         "borrowers of a higher priority are not taken back",
         "preemption/plan.py",
-        "        preempted = victims.bound.keys() - victims.borrowers",
-        "        preempted = victims.bound.keys()",
+        "        preempted = victims.preempted.keys() - victims.borrowers",
+        "        preempted = victims.preempted.keys()",
         first=_LOANS,
     ),
     Bug(

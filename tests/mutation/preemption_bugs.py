@@ -2,6 +2,10 @@
 
 from mutation.bug import Bug
 
+_REPAIR = "preemption/repair.py"
+_POLICIES = "unit/coordinator/test_repair_policy.py"
+_BLOCKED = "unit/coordinator/test_blocked_repairs.py"
+
 PREEMPTION_BUGS = (
     Bug(
         "an eviction is retried for a gang that the pod has left",
@@ -183,24 +187,87 @@ PREEMPTION_BUGS = (
     ),
     Bug(
         "the repair policy Evict is ignored",
-        "preemption/eviction.py",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
-        "        if gang is not first:",
-        first="unit/coordinator/test_repair_policy.py",
-    ),
-    Bug(
-        "of two half-bound gangs none makes way",
-        "preemption/eviction.py",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT or gang is not first:",
-        "        if gang.facts.repair_policy is RepairPolicy.EVICT:",
-        first="unit/coordinator/test_repair_policy.py",
+        _REPAIR,
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT:\n            return False\n",
+        "",
+        first=_POLICIES,
     ),
     Bug(
         "a gang that never ran whole keeps its places for ever",
-        "preemption/eviction.py",
-        "        return gang.started or any(",
-        "        return True or any(",
-        first="unit/coordinator/test_repair_policy.py",
+        _REPAIR,
+        "        return gang.started or others_may_go or",
+        "        return True or others_may_go or",
+        first=_POLICIES,
+    ),
+    Bug(
+        "a gang that never ran whole is evicted although others behind it may be evicted for it",
+        _REPAIR,
+        "        return gang.started or others_may_go or",
+        "        return gang.started or",
+        first=_POLICIES,
+    ),
+    Bug(
+        "a gang that never ran whole is kept by others that do not help it",
+        _REPAIR,
+        "last if gang in new else last_untried)",
+        "last)",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "of two gangs under repair that block each other none is evicted",
+        _REPAIR,
+        "        return effects, [gang.group for gang in blocked if",
+        "        return effects, [gang.group for gang in () if",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "gangs under repair are evicted for later ones",
+        _REPAIR,
+        "and gang.broken and _order(gang) > order]",
+        "and gang.broken]",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "a later gang is evicted before its repair has timed out",
+        _REPAIR,
+        "        self._timed_out.update(late)\n",
+        "        self._timed_out.update(dict.fromkeys(self._since))\n",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "a gang whose repair policy is Wait is evicted for an earlier one",
+        _REPAIR,
+        "        if gang.facts is None or gang.facts.repair_policy is RepairPolicy.WAIT:\n",
+        "        if gang.facts is None:\n",
+        first=_POLICIES,
+    ),
+    Bug(
+        "all later gangs under repair are evicted, whether that helps or not",
+        _REPAIR,
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT:\n",
+        "        if gang.facts.repair_policy is RepairPolicy.EVICT or not others_may_go:\n",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "a gang is evicted by its repair policy although it has its minimum by then",
+        "preemption/plan.py",
+        "        if any(not gang.broken for gang in victims.yielding):\n            return False\n",
+        "",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "capacity of a gang that is evicted by its repair policy is not kept for the one that needs it",
+        "preemption/plan.py",
+        'gang.eviction.preemptor in (owner, "")',
+        "gang.eviction.preemptor == owner",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "evictions by repair policies count as preemption",
+        "preemption/preemption.py",
+        "        preempted = sum(map(len, victims.preempted.values()))",
+        "        preempted = sum(map(len, victims.bound.values()))",
+        first=_BLOCKED,
     ),
     Bug(
         "backfill uses reserved capacity beyond the starving gang's start",

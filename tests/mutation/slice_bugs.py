@@ -77,9 +77,9 @@ SLICE_BUGS = (
     ),
     Bug(
         "all repairs that took too long are given up in one slice",
-        "preemption/eviction.py",
-        "keeps=self._keeps(gang, first))\n            if number % GANGS == 0:\n",
-        "keeps=self._keeps(gang, first))\n            if number < 0:\n",
+        "preemption/repair.py",
+        "others_may_go=others_may_go))\n            if number % GANGS == 0:\n",
+        "others_may_go=others_may_go))\n            if number < 0:\n",
         first=_TESTS,
     ),
     Bug(

@@ -54,6 +54,7 @@ def check_at_rest(world: World) -> None:
     for waiting in _in_queue_order(scenario):
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
+    check_no_blocked_repair(scenario)
     held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off]
     assert not held_off, f"I13: {held_off} wait for ever to grow"
     check_minimum_resources(scenario)
@@ -126,6 +127,37 @@ def check_no_deadlock(scenario: Scenario) -> None:
         )
         names = [removed.id for removed in answer.victims]
         assert answer.outcome is not SolveOutcome.PLACED, f"deadlock: {group.id} waits for capacity that {names} hold"
+
+
+def check_no_blocked_repair(scenario: Scenario) -> None:
+    """I6: no gang below its minimum could run with capacity of gangs under repair behind it, unless it has to pause."""
+    leader = scenario.leader
+    cache, ledger = leader.cache, leader.cache.ledger
+    for group in _in_queue_order(scenario):
+        victims = leader._repairs.yielding_to(group)
+        lacks_pods = any(len(gang.pending) < gang.must_place_to_run for gang in group.gangs_to_place)
+        if not victims or lacks_pods or group.preemption.not_before > scenario.now or group in cache.nominations:
+            continue
+        offered = {
+            gang.id: tuple(
+                PodsOnNode(pod.node, ledger.kind(pod.class_id, pod.label_set), 1)
+                for pod in (gang.pods[uid] for uid in gang.bound)
+            )
+            for gang in victims
+        }
+        nominated = nominated_for_others(group, cache.nominations.values(), ledger, scenario.now)
+        (answer,) = scenario.first_fit(
+            Solve(
+                0,
+                {},
+                ledger.reservations(),
+                (to_place(group, ledger, cache.trees, cache.gangs, to_run=True),),
+                as_amounts(nominated, ledger),
+                tuple(PotentialVictim(id_, 0, 0, pods) for id_, pods in offered.items()),
+            )
+        )
+        names = [removed.id for removed in answer.victims]
+        assert answer.outcome is not SolveOutcome.PLACED, f"I6: {group.id} waits for capacity that {names} hold"
 
 
 def _held(group: Group, ledger: Ledger) -> list[PodsOnNode]:

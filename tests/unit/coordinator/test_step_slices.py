@@ -27,7 +27,7 @@ from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.hold import hold_and_wait
 from muster.coordinator.core.permits import binding, permits
 from muster.coordinator.core.permits.binding import CONFIRMATION_SECONDS
-from muster.coordinator.core.preemption import eviction, plan
+from muster.coordinator.core.preemption import eviction, plan, repair
 from muster.coordinator.core.queue import turns
 from muster.coordinator.core.report import reports
 from muster.coordinator.core.solve.request import equivalence_key, to_place
@@ -36,7 +36,7 @@ from muster.gangs.solve import SolveOutcome, SolveResult
 
 AT_ONCE = 5
 GANGS = 40
-MODULES: tuple[ModuleType, ...] = (machine, hold_and_wait, binding, permits, eviction, plan, turns, reports)
+MODULES: tuple[ModuleType, ...] = (machine, hold_and_wait, binding, permits, eviction, repair, plan, turns, reports)
 
 
 @pytest.fixture(autouse=True)

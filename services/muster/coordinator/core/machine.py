@@ -41,10 +41,11 @@ from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.binding import Binds, Confirmations
 from muster.coordinator.core.permits.deallocation import Deallocations
 from muster.coordinator.core.permits.permits import Permit, Permits, TimeOut, recover
-from muster.coordinator.core.preemption.eviction import Evictions, Repairs
+from muster.coordinator.core.preemption.eviction import Evictions
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
@@ -82,12 +83,14 @@ class Machine:
         self._holds = holds = HoldAndWait(cache, permits)
         self._growths = growths = Growths(cache, rules)
         self._plans = plans = Plans(cache, queue, permits, self._evictions, holds, growths, rules)
-        self._repairs = Repairs(plans.begin, cache.budgets, rules)
+        self._repairs = repairs = Repairs(plans.begin, cache, rules)
         self._backfill = backfill = BackfillReservations(cache, queue, plans, rules)
-        self._preemption = preemption = Preemption(cache, queue, holds, plans, backfill, rules, rejections, solve_ids)
+        self._preemption = preemption = Preemption(
+            cache, queue, holds, plans, backfill, repairs, rules, rejections, solve_ids
+        )
         self._solves = Solves(cache, queue, preemption, node_sets, rejections, solve_ids, rules)
         self._reconciler = Reconciler(
-            cache, queue, permits, deallocations, self._reports, holds, plans, self._repairs, growths, preemption, rules
+            cache, queue, permits, deallocations, self._reports, holds, plans, repairs, growths, preemption, rules
         )
         self._timed: tuple[_Timed, ...] = (
             *(self._binds, self._evictions, self._holds, self._solves),
@@ -180,7 +183,10 @@ class Machine:
             effects += yield from self._holds.due(now)
         if self._synced:
             if self._repairs.under_way:
-                effects += yield from self._repairs.due(now)
+                given_up, blocked = yield from self._repairs.due(now)
+                effects += given_up
+                for group in blocked:
+                    self._preemption.ask_again(group, now)
             effects += self._backfill.due(now)
         return effects
 

@@ -23,9 +23,9 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.deallocation import Deallocations
 from muster.coordinator.core.permits.permits import Permits
-from muster.coordinator.core.preemption.eviction import Repairs
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.preemption import Preemption
+from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources, may_be_free
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of

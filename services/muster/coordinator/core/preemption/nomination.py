@@ -251,13 +251,20 @@ def as_amounts(vectors: dict[str, Int64], ledger: Ledger) -> tuple[NominatedCapa
 @dataclass(slots=True, frozen=True)
 class Victims:
     """Victims by gang: pods in `reserved` lose their reservations, in `bound` are evicted; gangs in `whole` are evicted
-    whole. Those of `borrowers` lose pods because capacity was lent to them, whatever their priority.
+    whole. Those of `borrowers` lose pods because capacity was lent to them, whatever their priority; those of
+    `yielding` are evicted by their repair policy for a gang ahead of them.
     """
 
     reserved: dict[Gang, list[str]] = field(default_factory=dict)
     bound: dict[Gang, list[str]] = field(default_factory=dict)
     whole: frozenset[Gang] = frozenset()
     borrowers: frozenset[Gang] = frozenset()
+    yielding: frozenset[Gang] = frozenset()
+
+    @property
+    def preempted(self) -> dict[Gang, list[str]]:
+        """Those of `bound` that are not evicted by their repair policy."""
+        return {gang: uids for gang, uids in self.bound.items() if gang not in self.yielding}
 
 
 @dataclass(slots=True, frozen=True, eq=False)
@@ -291,10 +298,21 @@ def preempts(plan: Plan) -> list[Effect]:
     """Events on the gangs of the preemptor's group."""
     if plan.nomination is None:
         return []
-    pods = sum(len(uids) for uids in plan.victims.bound.values())
-    gangs = ", ".join(sorted(gang.label for gang in plan.victims.bound)[:10])
-    what = "1 pod" if pods == 1 else f"{pods} pods"
-    return _on_all(plan.nomination.group, "Preempting", f"preempts {what} of lower priority, of {gangs}")
+    effects, victims = [], plan.victims
+    if preempted := victims.preempted:
+        pods = sum(len(uids) for uids in preempted.values())
+        what = "1 pod" if pods == 1 else f"{pods} pods"
+        predicate = f"preempts {what} of lower priority, of {_labels(preempted)}"
+        effects += _on_all(plan.nomination.group, "Preempting", predicate)
+    if victims.yielding:
+        which = f"gangs under repair that are behind it in the queue: {_labels(victims.yielding)}"
+        predicate = f"is completed with the capacity of {which}"
+        effects += _on_all(plan.nomination.group, "Preempting", predicate)
+    return effects
+
+
+def _labels(gangs: Iterable[Gang]) -> str:
+    return ", ".join(sorted(gang.label for gang in gangs)[:10])
 
 
 def capacity_reserved(nomination: Nomination, now: Now) -> list[Effect]:

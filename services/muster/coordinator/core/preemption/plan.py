@@ -84,12 +84,14 @@ class Plans:
         return self._decide(plan, now)
 
     def _decide(self, plan: Plan, now: Now) -> list[Effect]:
-        """Record victims first and the preemptor last: after a crash, victims without a recorded preemptor are void."""
+        """Record victims first and the preemptor last: after a crash, victims without a recorded preemptor are void,
+        but for gangs that are evicted by their repair policy.
+        """
         victims, nomination = plan.victims, plan.nomination
-        gangs = list(victims.bound)
+        gangs = [*victims.preempted, *(gang for gang in victims.bound if gang in victims.yielding)]
         for gang, uids in victims.bound.items():
-            whole = gang in victims.whole
-            owner_id, revoked = nomination.owner if nomination is not None else "", gang in victims.borrowers
+            whole, revoked = gang in victims.whole, gang in victims.borrowers
+            owner_id = nomination.owner if nomination is not None and gang not in victims.yielding else ""
             gang.begin_eviction(uids, owner_id, whole=whole, revoked=revoked)
             if whole:
                 gang.eviction.note_preempted()
@@ -97,7 +99,7 @@ class Plans:
                 self._growths.shrunk(gang, now)
             self._cache.touch(gang)
         if nomination is not None:
-            nomination.victims, nomination.revoked_from = list(victims.bound), set(victims.borrowers)
+            nomination.victims, nomination.revoked_from = list(victims.preempted), set(victims.borrowers)
             owner = self._cache.gangs[nomination.owner]
             owner.nominated = nomination.recorded
             gangs.append(owner)
@@ -128,7 +130,8 @@ class Plans:
                     cache.restart(gang)
                 cache.touch(gang, edited=True)
                 effects += self._evictions.send(gang, uids)
-                effects.append(evicted(gang, uids))
+                yields_to = nomination.group if nomination is not None and gang in plan.victims.yielding else None
+                effects.append(evicted(gang, uids, yields_to))
         return effects
 
     def _cancel_evictions(self, gang: Gang) -> None:
@@ -157,7 +160,7 @@ class Plans:
 
     def _runs_on(self, gang: Gang) -> None:
         """No pod of the gang, which was to be evicted whole, is: it has started if it had, or if its minimum runs."""
-        if gang.permit.granted or gang.bound_by_others:
+        if gang.bound_by_others:
             self._permits.adopt(gang)
 
     @staticmethod
@@ -181,10 +184,12 @@ class Plans:
                     self._permits.resume_repair(gang)
 
     def valid(self, plan: Plan) -> bool:
-        """The plan is still valid: victims have lower priority, and can spare the pods."""
+        """The plan is still valid: victims have lower priority, and can spare the pods; or they lack their minimum."""
         seated_on = self._cache.ledger.capacity.seated_on
         victims = plan.victims
-        preempted = victims.bound.keys() - victims.borrowers
+        if any(not gang.broken for gang in victims.yielding):
+            return False
+        preempted = victims.preempted.keys() - victims.borrowers
         if plan.nomination is not None and preempted:
             group = plan.nomination.group
             if not may_preempt(group) or any(gang.protection >= group.preempting_priority for gang in preempted):
@@ -238,7 +243,7 @@ class Plans:
         leaving: defaultdict[str, set[str]] = defaultdict(set)
         for _, record in resumed:
             leaving[record.evicted_for].update(name.uid for name in record.evicting)
-        terminating = self._terminating() if any(record.nominated for _, record in resumed) else {}
+        leaving_by_node = self._leaving(leaving[""]) if any(record.nominated for _, record in resumed) else {}
         yield
         nominating = [(gang, record) for gang, record in resumed if record.nominated]
         for number, (gang, record) in enumerate(nominating, start=1):
@@ -251,7 +256,7 @@ class Plans:
             known = all(class_id in cache.ledger.classes for _, class_id in capacity)
             if known and gang.group.gangs_to_place and not self._holds.late(gang.group, now):
                 gang.nominated = record.nominated
-                leaving_for_it = leaving[gang.id].union(*(terminating.get(node, ()) for node, _ in capacity))
+                leaving_for_it = leaving[gang.id].union(*(leaving_by_node.get(node, ()) for node, _ in capacity))
                 nomination = Nomination(gang.group, gang.id, capacity, leaving_for_it, evictions_begun=True)
                 self.nominate(nomination, now)
         effects: list[Effect] = []
@@ -262,12 +267,12 @@ class Plans:
             effects += self._resume(gang, record)
         return effects
 
-    def _terminating(self) -> dict[str, set[str]]:
-        """Pods that are being deleted, evicted ones among them, by node."""
+    def _leaving(self, evicted_by_policy: Collection[str]) -> dict[str, set[str]]:
+        """Pods that are being deleted, evicted ones among them, or are to be by their gang's repair policy, by node."""
         found: dict[str, set[str]] = {}
         for gang in self._cache.gangs.values():
             for uid, pod in gang.pods.items():
-                if pod.deleting and pod.node:
+                if (pod.deleting or uid in evicted_by_policy) and pod.node:
                     found.setdefault(pod.node, set()).add(uid)
         return found
 
@@ -422,9 +427,9 @@ class Plans:
 
     def _leaves(self, uid: str, owner: str) -> bool:
         gang = self._cache.gang_of.get(uid)
-        return (
-            gang is None or gang.pods[uid].deleting or (uid in gang.eviction.pods and gang.eviction.preemptor == owner)
-        )
+        if gang is None or gang.pods[uid].deleting:
+            return True
+        return uid in gang.eviction.pods and gang.eviction.preemptor in (owner, "")  # for it, or by its repair policy
 
     def _may_start(self, group: Group) -> bool:
         """The group for which another released its reservations may still start."""

@@ -4,8 +4,10 @@ The candidates and their order are decided here; placement selects the victims (
 potential victim has a preemption level, not to be confused with levels of a topology tree: placement removes no pod of
 a level if lower levels suffice. First come surplus pods that borrow capacity which is reserved for the preemptor,
 unless the preemptor may evict them by priority anyway (`elastic/loans`). Then come NonStrict groups that hold
-reservations behind the preemptor, one level per group, the last in the queue first: they lose no work. Then come
-running gangs of lower priority, one level per priority, the lowest first, and within a level the youngest gang first.
+reservations behind the preemptor, one level per group, the last in the queue first: they lose no work. Then, if the
+preemptor's repair has timed out, come gangs behind it that could not be repaired either, whatever their priority, one
+level per gang, the last in the queue first (`preemption/repair`): they have no use of their capacity. Then come running
+gangs of lower priority, one level per priority, the lowest first, and within a level the youngest gang first.
 Pods that a disruption budget protects, that are being evicted already, or whose capacity is nominated for other groups
 are not potential victims.
 
@@ -153,9 +155,19 @@ class PotentialVictims:
     """Potential victims for one group."""
 
     def __init__(
-        self, cache: Cache, running: RunningGangs, group: Group, holding: Iterable[Group], now: float, cautious: bool
+        self,
+        cache: Cache,
+        running: RunningGangs,
+        group: Group,
+        holding: Iterable[Group],
+        yielding: Sequence[Gang],
+        now: float,
+        cautious: bool,
     ) -> None:
-        """`cautious`: all potential victims together respect disruption budgets, not only those that are chosen."""
+        """`holding`: groups with reservations; `yielding`: gangs that are evicted for the group by their repair policy,
+        in this order; `cautious`: all potential victims together respect disruption budgets, not only those that are
+        chosen.
+        """
         self._cache, self._running = cache, running
         self._claimed = claimed(cache, group, now)
         self._offers: dict[str, OfferedPods] = {}
@@ -164,13 +176,17 @@ class PotentialVictims:
         """Gangs that are listed in parts."""
         self._borrowers: set[Gang] = set()
         """Gangs of which pods are listed because they borrow capacity."""
+        self._yielding: set[Gang] = set()
+        """Gangs that are listed because of their repair policy."""
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The chosen victims exceed a disruption budget."""
         levels = self._offer_borrowers(group)
         levels = self._offer_waiting(group, holding, levels)
+        allowed = self._allowed()
+        levels = self._offer_yielding(yielding, levels, allowed if cautious else None)
         if may_preempt(group):
-            self._offer_running(group, levels, cautious)
+            self._offer_running(group, levels, allowed, cautious=cautious)
 
     # -- the offer
 
@@ -208,13 +224,29 @@ class PotentialVictims:
             level += 1
         return level
 
-    def _offer_running(self, group: Group, level: int, cautious: bool) -> None:
-        allowed = self._allowed()
+    def _offer_yielding(self, yielding: Sequence[Gang], level: int, allowed: Counter[str] | None) -> int:
+        """Returns the number of preemption levels so far. `allowed`: evictions that budgets allow for all together."""
+        for gang in yielding:
+            covered = self._running.covered(gang)
+            if gang in self._borrowers or not self._claimed.isdisjoint(gang.bound):
+                continue
+            if allowed is not None:
+                if any(count > allowed[budget] for budget, count in covered.items()):
+                    continue
+                allowed.subtract(covered)
+            self._yielding.add(gang)
+            self._offer(gang.id, level, OfferedPods.of(self._running.offer(gang).places))
+            level += 1
+        return level
+
+    def _offer_running(self, group: Group, level: int, allowed: Counter[str], *, cautious: bool) -> None:
         partners = {id_ for gang in group.gangs if gang.facts is not None for id_ in gang.facts.group}
         for _, gangs in self._running.below(group.preempting_priority):
             whole = level + self._spare_subgroups(group, gangs)
             for gang in gangs:
-                if gang.in_transition or (self._claimed and not self._claimed.isdisjoint(gang.bound)):
+                if gang in self._yielding or gang.in_transition:
+                    continue
+                if self._claimed and not self._claimed.isdisjoint(gang.bound):
                     continue
                 covered = self._running.covered(gang)
                 if covered and any(count > allowed[budget] for budget, count in covered.items()):
@@ -304,6 +336,9 @@ class PotentialVictims:
                 reserved[gang] = uids
             elif gang in self._borrowers:
                 bound[gang] = uids
+            elif gang in self._yielding:
+                bound[gang] = uids
+                whole.add(gang)
             elif gang not in self._split:
                 bound[gang] = uids
                 if len(uids) > spare(gang):
@@ -323,7 +358,8 @@ class PotentialVictims:
         self.beyond_budget = self._beyond_budget(bound)
         if self.beyond_budget:
             return None
-        return Victims(reserved, bound, frozenset(whole), frozenset(self._borrowers.intersection(bound)))
+        borrowers, yielding = self._borrowers.intersection(bound), self._yielding.intersection(bound)
+        return Victims(reserved, bound, frozenset(whole), frozenset(borrowers), frozenset(yielding))
 
     def _may_lose(self, gang: Gang, uids: set[str]) -> bool:
         """The gang keeps its minimums without these pods; and somebody recreates them, or they borrowed capacity."""

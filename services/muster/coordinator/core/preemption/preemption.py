@@ -2,9 +2,9 @@
 becomes.
 
 A group that found no place is asked for once more, with the pods that could be removed for it (`potential_victims`),
-or, if it starves, with pods in the order in which they are expected to end (`backfill`). What the answer removes
-becomes a plan (`plan`); the capacity is nominated for the group (`nomination`) until it starts, or does not want it any
-more.
+among them gangs whose repair has timed out as its own has (`repair`); or, if it starves, with pods in the order in
+which they are expected to end (`backfill`). What the answer removes becomes a plan (`plan`); the capacity is nominated
+for the group (`nomination`) until it starts, or does not want it any more.
 """
 
 from collections import Counter, defaultdict
@@ -33,6 +33,7 @@ from muster.coordinator.core.preemption.nomination import (
 )
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
+from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.coordinator.core.solve.composites import violated_composite
@@ -77,12 +78,14 @@ class Preemption:
         holds: HoldAndWait,
         plans: Plans,
         backfill: BackfillReservations,
+        repairs: Repairs,
         rules: Rules,
         rejections: Rejections,
         solve_ids: Iterator[int],
     ) -> None:
         self._cache, self._queue, self._holds, self._plans = cache, queue, holds, plans
-        self._backfill, self._rules, self._rejections, self._solve_ids = backfill, rules, rejections, solve_ids
+        self._backfill, self._repairs, self._rules = backfill, repairs, rules
+        self._rejections, self._solve_ids = rejections, solve_ids
         self._due_at: dict[Group, float] = {}
         """When potential victims for a group are next considered."""
         self._attempt: _Attempt | None = None
@@ -169,6 +172,10 @@ class Preemption:
         """Why the group may not hold all that it could; empty: it may."""
         group.preemption.limit_hold(why)
 
+    def ask_again(self, group: Group, now: Now) -> None:
+        """Other gangs may be evicted for the group than at the last request."""
+        self._due_at.setdefault(group, now.monotonic_seconds)
+
     def victim_added(self, gang: Gang) -> None:
         """The gang became a potential victim: groups of higher priority may be asked for again."""
         priority = gang.protection
@@ -215,8 +222,8 @@ class Preemption:
     def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
         cautious = group in self._cautious
         self._cautious.discard(group)
-        time = now.monotonic_seconds
-        return PotentialVictims(self._cache, self.running, group, self._holds.groups, time, cautious)
+        holding, yielding = self._holds.groups, self._repairs.yielding_to(group)
+        return PotentialVictims(self._cache, self.running, group, holding, yielding, now.monotonic_seconds, cautious)
 
     def consider_new_victims(self, now: Now) -> Slices[None]:
         """Gangs became potential victims: unschedulable groups that may preempt them are asked for again."""
@@ -251,6 +258,8 @@ class Preemption:
             return False  # its minimum would not run (I9)
         if any(other is not group for other in self._holds.groups) or (nomination is not None and nomination.lent):
             return True
+        if self._repairs.may_yield_to(group):
+            return True
         lowest = self.running.lowest
         return lowest is not None and group.preempting_priority > lowest and may_preempt(group)
 
@@ -259,7 +268,8 @@ class Preemption:
         evicts = isinstance(offer, PotentialVictims)
         if evicts:
             for other in [other for other in self._due_at if equal(group, other)]:
-                del self._due_at[other]  # it would get the same answer
+                if not self._repairs.may_yield_to(other):
+                    del self._due_at[other]  # it would get the same answer
         request = to_place(group, cache.ledger, cache.trees, cache.gangs, to_run=evicts)
         topology = cache.topology_of(group)
         self._attempt = _Attempt(next(self._solve_ids), group, request, demand(group), topology, offer, time)
@@ -349,7 +359,8 @@ class Preemption:
                 return effects
         if (reserved := self._cache.nominations.get(attempt.group)) is not None:
             self._plans.drop(reserved)  # it need not wait for pods to end
-        if victims.bound and not self._may_evict(attempt.group, sum(map(len, victims.bound.values())), now):
+        preempted = sum(map(len, victims.preempted.values()))
+        if preempted and not self._may_evict(attempt.group, preempted, now):
             return []
         self._new_victims_from = self.running.lowest  # equal groups may have victims as well
         return self._plans.begin(plan, now)
