@@ -360,7 +360,8 @@ class TestOrder:
 
     @pytest.mark.parametrize("minimum", [1, 10_000])
     def test_i12_missing_pods_are_computed_one_by_one_and_none_of_a_job_that_gets_no_more(self, minimum: int) -> None:
-        jobs = [read(queue_job(f"j{number}", (10_000, template()), minimum=minimum)) for number in range(50)]
+        job = read(queue_job("j", (10_000, template()), minimum=minimum))
+        jobs = [replace(job, uid=f"uid-{number}") for number in range(50)]
         names, blocked = CountedNames(), set[str]()
         for job, _ in creation_order([Demand(job, Missing(job, names)) for job in jobs], blocked):
             assert job.uid not in blocked
