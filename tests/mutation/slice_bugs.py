@@ -13,6 +13,20 @@ SLICE_BUGS = (
         first=_TESTS,
     ),
     Bug(
+        "all running gangs are listed as potential victims in one slice",
+        "preemption/potential_victims.py",
+        "                if number % OBJECTS == 0:\n                    yield\n                if gang.in_transition",
+        "                if number < 0:\n                    yield\n                if gang.in_transition",
+        first=_TESTS,
+    ),
+    Bug(
+        "subgroups of all running gangs are looked for in one slice",
+        "preemption/potential_victims.py",
+        "                return True\n            if number % OBJECTS == 0:\n",
+        "                return True\n            if number < 0:\n",
+        first=_TESTS,
+    ),
+    Bug(
         "gang groups of any size are checked in one slice",
         "reconcile.py",
         "                in_slice += max(1, len(group.gangs))\n",

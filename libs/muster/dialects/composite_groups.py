@@ -4,7 +4,7 @@ Objects arrive in any order. A change concerns the gangs of its whole tree, whic
 many PodGroups all gangs wait, and a change concerns at most MAX_GANGS + 1 of them.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from muster.dialects import native
@@ -38,6 +38,8 @@ class CompositeGroups:
         self._composites: dict[CompositeKey, CompositeSpec] = {}
         self._of_composite: dict[str, CompositeKey] = {}
         self._children: dict[CompositeKey, dict[_Child, None]] = {}
+        self._inner: dict[CompositeKey, dict[CompositeKey, None]] = {}
+        """Those of them that are CompositePodGroups."""
         self._parents: dict[CompositeKey, str] = {}
         self._of_group: dict[str, CompositeKey] = {}
         self._newest: dict[tuple[bool, str, str], str] = {}
@@ -150,6 +152,10 @@ class CompositeGroups:
         for is_composite, name in self._children.get(key, ()):
             yield is_composite, (key[0], name)
 
+    def composites_in(self, key: CompositeKey) -> Iterable[CompositeKey]:
+        """The CompositePodGroups that name a CompositePodGroup as their parent."""
+        return self._inner.get(key, ())
+
     def gangs_below(self, key: CompositeKey) -> Iterator[str]:
         """Ids of the gangs of the PodGroups below a CompositePodGroup; of more than are supported, a part."""
         return self._gangs_below(key, MAX_GANGS + 1)
@@ -181,6 +187,8 @@ class CompositeGroups:
     def _link(self, key: CompositeKey, parent: str, child: _Child) -> None:
         if parent != _NO_PARENT:
             self._children.setdefault((key[0], parent), {})[child] = None
+            if child[0]:
+                self._inner.setdefault((key[0], parent), {})[key] = None
 
     def _unlink(self, key: CompositeKey, parent: str, child: _Child) -> None:
         siblings = self._children.get((key[0], parent))
@@ -188,6 +196,11 @@ class CompositeGroups:
             siblings.pop(child, None)
             if not siblings:
                 del self._children[key[0], parent]
+        inner = self._inner.get((key[0], parent))
+        if child[0] and inner is not None:
+            inner.pop(key, None)
+            if not inner:
+                del self._inner[key[0], parent]
 
     def _gangs_of_tree(self, key: CompositeKey) -> list[str]:
         """Gangs of the whole tree of a CompositePodGroup, at most one more than are supported."""

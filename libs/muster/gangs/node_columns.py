@@ -98,6 +98,8 @@ class NodeColumns:
         """Rises when kinds are numbered anew."""
         self._kind_index: dict[tuple[tuple[Taint, ...], bool, bool, tuple[str, ...]], int] = {}
         self._rows: dict[str, int] = {}
+        self.label_keys_version = 0
+        """Rises when the labels that nodes have become others."""
         self._label_counts: Counter[str] = Counter()
         """Number of nodes by label."""
         self._columns: dict[str, LabelColumn] = {}
@@ -109,6 +111,10 @@ class NodeColumns:
 
     def row(self, name: str) -> int | None:
         return self._rows.get(name)
+
+    def has_label(self, key: str) -> bool:
+        """Some node has the label."""
+        return key in self._label_counts
 
     def labels(self, key: str) -> LabelColumn:
         """Values of a label, kept while a node has it."""
@@ -211,11 +217,15 @@ class NodeColumns:
         if before == after:
             return
         counts, columns = self._label_counts, self._columns
-        counts.update(after.keys() - before.keys() if before else iter(after))
+        added = after.keys() - before.keys() if before else after.keys()
+        if not counts.keys() >= added:
+            self.label_keys_version += 1
+        counts.update(iter(added))
         for key in before.keys() - after.keys():
             counts[key] -= 1
             if not counts[key]:
                 del counts[key]
+                self.label_keys_version += 1
                 columns.pop(key, None)
         keys = list(columns) if len(columns) < len(before) + len(after) else before.keys() | after.keys()
         for key in keys:

@@ -65,6 +65,12 @@ class FairQueue(Generic[Key, Value]):
         if not entries:
             del self._entries[namespace]
 
+    def keep(self, accepted: Callable[[Key], bool]) -> None:
+        """Remove all entries whose key is not accepted."""
+        for namespace, entries in list(self._entries.items()):
+            for key in [key for key in entries if not accepted(key)]:
+                self.discard(namespace, key)
+
     def clear(self) -> None:
         """Remove all entries."""
         self._entries.clear()

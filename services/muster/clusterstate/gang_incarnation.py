@@ -63,8 +63,8 @@ class Incarnation:
             self._count(after, 1)
 
     def decide(self, members: Iterable[Member]) -> None:
-        """Begin the next incarnation if this one is over. `members`: pods, at least the oldest of each state and
-        declaration; they are read only in that case.
+        """Begin the next incarnation if this one is over. `members`: pods, at least the oldest of each state; they are
+        read only in that case.
         """
         if self._controller is not None and self._is_over(self._controller):
             self._controller = None

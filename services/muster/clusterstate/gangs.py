@@ -9,6 +9,7 @@ those that ended; if there are none either, from those that are being deleted.
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import nsmallest
+from itertools import islice
 from typing import Final
 
 from msgspec import Struct
@@ -111,12 +112,20 @@ class Gangs:
                 self._touch(gang_id, kind, revision)
         return False
 
-    def settle(self) -> tuple[list[GangFacts], list[str], dict[str, int]]:
-        """Changed facts, ids of removed gangs, and the revisions by kind of the changes that caused both."""
+    @property
+    def unsettled(self) -> int:
+        """Number of gangs that have changed since their facts were computed."""
+        return len(self._unsettled)
+
+    def settle(self, most: int | None = None) -> tuple[list[GangFacts], list[str], dict[str, int]]:
+        """Changed facts, ids of removed gangs, and the revisions by kind of the changes that caused both; of so many
+        gangs that have changed, or of all.
+        """
         changed: list[GangFacts] = []
         removed: list[str] = []
         revisions: dict[str, int] = {}
-        for gang_id, since in self._unsettled.items():
+        settled = dict(islice(self._unsettled.items(), most))
+        for gang_id, since in settled.items():
             gang = self._gangs[gang_id]
             before = self.facts.get(gang_id)
             try:
@@ -133,10 +142,10 @@ class Gangs:
                 changed.append(after)
             for kind, revision in since.items():
                 revisions[kind] = max(revision, revisions.get(kind, 0))
-        for gang_id in self._unsettled:
+        for gang_id in settled:
             if not self._gangs[gang_id].exists:
                 del self._gangs[gang_id]
-        self._unsettled.clear()
+            del self._unsettled[gang_id]
         return changed, removed, revisions
 
     def _gang(self, gang_id: str) -> "_Gang":
@@ -183,6 +192,8 @@ class _Gang:
         self._incarnation = Incarnation()
         self._pods: dict[str, _Entry] = {}
         self._sets: dict[MemberState, dict[GangMarks, _MemberSet]] = {}
+        self._ages: dict[MemberState, list[PodAge]] = {}
+        """Pods by state, oldest first: each may have marks and a controller of its own."""
         self._read: tuple[object, ...] = ()
 
     @property
@@ -204,6 +215,7 @@ class _Gang:
         if member_set is None:
             member_set = sets[marks] = _MemberSet(marks)
         insort(member_set.ages, member.age)
+        insort(self._ages.setdefault(member.state, []), member.age)
         self._pods[uid] = _Entry(member_set, member)
         return True
 
@@ -226,10 +238,9 @@ class _Gang:
         self._incarnation.decide(self._oldest_members())
 
     def _oldest_members(self) -> Iterator[Member]:
-        """The oldest pod of each set, among them the oldest in each state."""
-        for sets in self._sets.values():
-            for member_set in sets.values():
-                yield self._pods[member_set.ages[0].uid].member
+        """The oldest pod in each state."""
+        for ages in self._ages.values():
+            yield self._pods[ages[0].uid].member
 
     def read(
         self,
@@ -283,6 +294,10 @@ class _Gang:
         del member_set.ages[bisect_left(member_set.ages, entry.member.age)]
         if not member_set.ages:
             del self._sets[entry.member.state][member_set.marks]
+        ages = self._ages[entry.member.state]
+        del ages[bisect_left(ages, entry.member.age)]
+        if not ages:
+            del self._ages[entry.member.state]
 
 
 def _oldest(member_set: _MemberSet) -> PodAge:

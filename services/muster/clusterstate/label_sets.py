@@ -7,12 +7,13 @@ Pods with a certain label are found by an index that is built on first use. So c
 for none, and in others only the keys that budgets name are indexed, in their namespaces.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Final
 
 from msgspec import Struct
 
+from muster.clusterstate.pod_classes import SWEPT_AT_ONCE
 from muster.gangs.selectors import LabelSelector, LabelSet
 
 _NO_LABELS: Final[Mapping[str, str]] = {}
@@ -122,15 +123,18 @@ class LabelSets:
         if known is not None:
             self._leave(known, uid)
 
-    def sweep(self, needed_indexes: Collection[tuple[str, str]]) -> None:
+    def sweep(self, needed_indexes: Collection[tuple[str, str]]) -> Iterator[None]:
         """Drop sets that had no pod at the last sweep and have none now, and indexes of other namespaces and keys than
-        the needed ones; these are built again on use.
+        the needed ones; these are built again on use. Yields after SWEPT_AT_ONCE sets; sets may be added and lose their
+        pods meanwhile.
         """
-        for content, swept in list(self._without_pods.items()):
-            if swept:
+        for number, content in enumerate(list(self._without_pods), start=1):
+            if self._without_pods.get(content):
                 self._forget(content)
-            else:
+            elif content in self._without_pods:
                 self._without_pods[content] = True
+            if number % SWEPT_AT_ONCE == 0:
+                yield
         for name in self._by_key.keys() - set(needed_indexes):
             del self._by_key[name]
 

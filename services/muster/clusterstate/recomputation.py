@@ -70,6 +70,11 @@ class Recomputation:
         return len(self._queue)
 
     @property
+    def taken(self) -> int:
+        """Number of facts that were taken so far."""
+        return self._taken
+
+    @property
     def causes(self) -> Mapping[str, int]:
         """Newest revisions, by kind, of the changes that queued what is being computed."""
         return self._causes

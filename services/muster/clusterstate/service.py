@@ -121,8 +121,9 @@ class ClusterStateService:
             first = [self._informers[kind] for kind in _BEFORE_PODS]
             await _start(tasks, first)
             await _start(tasks, [each for each in self._informers.values() if each not in first])
-            unread = [kind for kind in self._informers if kind not in self.state.through]
-            self.state.settle(unread)
+            unread = [kind for kind, informer in self._informers.items() if informer.last_response_at is None]
+            for _ in self.state.settle(unread):
+                await asyncio.sleep(0)  # I12
             _log.info("state_complete", **self.state.sizes())
             self.complete.set()
             self._server.set_ready(True)
@@ -130,6 +131,7 @@ class ClusterStateService:
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
                 self.broadcaster.publish(self.state.sweep())
+                self._work.set()
 
     def _facts(self) -> dict[tuple[str, ...], float]:
         return {(kind,): count for kind, count in self.state.sizes().items()}

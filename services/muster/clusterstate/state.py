@@ -1,6 +1,6 @@
 """The cluster's state as facts: applies object changes and returns the resulting batch for subscribers."""
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from functools import partial
 from typing import Any, Final
 
@@ -101,6 +101,7 @@ class ClusterState:
         self._in_order = False
         self._pending = PendingBatch()
         self._recomputation = Recomputation()
+        self._sweeping: Iterator[None] | None = None
         self._tree_updates = TreeUpdates(self.trees, self.nodes.facts, self._pending, self._recomputation)
         self._listed: dict[str, int] = {}  # newest revisions of lists and watches, which `through` follows
         self._volumes_counted = False  # in this slice
@@ -213,13 +214,14 @@ class ClusterState:
     @property
     def has_work(self) -> bool:
         """Changes were applied that concern so many facts that `advance` computes the rest."""
-        return len(self._recomputation) > 0
+        return len(self._recomputation) > 0 or self._sweeping is not None
 
     def advance(self) -> Batch:
         """Compute the next slice of what changes have left; returns the resulting batch. Its `through` rises when all
         facts are computed that are due to the changes up to it.
         """
         self._recompute()
+        self._sweep()
         return self._take_batch()
 
     def _restart_history(self, kind: str, through: int) -> None:
@@ -238,19 +240,33 @@ class ClusterState:
         restarted, self.history_restarted = self.history_restarted, False
         return restarted
 
-    def settle(self, unread: Iterable[str] = ()) -> None:
-        """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees."""
-        self._settled = True
+    def settle(self, unread: Iterable[str] = ()) -> Iterator[None]:
+        """The initial lists are complete, except for `unread` kinds, which cannot be read: compute gangs and trees, in
+        slices. Changes may be applied between them; gangs are complete after the last one. It ends however many changes
+        arrive: what they leave may remain to be computed, as later.
+        """
         self._tree_updates.begin()
         self._unread = set(unread)
         self._cause = (PODS.kind, self._newest.get(PODS.kind, 0))
         self._queue(Recomputed.POD, self.pods.unread(self._unread))
         self._queue_volumes()
-        while self.has_work:
+        yield from self._finish_work()
+        if self._tree_updates.review():
             self._recompute()
-        self.review()
-        while self.has_work:
-            self._recompute()
+        for _ in range(2 * self.gangs.unsettled // SLICE):
+            self._settle_gangs(SLICE)
+            yield
+        self._settled = True
+        self._take_batch()
+        yield from self._finish_work()
+
+    def _finish_work(self) -> Iterator[None]:
+        """Compute what is queued now."""
+        work = self._recomputation
+        last = work.taken + len(work)
+        while self.has_work and work.taken < last:
+            self.advance()
+            yield
 
     def review(self) -> Batch:
         """Update trees after node changes; returns the resulting batch. While `has_work`, `advance` returns more of it.
@@ -283,12 +299,23 @@ class ClusterState:
 
     def sweep(self) -> Batch:
         """Drop pod classes, selectors and label sets that no pod has had since the last sweep; returns the resulting
-        batch.
+        batch. While `has_work`, `advance` returns more of it.
         """
-        self.pods.classes.sweep()
-        self.pods.devices.extended.request(self.pods.classes.extended)
-        self.pods.label_sets.sweep(self.budgets.needed_indexes())
+        if self._sweeping is None:
+            self._sweeping = self._swept()
+        self._sweep()
         return self._take_batch()
+
+    def _swept(self) -> Iterator[None]:
+        yield from self.pods.classes.sweep()
+        self.pods.devices.extended.request(self.pods.classes.extended)
+        yield from self.pods.label_sets.sweep(self.budgets.needed_indexes())
+
+    def _sweep(self) -> None:
+        """Go on with the sweep under way."""
+        for _ in self._sweeping or ():
+            return
+        self._sweeping = None
 
     def sizes(self) -> dict[str, int]:
         """Number of facts by kind."""
@@ -640,9 +667,14 @@ class ClusterState:
         gangs: list[GangFacts] = []
         removed: list[str] = []
         if self._settled:
-            gangs, removed, revisions = self.gangs.settle()
-            if self._tree_updates.offer(gangs, removed, revisions):
-                self._reach()
-            for kind, revision in revisions.items():
-                self._pending.raise_revision(kind, revision)
+            gangs, removed = self._settle_gangs()
         return self._pending.take(gangs, removed, self.through, self.pods.classes, self.pods.label_sets)
+
+    def _settle_gangs(self, most: int | None = None) -> tuple[list[GangFacts], list[str]]:
+        """Compute so many of the gangs that have changed, or all; returns the new facts, and ids of removed gangs."""
+        gangs, removed, revisions = self.gangs.settle(most)
+        if self._tree_updates.offer(gangs, removed, revisions):
+            self._reach()
+        for kind, revision in revisions.items():
+            self._pending.raise_revision(kind, revision)
+        return gangs, removed

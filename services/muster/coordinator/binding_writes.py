@@ -6,7 +6,7 @@ a call that failed for some pods is repeated for all of them, which is safe, wit
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -34,6 +34,20 @@ _PERMANENT: Final = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.RESOURCE_
 _log = structlog.get_logger()
 
 
+async def _at_once() -> None:
+    """Return."""
+
+
+class Pods(Struct, frozen=True):
+    """Which pods exist. What is written about others is dropped while binding is unreachable, for however many come and
+    go meanwhile (I11).
+    """
+
+    exists: Callable[[str], bool] = lambda _uid: True
+    """Whether there is a pod with this uid; to be called after `settled` has returned."""
+    settled: Callable[[], Awaitable[None]] = _at_once
+
+
 def is_permanent(error: aio.AioRpcError) -> bool:
     """Whether repeating the call would fail in the same way."""
     return error.code() in _PERMANENT
@@ -42,9 +56,9 @@ def is_permanent(error: aio.AioRpcError) -> bool:
 class ReportWriter:
     """Writes pod conditions, of which only the newest of each pod is kept, and events. Namespaces take turns."""
 
-    def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
+    def __init__(self, channel: aio.Channel, leader_epoch: int, pods: Pods = Pods()) -> None:  # noqa: B008 (frozen)
         self._stub = pb_grpc.BindingServiceStub(channel)
-        self._epoch = leader_epoch
+        self._epoch, self._pods = leader_epoch, pods
         self._conditions: FairQueue[str, PodCondition] = FairQueue()
         self._events: FairQueue[int, pb.Event] = FairQueue()
         self._serial = itertools.count()
@@ -61,7 +75,7 @@ class ReportWriter:
         self._arrived.set()
 
     async def run(self) -> None:
-        """Writes queued reports forever; while binding is unreachable, keeps the newest condition of each pod."""
+        """Writes queued reports forever; while binding is unreachable, keeps the newest condition of existing pods."""
         backoff = Backoff()
         while True:
             await self._arrived.wait()
@@ -73,6 +87,8 @@ class ReportWriter:
                 continue
             self._conditions.put_back(conditions)
             self._events.put_back(events)
+            await self._pods.settled()
+            self._conditions.keep(self._pods.exists)
             self._arrived.set()
             await backoff.pause()
 
@@ -103,9 +119,9 @@ class _Mark(Struct, frozen=True):
 class TimeoutMarkWriter:
     """Writes the timeout marks of gangs as their dialects define them; of each pod only the newest until written."""
 
-    def __init__(self, channel: aio.Channel, leader_epoch: int) -> None:
+    def __init__(self, channel: aio.Channel, leader_epoch: int, pods: Pods = Pods()) -> None:  # noqa: B008 (frozen)
         self._stub = pb_grpc.BindingServiceStub(channel)
-        self._epoch = leader_epoch
+        self._epoch, self._pods = leader_epoch, pods
         self._pending: FairQueue[str, _Mark] = FairQueue()
         self._arrived = asyncio.Event()
 
@@ -130,6 +146,8 @@ class TimeoutMarkWriter:
                 backoff.reset()
                 continue
             self._pending.put_back(marks)
+            await self._pods.settled()
+            self._pending.keep(self._pods.exists)
             self._arrived.set()
             await backoff.pause()
 

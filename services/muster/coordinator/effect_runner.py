@@ -14,7 +14,7 @@ from opentelemetry import context
 
 from muster.coordinator import metrics
 from muster.coordinator.binder import Binder
-from muster.coordinator.binding_writes import ReportWriter, TimeoutMarkWriter
+from muster.coordinator.binding_writes import Pods, ReportWriter, TimeoutMarkWriter
 from muster.coordinator.core import effects, events
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.report.explain import progress_of
@@ -68,8 +68,9 @@ class EffectRunner:
         self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
         self._binder = Binder(channels.binding, leader_epoch, settings.bind_timeout_seconds)
         self._calls = PendingCalls()
-        self._reports = ReportWriter(channels.binding, leader_epoch)
-        self._marks = TimeoutMarkWriter(channels.binding, leader_epoch)
+        pods = Pods(lambda uid: uid in machine.cache.gang_of, settled)
+        self._reports = ReportWriter(channels.binding, leader_epoch, pods)
+        self._marks = TimeoutMarkWriter(channels.binding, leader_epoch, pods)
         self._progress = ProgressWriter(
             channels.binding, leader_epoch, self._progress_of, self._progress_not_written, traces.phase_of, settled
         )

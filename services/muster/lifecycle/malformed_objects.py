@@ -1,7 +1,6 @@
 """Reports objects that cannot be read, or only in part, as Warning events on them: where their users look."""
 
 import asyncio
-from collections import deque
 from typing import Final
 
 import structlog
@@ -13,6 +12,7 @@ from muster.kube.responses import ApiStatusError, KubeUnreachable
 from muster.lifecycle.controller import ControllerContext
 from muster.lifecycle.event_recorder import EventRecorder
 from muster.lifecycle.object_client import ObjectClient
+from muster.queues.fair_queue import FairQueue
 
 _REASON: Final = "MalformedObject"
 _ACTION: Final = "Reading"
@@ -26,14 +26,15 @@ _log = structlog.get_logger(__name__)
 class MalformedObjectReporter:
     """Records one event for each object and problem, at most five a second, while this replica leads.
 
-    Objects are remembered up to a number, the oldest forgotten first; beyond the number that may be pending, objects
-    are not reported until their next change. Metrics count all of them.
+    Namespaces take turns. Objects are remembered up to a number, the oldest forgotten first; beyond the number that may
+    be pending, the oldest reports of the namespace with the most are dropped, and their objects are not reported until
+    their next change. Metrics count all of them.
     """
 
     def __init__(self, context: ControllerContext) -> None:
         self._leadership = context.leadership
         self._events = EventRecorder(ObjectClient(context.session), context.settings.instance)
-        self._pending: deque[tuple[ObjectReference, str]] = deque()
+        self._pending: FairQueue[tuple[ObjectReference, str], None] = FairQueue()
         self._reported: dict[tuple[ObjectReference, str], None] = {}
         self._wake = asyncio.Event()
         context.informers.report_malformed(self._put)
@@ -50,7 +51,11 @@ class MalformedObjectReporter:
                 self._wake.clear()
                 await self._wake.wait()
             await self._leadership.until_leading()
-            await self._record(*self._pending.popleft())
+            for entry in self._pending.take(1):
+                self._reported[entry.key] = None
+                if len(self._reported) > _MAX_REMEMBERED:
+                    del self._reported[next(iter(self._reported))]
+                await self._record(*entry.key)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     def _put(self, resource: ApiResource[object], found: Unreadable) -> None:
@@ -58,12 +63,10 @@ class MalformedObjectReporter:
             return
         reference = ObjectReference(resource.api_version, resource.object_kind, found.namespace, found.name, found.uid)
         report = (reference, found.message)
-        if report in self._reported or len(self._pending) >= _MAX_PENDING:
+        if report in self._reported:
             return
-        self._reported[report] = None
-        if len(self._reported) > _MAX_REMEMBERED:
-            del self._reported[next(iter(self._reported))]
-        self._pending.append(report)
+        self._pending.put(found.namespace, report, None)
+        self._pending.drop_down_to(_MAX_PENDING)
         self._wake.set()
 
     async def _record(self, about: ObjectReference, message: str) -> None:

@@ -1,7 +1,7 @@
 """Kubernetes objects as the API serves them, and a history of changes with rising revisions."""
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import msgspec
@@ -191,6 +191,12 @@ def sakkara_map_object(map_name: str, /, *, uid: str = "", second: int = 0, **da
     }
 
 
+def settle(state: ClusterState, unread: Iterable[str] = ()) -> None:
+    """Settle a state in one piece."""
+    for _ in state.settle(unread):
+        pass
+
+
 class History:
     """Applies changes to a ClusterState, each with the next revision."""
 
@@ -205,7 +211,7 @@ class History:
         self.revision = 0
         self._count = itertools.count(1)
         if settled:
-            self.state.settle()
+            settle(self.state)
 
     def put(self, resource: ApiResource[Any], *objects: Object) -> Batch:
         """Add or update objects in one batch."""

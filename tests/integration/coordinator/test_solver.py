@@ -8,12 +8,13 @@ from typing import Any
 import grpc
 import pytest
 from grpc import aio
+from msgspec.structs import replace
 
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.replicas import Replicas
-from muster.coordinator.solver import Solver
-from muster.gangs.solve import Role, SolveGang, SolveGroup, SolveOutcome
+from muster.coordinator.solver import MANY_VICTIMS, Solver
+from muster.gangs.solve import PodsOnNode, PotentialVictim, Role, SolveGang, SolveGroup, SolveOutcome
 from muster.placement.v1 import placement_pb2 as pb
 from muster.rpc.channel import MESSAGE_BYTES
 
@@ -22,11 +23,15 @@ QUESTION = Solve(7, {}, (), (SolveGroup("g", (SolveGang("g", 1, (Role("x", 1),))
 Answer = Callable[[], Awaitable[bytes]]
 
 
+requests: list[pb.SolveRequest] = []
+
+
 @asynccontextmanager
 async def solver(answer: Answer, timeout_seconds: float = 10) -> AsyncIterator[Solver]:
-    """A client of a placement that sends these bytes."""
+    """A client of a placement that sends these bytes, and keeps the request."""
 
-    async def solve(_request: bytes, _context: Any) -> bytes:
+    async def solve(request: bytes, _context: Any) -> bytes:
+        requests.append(pb.SolveRequest.FromString(request))
         return await answer()
 
     server = aio.server(options=(("grpc.max_send_message_length", -1),))
@@ -99,3 +104,13 @@ async def test_a_valid_response_after_failures_is_accepted() -> None:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, Solved)
     assert [(result.id, result.outcome) for result in answer.results] == [("g", SolveOutcome.NOT_FOUND)]
+
+
+@pytest.mark.parametrize("victims", [MANY_VICTIMS, MANY_VICTIMS + 1], ids=["encoded at once", "encoded in a thread"])
+async def test_a_request_contains_all_potential_victims(victims: int) -> None:
+    listed = [PotentialVictim(f"v{number}", 0, 0, (PodsOnNode("n", "x", 1),)) for number in range(victims)]
+    requests.clear()
+    async with solver(sending(b"")) as client:
+        assert isinstance(await client.solve(replace(QUESTION, potential_victims=tuple(listed)), {}), Solved)
+    [request] = requests
+    assert [each.id for each in request.potential_victims] == [each.id for each in listed]

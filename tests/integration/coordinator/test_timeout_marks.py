@@ -8,11 +8,13 @@ import grpc
 import pytest
 
 from builders.binding.stub import BindingStub, serving
+from builders.wait import eventually
 from muster.binding.v1 import binding_pb2 as pb
 from muster.coordinator import binding_writes
-from muster.coordinator.binding_writes import TimeoutMarkWriter
-from muster.coordinator.core.effects import MarkTimedOut
+from muster.coordinator.binding_writes import Pods, ReportWriter, TimeoutMarkWriter
+from muster.coordinator.core.effects import MarkTimedOut, PodCondition, Report
 from muster.coordinator.core.events import PodName
+from muster.rpc.channel import open_channel
 
 GANG = "koordinator/ml/gang"
 MARK = "gang.scheduling.koordinator.sh/timeout"
@@ -109,3 +111,21 @@ async def test_many_marks_are_split_into_several_calls() -> None:
         found.put(MarkTimedOut(GANG, pods(1200), timed_out=True))
         await stub.until_written(lambda writes: len(written(writes)) == 1200)
     assert [len(write.annotations) for write in stub.writes] == [500, 500, 200]
+
+
+async def test_i11_nothing_is_kept_of_pods_that_are_gone_while_binding_is_unreachable() -> None:
+    existing: set[str] = {"uid-1"}
+    channel = open_channel("127.0.0.1:1")
+    known = Pods(lambda uid: uid in existing)
+    marks, reports = TimeoutMarkWriter(channel, 7, known), ReportWriter(channel, 7, known)
+    tasks = [asyncio.create_task(each.run()) for each in (marks, reports)]
+    try:
+        marks.put(MarkTimedOut(GANG, pods(1000), timed_out=True))
+        conditions = [PodCondition(each.uid, "ml", each.name, "Unschedulable", "full") for each in pods(1000)]
+        reports.put(Report(GANG, tuple(conditions)), "")
+        await eventually(lambda: (list(marks._pending), list(reports._conditions)) == (["uid-1"], ["uid-1"]))
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await channel.close()

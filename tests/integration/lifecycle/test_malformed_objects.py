@@ -54,3 +54,13 @@ async def test_flood_of_malformed_objects_is_bounded(rig: LifecycleCluster) -> N
             informers = Informed.context.informers
             informers.report(PODS, Unreadable(Reason.FIELDS, "odd", f"uid-{number}", "default", f"pod-{number}"))
         assert Informed.made.pending <= 100
+
+
+async def test_malformed_objects_of_one_namespace_do_not_hide_that_of_another(rig: LifecycleCluster) -> None:
+    async with rig.replica(controllers=(Informed,)):
+        informers = Informed.context.informers
+        for number in range(5_000):
+            informers.report(PODS, Unreadable(Reason.FIELDS, "odd", f"uid-{number}", "noisy", f"pod-{number}"))
+        informers.report(PODS, ODD)
+        await rig.api.until(EVENTS.format("default"), lambda reply: notes(reply, "odd") != [])
+        assert Informed.made.pending > 50, "it was among the next"

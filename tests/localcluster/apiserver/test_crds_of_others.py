@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from builders.clusterstate.history import settle
 from builders.kube.client import CRDS, ApiClient
 from builders.wait import WAIT_SECONDS
 from muster.clusterstate.state import ClusterState
@@ -69,7 +70,7 @@ async def test_an_existing_definition_is_kept_and_others_are_added(api: ApiClien
 async def test_gangs_are_read_by_the_existing_definition(api: ApiClient, session: KubeSession) -> None:
     await api.created(CRDS, EXISTING)
     state, streamed = ClusterState(["muster"]), asyncio.Event()
-    state.settle()
+    settle(state)
 
     def take(changes: ObjectChanges[Any]) -> None:
         state.apply(changes)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from builders.clusterstate.history import History, Object, node_object, pod_object
+from builders.clusterstate.history import History, Object, node_object, pod_object, settle
 from builders.kube.inter_pod_rules import affinity, spread, term, wish
 from builders.kube.storage import (
     ZONE,
@@ -241,7 +241,7 @@ def test_a_replica_that_starts_later_has_the_same_classes(events: list[Event], c
     late = History(settled=False)
     for resource, each in alive:
         late.page(resource, copy.deepcopy(each))
-    late.state.settle()
+    settle(late.state)
     assert content(early) == content(late)
     assert offers(early) == offers(late)
     assert static(early) == static(late)

@@ -12,6 +12,7 @@ from builders.clusterstate.history import (
     node_object,
     pod_object,
     priority_class_object,
+    settle,
     topology_map_object,
 )
 from muster.clusterstate.label_key_trees import LabelKeyTrees
@@ -89,7 +90,7 @@ def test_gangs_of_the_initial_list_have_their_trees() -> None:
     history.pods(member("g"))
     history.put(POD_GROUPS, group("g"))
     assert trees(history) == {}
-    history.state.settle()
+    settle(history.state)
     assert set(trees(history)) == {"flat", BY_RACK}
 
 

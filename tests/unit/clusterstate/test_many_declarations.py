@@ -69,3 +69,11 @@ def test_ignored_definitions_are_named_up_to_a_limit() -> None:
     history.pods(pod_object("p", owner="job"))
     ignored = [each for each in messages(only_gang(history), Severity.WARNING) if "s0" in each or "s1" in each]
     assert len(ignored) == gangs.MAX_RIVALS
+
+
+def test_i12_few_pods_are_read_for_the_incarnation_however_much_they_differ() -> None:
+    history = History()
+    pods = [declaring(f"p{number}", number + 1, second=number) for number in range(20)]
+    history.pods(*(pods[:10]), *(pod | {"status": {"phase": "Failed"}} for pod in pods[10:]))
+    (gang,) = history.state.gangs._gangs.values()
+    assert [each.age.name for each in gang._oldest_members()] == ["p0", "p10"]

@@ -16,6 +16,7 @@ from builders.clusterstate.history import (
     pod_object,
     priority_class_object,
     sakkara_map_object,
+    settle,
     topology_map_object,
 )
 from muster.clusterstate.state import ClusterState
@@ -130,7 +131,7 @@ class Replica:
 
     def __init__(self) -> None:
         self.state = ClusterState(("muster",))
-        self.state.settle()
+        settle(self.state)
         self.revision = 10
 
     def event(self, resource: ApiResource[Any], kind: str, content: Any) -> Any:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.clusterstate.history import History, Object, pod_object
+from builders.clusterstate.history import History, Object, pod_object, settle
 from builders.kube.inter_pod_rules import ZONE, affinity, labelled, spread, term, wish
 from muster.gangs.facts import Batch, PodFacts
 from muster.gangs.selection import PodSelection
@@ -249,7 +249,7 @@ class TestNamespaces:
             pod_object("b", **away("db", namespaceSelector={})),
             pod_object("c", node="n", **away("db", namespaceSelector=labelled(tier="live"))),
         )
-        history.state.settle([NAMESPACES.kind])
+        settle(history.state, [NAMESPACES.kind])
         problems = {pod.name: pod.problem for pod in history.state.snapshot().pods}
         assert "namespaceSelector: cluster-state has no right to list and watch namespaces" in problems["a"]
         assert problems["b"] == problems["c"] == ""

@@ -26,6 +26,7 @@ from builders.kube.storage import (
     segment_object,
     using,
 )
+from muster.clusterstate import label_sets, pod_classes, state
 from muster.clusterstate.recomputation import SLICE
 from muster.clusterstate.state import ClusterState
 from muster.gangs.facts import Batch
@@ -246,3 +247,66 @@ def test_a_removed_budget_is_removed_after_the_pods_that_name_it() -> None:
     assert all(not each.removed_budgets for each in batches[:-1])
     assert batches[-1].removed_budgets == ("ml/b",)
     assert not any(pod.budgets for pod in history.state.pods.facts.values())
+
+
+def of_gang(name: str) -> dict[str, str]:
+    return {"gang.scheduling.koordinator.sh/name": name, "gang.scheduling.koordinator.sh/min-available": "1"}
+
+
+@pytest.fixture
+def few_at_once(monkeypatch: pytest.MonkeyPatch) -> int:
+    monkeypatch.setattr(pod_classes, "SWEPT_AT_ONCE", 5)
+    monkeypatch.setattr(label_sets, "SWEPT_AT_ONCE", 5)
+    monkeypatch.setattr(state, "SLICE", 5)
+    return 5
+
+
+def test_i12_few_unused_classes_and_label_sets_are_dropped_in_one_piece(few_at_once: int) -> None:
+    history = History()
+    history.pods(*(pod_object(f"p{number}", cpu=str(number + 1), labels={"n": str(number)}) for number in range(20)))
+    for number in range(20):
+        history.remove(PODS, f"uid-p{number}")
+    history.state.sweep()
+    completed(history)
+    batches = [history.state.sweep(), *completed(history)]
+    classes = [len(each.removed_pod_classes) for each in batches]
+    sets = [len(each.removed_label_sets) for each in batches]
+    assert (sum(classes), sum(sets)) == (20, 20)
+    assert max(map(sum, zip(classes, sets, strict=True))) <= few_at_once
+    assert (history.state.snapshot().pod_classes, history.state.snapshot().label_sets) == ((), ())
+
+
+def test_classes_and_label_sets_that_come_back_during_a_sweep_stay(few_at_once: int) -> None:
+    history = History()
+    pods = [pod_object(f"p{number}", cpu=str(number + 1), labels={"n": str(number)}) for number in range(20)]
+    history.pods(*pods)
+    for number in range(20):
+        history.remove(PODS, f"uid-p{number}")
+    history.state.sweep()
+    completed(history)
+    history.state.sweep()
+    history.pods(*pods)
+    for number in range(10):
+        history.remove(PODS, f"uid-p{number}")
+    completed(history)
+    known = history.state.snapshot()
+    named = {(pod.class_id, pod.label_set) for pod in known.pods}
+    assert len(named) == 10
+    assert {class_id for class_id, _ in named} <= {each.id for each in known.pod_classes}
+    assert {label_set for _, label_set in named} <= {each.id for each in known.label_sets}
+
+
+def test_i12_few_gangs_are_computed_in_one_piece_after_the_first_lists(few_at_once: int) -> None:
+    history = History(settled=False)
+    history.page(PODS, *(pod_object(f"p{number}", annotations=of_gang(f"g{number}")) for number in range(20)))
+    counts = [len(history.state.gangs.facts) for _ in history.state.settle()]
+    assert len(history.state.snapshot().gangs) == 20
+    assert max(after - before for before, after in zip([0, *counts], [*counts, 20], strict=False)) <= few_at_once
+
+
+def test_changes_while_gangs_are_computed_after_the_first_lists_are_in_them(few_at_once: int) -> None:
+    history = History(settled=False)
+    history.page(PODS, *(pod_object(f"p{number}", annotations=of_gang(f"g{number}")) for number in range(20)))
+    for number, _ in enumerate(history.state.settle()):
+        history.pods(pod_object(f"late{number}", annotations=of_gang(f"late{number}")))
+    assert len(history.state.snapshot().gangs) == 20 + number + 1

@@ -12,6 +12,7 @@ from builders.clusterstate.history import (
     pod_group_object,
     pod_object,
     priority_class_object,
+    settle,
 )
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, PodFacts, PodPhase, RepairPolicy, Severity
 from muster.kube.api_resources import NODES, PODS
@@ -348,7 +349,7 @@ class TestGangs:
         history = History(settled=False)
         history.page(PODS, pod_object("a", second=5, annotations=koordinator("g", "5")))
         history.page(PODS, pod_object("b", second=1, annotations=koordinator("g", "2")))
-        history.state.settle()
+        settle(history.state)
         (gang,) = history.state.snapshot().gangs
         assert (gang.minimum, gang.incarnation) == (2, "uid-b")
 

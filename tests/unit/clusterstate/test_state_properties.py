@@ -23,6 +23,7 @@ from builders.clusterstate.history import (
     priority_class_object,
     sakkara_map_object,
     scheduling_spec_object,
+    settle,
     topology_map_object,
 )
 from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
@@ -278,7 +279,7 @@ def test_a_replica_that_starts_later_agrees(steps: list[Step]) -> None:
     late = History(settled=False)
     for resource, item in alive.values():
         late.page(resource, copy.deepcopy(item))
-    late.state.settle()
+    settle(late.state)
     early.review()
     late.review()
     (_, pods, gangs, *others), (_, late_pods, late_gangs, *late_others) = everything(early), everything(late)

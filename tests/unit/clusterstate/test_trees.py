@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.clusterstate.history import TOPOLOGY_MAPS, History, node_object, topology_map_object
+from builders.clusterstate.history import TOPOLOGY_MAPS, History, node_object, settle, topology_map_object
 from muster.clusterstate.chunks import snapshot_chunks
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.trees import Trees
@@ -22,7 +22,7 @@ def cluster(*nodes: str, trees: Trees | None = None) -> History:
     history = History(settled=False, trees=trees)
     if nodes:
         history.nodes(*map(node_object, nodes))
-    history.state.settle()
+    settle(history.state)
     return history
 
 
@@ -240,7 +240,7 @@ class TestWhatIsTold:
         history = History(settled=False)
         assert history.topologies(topology_map_object("m", ONE_RACK)).trees == ()
         history.nodes(node_object("a"), node_object("b"))
-        history.state.settle()
+        settle(history.state)
         assert only(history.state.snapshot().trees).problems == ()
 
     def test_a_change_that_means_nothing_is_not_told(self) -> None:

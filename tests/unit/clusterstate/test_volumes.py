@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from builders.clusterstate.history import History, pod_object
+from builders.clusterstate.history import History, pod_object, settle
 from builders.kube.storage import claim_object, class_object, in_zones, using, volume_object, zone_term
 from muster.gangs.facts import Batch, NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts
 from muster.kube.api_resources import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES
@@ -210,7 +210,7 @@ class TestWaiting:
         if kind is not CLAIMS:
             history.put(CLAIMS, claim_object("c", volume="v" if kind is VOLUMES else ""))
         history.pods(pod())
-        history.state.settle([kind.kind])
+        settle(history.state, [kind.kind])
         assert words in facts(history).problem
 
 

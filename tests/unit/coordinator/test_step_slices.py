@@ -27,7 +27,7 @@ from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.hold import hold_and_wait
 from muster.coordinator.core.permits import binding, permits
 from muster.coordinator.core.permits.binding import CONFIRMATION_SECONDS
-from muster.coordinator.core.preemption import eviction, plan, repair
+from muster.coordinator.core.preemption import eviction, plan, potential_victims, repair
 from muster.coordinator.core.queue import turns
 from muster.coordinator.core.report import reports
 from muster.coordinator.core.solve.request import equivalence_key, to_place
@@ -36,7 +36,18 @@ from muster.gangs.solve import SolveOutcome, SolveResult
 
 AT_ONCE = 5
 GANGS = 40
-MODULES: tuple[ModuleType, ...] = (machine, hold_and_wait, binding, permits, eviction, repair, plan, turns, reports)
+MODULES: tuple[ModuleType, ...] = (
+    machine,
+    hold_and_wait,
+    binding,
+    permits,
+    eviction,
+    repair,
+    plan,
+    potential_victims,
+    turns,
+    reports,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -210,3 +221,22 @@ def test_few_repairs_time_out_in_one_slice() -> None:
     given_up, _ = slices_of(scenario, Tick(), lambda: sum(each.eviction.whole for each in evicted))
     assert sum(given_up) == GANGS
     assert max(given_up) <= AT_ONCE
+
+
+@pytest.mark.parametrize("gangs", [singles(), [each.in_subgroups(1, minimum=1, rack=False) for each in singles()]])
+def test_few_running_gangs_are_listed_as_potential_victims_in_one_slice(gangs: list[CoreGang]) -> None:
+    scenario = Scenario({"n": GANGS})
+    scenario.add(*gangs)
+    scenario.run()
+    scenario.add(gang("first").of(1).with_priority(100).created(GANGS))
+    running, read = scenario.leader._preemption.running, list[str]()
+    offer, split = running.offer, running.split
+    setattr(running, "offer", lambda each: (read.append(each.id), offer(each))[1])  # noqa: B010
+    setattr(running, "split", lambda each: (read.append(each.id), split(each))[1])  # noqa: B010
+    solve = scenario.only(Solve)
+    results = tuple(SolveResult(group.id, SolveOutcome.INFEASIBLE) for group in solve.groups)
+    in_slices, effects = slices_of(scenario, Solved(solve.solve_id, results), lambda: len(read))
+    [search] = [effect for effect in effects if isinstance(effect, Solve)]
+    assert len(search.potential_victims) == GANGS
+    assert sum(in_slices) >= GANGS
+    assert max(in_slices) <= AT_ONCE

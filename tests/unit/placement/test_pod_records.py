@@ -5,7 +5,7 @@ import numpy as np
 from builders.gangs.labels import with_labels
 from builders.placement.clusters import alone, answers, pod_class
 from builders.placement.inter_pod_rules import HOST, anti_affinity, member, rack
-from muster.gangs.facts import Batch, PodClass, PodFacts
+from muster.gangs.facts import Batch, PodClass, PodFacts, PodTerm
 from muster.placement.inter_pod.pod_counts import MAX_SUMS
 from muster.placement.inter_pod.pod_records import MAX_PENDING_MOVES
 from muster.placement.solve.instance import NotPlaced, Placed
@@ -86,3 +86,26 @@ def test_a_count_takes_in_all_pods_placed_since_it_was_read_at_once() -> None:
     assert count.version == before + 1, "one change of arrays, however many pods there are"
     state.rollback(0)
     assert not count.per_node.any()
+
+
+def test_i11_topology_keys_that_no_node_has_make_no_rules_for_the_pods_of_others() -> None:
+    """Pods that wait may have 100 terms each, to pods of all namespaces, of labels that nobody has."""
+    selecting = tuple(PodTerm("s", f"key-{number}") for number in range(100))
+    others = [member(f"o{number}", labelled=("o",), required_pod_anti_affinity=selecting) for number in range(3)]
+    built = cluster(member("stays", labelled=("s",)), *others)
+    built.state.refresh()
+    rules = built.state.of("stays").rules
+    assert rules is not None
+    assert not rules.required
+    assert not rules.apply
+
+
+def test_anti_affinity_of_others_applies_from_when_a_node_gets_its_topology_label() -> None:
+    other = member("other", labelled=("o",), **anti_affinity("row", "s"))
+    built = cluster(member("stays", labelled=("s",)), other)
+    built.apply(with_labels(Batch(pods=(PodFacts("u", "d", "u", "other", node="a"),)), {}))
+    for row, fits in (("", 23), ("1", 8), ("", 23), ("2", 8)):
+        built.apply(Batch(nodes=tuple(rack("r0", {"a": 16}, **({"row": row} if row else {})))))
+        for wanted, expected in ((fits, Placed), (fits + 1, NotPlaced)):
+            [answer] = answers(built, alone("g", ("stays", wanted)))
+            assert isinstance(answer, expected), (row, wanted)

@@ -177,7 +177,7 @@ class CompositeCache:
         while waiting:
             at = waiting.pop()
             yield at
-            for is_composite, child in islice(self._trees.children(at), _MAX_CHILDREN):
-                if is_composite and child not in seen:
-                    seen.add(child)
-                    waiting.append(child)
+            if len(seen) <= MAX_GANGS:
+                new = [child for child in islice(self._trees.composites_in(at), MAX_GANGS + 1) if child not in seen]
+                seen.update(new)
+                waiting.extend(new)

@@ -31,18 +31,17 @@ from muster.lifecycle.provisioning.request import (
     CLASS_ANNOTATION,
     CONSUMES,
     GANG,
-    MANAGED_BY,
     MAX_POD_SETS,
     PLURAL,
     State,
     Waiting,
     asks_for,
-    owners,
     pod_sets,
-    pod_templates,
+    pod_template,
     provisioning_request,
     request_name,
     state_of,
+    templates_of,
 )
 from muster.lifecycle.work_queue import WorkQueue
 from muster.retry.backoff import backoff_seconds
@@ -155,7 +154,7 @@ class ProvisioningController:
 
     async def _create(self, gang_id: str, waiting: list[Waiting], history: _History) -> None:
         name, namespace = request_name(gang_id), _namespace(gang_id)
-        templates = pod_templates(name, waiting)
+        templates = templates_of(waiting)
         if len(templates) > MAX_POD_SETS:
             note = (
                 f"gang {gang_id} has {len(templates)} kinds of pods, and a ProvisioningRequest at most {MAX_POD_SETS}: "
@@ -163,9 +162,9 @@ class ProvisioningController:
             )
             await self._report(gang_id, waiting, history, note)
             return
-        for template, content in templates.items():
-            metadata = {"name": template, "labels": MANAGED_BY, "ownerReferences": owners(waiting)}
-            await self._client.create(object_path("v1", "podtemplates", namespace), {**content, "metadata": metadata})
+        for template in templates:  # decoded one by one: each may be large (I12)
+            path = object_path("v1", "podtemplates", namespace)
+            await self._client.create(path, pod_template(name, template, waiting))
         body = provisioning_request(name, namespace, gang_id, waiting)
         await self._client.create(object_path(API_VERSION, PLURAL, namespace), body)
         _log.info("provisioning_requested", gang=gang_id, request=name, pods=len(waiting), roles=len(templates))

@@ -117,20 +117,23 @@ def template_name(request: str, template: str) -> str:
     return f"{request}-{hashlib.blake2b(template.encode(), digest_size=6).hexdigest()}"
 
 
-def pod_templates(request: str, waiting: Iterable[Waiting]) -> dict[str, Object]:
-    """The PodTemplates by name."""
-    contents = dict.fromkeys(member.template for member in waiting)
-    return {
-        template_name(request, content): {"apiVersion": "v1", "kind": "PodTemplate", "template": decoded}
-        for content in contents
-        if (decoded := msgspec.json.decode(content))
-    }
+def templates_of(waiting: Iterable[Waiting]) -> list[str]:
+    """The different templates."""
+    return list(dict.fromkeys(member.template for member in waiting))
+
+
+def pod_template(request: str, template: str, waiting: Iterable[Waiting]) -> Object:
+    """The PodTemplate with this content, owned by some members."""
+    metadata = {"name": template_name(request, template), "labels": MANAGED_BY, "ownerReferences": owners(waiting)}
+    content = {"template": msgspec.json.decode(template), "metadata": metadata}
+    return {"apiVersion": "v1", "kind": "PodTemplate", **content}
 
 
 def pod_sets(request: str, waiting: Iterable[Waiting]) -> list[Object]:
     """spec.podSets of the request: a template and a count for each role, in a fixed order."""
-    counts = Counter(template_name(request, member.template) for member in waiting)
-    return [{"podTemplateRef": {"name": name}, "count": count} for name, count in sorted(counts.items())]
+    counts = Counter(member.template for member in waiting)
+    named = sorted((template_name(request, template), count) for template, count in counts.items())
+    return [{"podTemplateRef": {"name": name}, "count": count} for name, count in named]
 
 
 def owners(waiting: Iterable[Waiting]) -> list[Object]:

@@ -212,7 +212,11 @@ class QueueJobController:
         now = asyncio.get_running_loop().time()
         if (pause := self._not_before.get(namespace, 0.0) - now) > 0:
             return pause
-        demands = [demand for job in self._cache.in_namespace(namespace) if (demand := self._demand(job)) is not None]
+        demands: list[Demand] = []
+        for job in self._cache.in_namespace(namespace):
+            if (demand := self._demand(job)) is not None:
+                demands.append(demand)
+            await asyncio.sleep(0)  # I12
         creator = PodCreator(self._client, self._scheduler_name, self._on_created)
         try:
             await creator.create(demands)

@@ -10,7 +10,7 @@ and a succeeded one is done. A job that is starting or ending is therefore never
 derived from their slots, so creating a pod twice creates one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from typing import Final
 
 from msgspec import Struct
@@ -50,6 +50,36 @@ class Slot(Struct, frozen=True):
     needed: bool = False
 
 
+class Missing(Struct, frozen=True):
+    """Slots of a job without a pod, in the order in which they are filled. `names`: those of its pods.
+
+    Computed as they are read: thousands of jobs may each lack thousands of pods that a quota does not admit.
+    """
+
+    job: Job
+    names: Set[str] = frozenset()
+
+    def __iter__(self) -> Iterator[Slot]:
+        return self._without_pod(slots(self.job))
+
+    def __bool__(self) -> bool:
+        return next(iter(self), None) is not None
+
+    def needed(self) -> Iterator[Slot]:
+        """Those without which the job does not run."""
+        return self._without_pod(slots(self.job, last=self.job.needed))
+
+    def further(self) -> Iterator[Slot]:
+        """All others."""
+        return self._without_pod(slots(self.job, first=self.job.needed))
+
+    def _without_pod(self, among: Iterator[Slot]) -> Iterator[Slot]:
+        return (slot for slot in among if pod_name(self.job, slot) not in self.names)
+
+
+_NOTHING_MISSING: Final = Missing(Job("", "", ""))
+
+
 class Step(Struct, frozen=True):
     """A decision, as reported in the job's events."""
 
@@ -68,7 +98,7 @@ class Plan(Struct, frozen=True):
     status: JobStatus
     decision: Step | None = None
     to_delete: tuple[JobPod, ...] = ()
-    missing: tuple[Slot, ...] = ()
+    missing: Missing = _NOTHING_MISSING
     requeue_seconds: float | None = None
 
 
@@ -92,12 +122,16 @@ def plan(job: Job, pods: Sequence[JobPod], now_seconds: float) -> Plan:
     return _decision(job, active, now_seconds) or _carry_out(job, pods, active, now_seconds)
 
 
-def slots(job: Job) -> Iterator[Slot]:
-    """Yields the slots of a job in the order in which they are filled: by template priority, then as listed."""
-    order = sorted(range(len(job.tasks)), key=lambda task: (-job.tasks[task].priority, task))
-    places = ((task, index) for task in order for index in range(job.tasks[task].replicas))
-    needed = job.needed
-    return (Slot(task, index, number < needed) for number, (task, index) in enumerate(places))
+def slots(job: Job, first: int = 0, last: int | None = None) -> Iterator[Slot]:
+    """Yields the slots of a job in the order in which they are filled: by template priority, then as listed. Of these,
+    those from number `first` up to `last`.
+    """
+    needed, number, end = job.needed, 0, job.size if last is None else last
+    for task in sorted(range(len(job.tasks)), key=lambda task: (-job.tasks[task].priority, task)):
+        replicas = job.tasks[task].replicas
+        for index in range(max(0, first - number), min(replicas, end - number)):
+            yield Slot(task, index, number + index < needed)
+        number += replicas
 
 
 def pod_name(job: Job, slot: Slot) -> str:
@@ -182,7 +216,7 @@ def _carry_out(job: Job, pods: Sequence[JobPod], active: Sequence[JobPod], now_s
         and (pod.incarnation != status.incarnation or not _has_slot(job, pod) or pod.uid in status.replacing)
     )
     broken = status.started and _left(active) < job.needed  # restarted after the backoff
-    missing = () if broken else tuple(slot for slot in slots(job) if pod_name(job, slot) not in names)
+    missing = _NOTHING_MISSING if broken else Missing(job, names)
     waits = broken or any(pod.phase == "Failed" and pod.uid not in status.replacing for pod in active)
     again = max(0.1, pause_seconds(status, now_seconds)) if waits else None
     return Plan(_counted(job, active), None, to_delete, missing, again)

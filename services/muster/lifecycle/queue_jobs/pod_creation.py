@@ -2,8 +2,8 @@
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby, islice, zip_longest
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from itertools import groupby, islice
 from typing import Final
 
 import msgspec
@@ -18,7 +18,7 @@ from muster.kube.responses import ApiStatusError
 from muster.lifecycle.object_client import ObjectClient
 from muster.lifecycle.queue_jobs.job import Job
 from muster.lifecycle.queue_jobs.manifests import job_pod, pod_manifest
-from muster.lifecycle.queue_jobs.plan import Slot, pod_name
+from muster.lifecycle.queue_jobs.plan import Missing, Slot, pod_name
 from muster.lifecycle.queue_jobs.status import Obstacle
 
 QUOTA_EXCEEDED: Final = "ExceededQuota"
@@ -39,21 +39,31 @@ class Demand(Struct, frozen=True):
     """The missing pods of a job, in the order of their creation."""
 
     job: Job
-    missing: tuple[Slot, ...]
+    missing: Missing
 
 
-def creation_order(demands: Sequence[Demand]) -> Iterator[tuple[Job, Slot]]:
+def creation_order(demands: Sequence[Demand], blocked: Container[str] = ()) -> Iterator[tuple[Job, Slot]]:
     """Orders the pods to create so that a short quota affects the job of the lowest priority.
 
     First every job, by priority, gets the pods that it needs to run. Then the jobs take turns, one further pod each,
     until all pods are created. No two jobs therefore end up with half of what each needs.
+
+    `blocked`: uids of jobs that get no more pods, which may be added meanwhile.
     """
     queue = sorted(demands, key=lambda each: rank(each.job))
     for demand in queue:
-        yield from ((demand.job, slot) for slot in demand.missing if slot.needed)
-    others = [[(demand.job, slot) for slot in demand.missing if not slot.needed] for demand in queue]
-    for turn in zip_longest(*others):
-        yield from (each for each in turn if each is not None)
+        for slot in demand.missing.needed():
+            if demand.job.uid in blocked:
+                break
+            yield demand.job, slot
+    turns = [(demand.job, demand.missing.further()) for demand in queue]
+    while turns:
+        left = []
+        for job, further in turns:
+            if job.uid not in blocked and (slot := next(further, None)) is not None:
+                yield job, slot
+                left.append((job, further))
+        turns = left
 
 
 def rank(job: Job) -> tuple[int, str, str]:
@@ -76,7 +86,7 @@ class PodCreator:
         the pod.
         """
         demands_ = list(demands)
-        for batch in _batches(creation_order(demands_)):
+        for batch in _batches(creation_order(demands_, self.obstacles)):
             job = batch[0][0]
             if job.uid in self.obstacles:
                 continue

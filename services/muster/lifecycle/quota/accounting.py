@@ -55,17 +55,27 @@ class LedgerFull(Exception):
 
 
 class QuotaAccount:
-    """Applies decisions one after the other; `ledger` is the result. `now` is in seconds since 1970."""
+    """Applies decisions one after the other; `ledger` is the result. `now` is in seconds since 1970.
+
+    A decision costs as much however many groups have reservations, but for the message of the first shortage after a
+    change: thousands of groups may be decided in a row.
+    """
 
     def __init__(self, observed: NamespaceUsage, ledger: Ledger, now: float) -> None:
         self._observed, self._before, self._now = observed, ledger, now
         self._reservations = dict(ledger.reservations)
         self._admitted = dict(ledger.admitted)
         self._observed_revision = ledger.observed_revision
-        self._used: dict[str, defaultdict[str, Nanos]] = {name: defaultdict(dict) for name in observed.limits}
+        self._limits = dict(observed.limits)
+        self._used: dict[str, defaultdict[str, Nanos]] = {name: defaultdict(dict) for name in self._limits}
         """Usage by quota and group."""
+        self._sums: dict[str, Nanos] = {}
+        """What is used or reserved, by quota."""
+        self._spare: dict[tuple[str, tuple[str, ...]], list[tuple[str, Nanos]]] = {}
+        """Reserved and unused amounts by group, for a quota and some of its resources; until something changes."""
         self._update()
         self._count()
+        self._sums = {limit.name: self._sum(limit) for limit in self._limits.values()}
 
     @property
     def ledger(self) -> Ledger:
@@ -103,7 +113,7 @@ class QuotaAccount:
         )
         if shortage is not None:
             if record and reservation is not None and reservation != self._reservations.get(group_id):
-                self._reservations.pop(group_id, None)  # no longer finished: it waits again
+                self._set_reservation(group_id, None)  # no longer finished: it waits again
             return shortage
         if record:
             if reservation is not None:
@@ -132,6 +142,9 @@ class QuotaAccount:
 
     def in_use(self, limit: QuotaLimit) -> Nanos:
         """Returns the amounts of a quota that are used or reserved, by resource."""
+        return dict(self._sums[limit.name])
+
+    def _sum(self, limit: QuotaLimit) -> Nanos:
         sums = dict.fromkeys(limit.hard, 0)
         for group_id in {*self._used[limit.name], *self._reservations}:
             for name, nanos in self._held(limit, group_id, self._reservations.get(group_id)).items():
@@ -150,7 +163,7 @@ class QuotaAccount:
 
     def _shortage(self, group_id: str, reservation: Reservation | None, usage: PodUsage | None) -> Shortage | None:
         """Returns the shortage if a group gets this reservation and one more pod."""
-        for limit in self._observed.limits.values():
+        for limit in self._limits.values():
             more: Nanos = {}
             if usage is not None and usage.traits.meets(limit.requirements):
                 more = dict(usage.amounts)
@@ -174,7 +187,7 @@ class QuotaAccount:
         The API server would reject such a pod after its admission here, and the ledger would count it until
         ADMITTED_SECONDS have passed.
         """
-        for limit in self._observed.limits.values():
+        for limit in self._limits.values():
             if usage.traits.meets(limit.requirements):
                 requested = {name: nanos for name, nanos in usage.amounts if nanos and name in limit.reported_used}
                 reported, limited = limit.reported_used, {name: limit.hard.get(name, 0) for name in requested}
@@ -188,14 +201,17 @@ class QuotaAccount:
 
     def _unused(self, limit: QuotaLimit, names: Iterable[str], except_group: str) -> tuple[tuple[str, Nanos], ...]:
         """Returns the reserved and unused amounts of these resources, by group id, without one group."""
-        found = []
-        for group_id, reservation in sorted(self._reservations.items()):
-            used = self._used[limit.name].get(group_id, {})
-            held = self._held(limit, group_id, reservation)
-            spare = {name: held[name] - used.get(name, 0) for name in names if held[name] > used.get(name, 0)}
-            if spare and group_id != except_group:
-                found.append((group_id, spare))
-        return tuple(found)
+        key = limit.name, tuple(names)
+        found = self._spare.get(key)
+        if found is None:
+            found = self._spare[key] = []
+            for group_id, reservation in sorted(self._reservations.items()):
+                used = self._used[limit.name].get(group_id, {})
+                held = self._held(limit, group_id, reservation)
+                spare = {name: held[name] - used.get(name, 0) for name in key[1] if held[name] > used.get(name, 0)}
+                if spare:
+                    found.append((group_id, spare))
+        return tuple([each for each in found if each[0] != except_group])
 
     def _count(self) -> None:
         for (group_id, traits), sums in self._observed.live.items():
@@ -206,12 +222,21 @@ class QuotaAccount:
             self._use(group_id, beyond.traits, dict(beyond.amounts))
 
     def _use(self, group_id: str, traits: PodTraits, amounts: Nanos) -> None:
-        for limit in self._observed.limits.values():
+        self._count_group(group_id, -1)
+        for limit in self._limits.values():
             if traits.meets(limit.requirements):
                 sums = self._used[limit.name][group_id]
                 for name in limit.hard:
                     if amounts.get(name):
                         sums[name] = sums.get(name, 0) + amounts[name]
+        self._count_group(group_id, 1)
+
+    def _count_group(self, group_id: str, times: int) -> None:
+        """Add what a group holds to the sums, or subtract it before that changes."""
+        self._spare.clear()
+        for name, sums in self._sums.items():
+            for resource, nanos in self._held(self._limits[name], group_id, self._reservations.get(group_id)).items():
+                sums[resource] += times * nanos
 
     def _holder(self, group_id: str) -> str:
         group = self._observed.groups.get(group_id)
@@ -223,7 +248,15 @@ class QuotaAccount:
             raise LedgerFull(
                 f"quota is reserved for {MAX_RESERVATIONS} PodGroups of this namespace already: delete ended ones"
             )
-        self._reservations[group_id] = reservation
+        self._set_reservation(group_id, reservation)
+
+    def _set_reservation(self, group_id: str, reservation: Reservation | None) -> None:
+        self._count_group(group_id, -1)
+        if reservation is None:
+            self._reservations.pop(group_id, None)
+        else:
+            self._reservations[group_id] = reservation
+        self._count_group(group_id, 1)
 
     def _record(self, uid: str, name: str, usage: PodUsage, group_id: str) -> None:
         before = self._admitted.get(name)
@@ -301,7 +334,7 @@ class QuotaAccount:
             group = self._observed.groups.get(group_id)
             seen = through.get(group_id.partition("/")[0], 0) >= reservation.revision
             if seen and (group is None or group.uid != reservation.uid or not group.total):
-                del self._reservations[group_id]
+                self._set_reservation(group_id, None)
 
 
 def _subtract(usage: PodUsage, counted: Amounts) -> PodUsage:

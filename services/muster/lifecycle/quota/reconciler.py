@@ -35,6 +35,8 @@ _MAX_CONFLICTS: Final = 20
 _MESSAGE_INTERVAL_SECONDS: Final = 10.0
 """Between changes of a message with the same reason: the usage in it changes with every pod."""
 _MAX_WRITTEN: Final = 100
+_GROUPS_AT_ONCE: Final = 20
+"""PodGroups that are decided in one piece."""
 _ACTION: Final = "ReservingQuota"
 
 _log = structlog.get_logger(__name__)
@@ -96,11 +98,12 @@ class QuotaReconciler:
                 return None, {seen.group.id: NO_QUOTA for seen in groups}
             account = QuotaAccount(observed, stored.ledger, time.time())
             account.drop_deleted_groups(self._cache.groups_through)
-            conditions = {
-                seen.group.id: condition
-                for seen in self._cache.groups_of(namespace)
-                if (condition := _reserve(account, seen))
-            }
+            conditions: dict[str, QuotaCondition] = {}
+            for number, seen in enumerate(self._cache.groups_of(namespace), start=1):
+                if condition := _reserve(account, seen):
+                    conditions[seen.group.id] = condition
+                if number % _GROUPS_AT_ONCE == 0:
+                    await asyncio.sleep(0)  # I12
             if (
                 account.ledger is stored.ledger
                 or await self._store.write(namespace, stored, account.ledger) is not None

@@ -54,7 +54,7 @@ class InterPodRules:
         self._filters = filters
         self._pod_counts = pod_counts
         self._nodes = nodes
-        self._terms_seen = (pod_counts.terms.version, pod_counts.selection.selectors_version)
+        self._terms_seen = self._terms_version()
         self.host_ports = [HostPortsRule(pod_class, pod_counts)] if pod_class.host_ports else []
         self.spread = [
             TopologySpread(each, pod_class, pod_counts, nodes, filters) for each in pod_class.spread if each.hard
@@ -74,14 +74,17 @@ class InterPodRules:
     @property
     def anti_affinity(self) -> list[AntiAffinityRule]:
         """The class's own terms, and terms of other pods that select the class."""
-        seen = (self._pod_counts.terms.version, self._pod_counts.selection.selectors_version)
-        if self._terms_seen != seen:
+        if self._terms_seen != (seen := self._terms_version()):
             existing = existing_anti_affinity(self._pod_class, self._pod_counts, self._nodes)
             if [rule.key for rule in existing] != [rule.key for rule in self._existing]:
                 self._existing = existing
                 self._caps_seen = ()
             self._terms_seen = seen
         return self._declared + self._existing
+
+    def _terms_version(self) -> tuple[int, int, int]:
+        counts = self._pod_counts
+        return counts.terms.version, counts.selection.selectors_version, self._nodes.label_keys_version
 
     @property
     def apply(self) -> bool:
@@ -91,10 +94,10 @@ class InterPodRules:
         )
 
     @property
-    def declared(self) -> int:
-        """Number of rules and preferences of the class's own."""
+    def size(self) -> int:
+        """Number of rules and preferences."""
         own = (self.host_ports, self.spread, self.affinity, self._declared, self.preferences)
-        return sum(len(rules) for rules in own)
+        return len(self._existing) + sum(len(rules) for rules in own)
 
     @property
     def required(self) -> list[Rule]:

@@ -24,16 +24,27 @@ class AntiAffinityTerms:
 
     `_table` is int64[3, terms]: selector row, topology key code, class index, which is _DEAD for removed classes. Dead
     terms, and the keys that only they name, are at most half of all.
+
+    A term keeps no pod away from nodes without its topology label. So terms whose label no node has are left out of
+    what is computed for a class: pods may name as many labels as they like, and select those of all namespaces.
     """
 
-    def __init__(self, selection: PodSelection) -> None:
+    def __init__(self, selection: PodSelection, nodes: NodeTable) -> None:
         self.version = 0
-        self._selection = selection
+        self._selection, self._nodes = selection, nodes
         self._keys: dict[str, int] = {}
         self._table: Int64 = np.zeros((3, 16), np.int64)
         self._size = 0
         self._dead = 0
         self._of_class: dict[int, list[int]] = {}
+        self._effective_seen = (-1, -1)
+        self._effective: Int64 = np.zeros((2, 0), np.int64)
+        """Selector rows and topology key codes of the terms that may keep pods away, each pair once."""
+        self._names: dict[int, str] = {}
+        """Topology keys of these terms by code; no more than labels of nodes."""
+        self._on_nodes: Bool = np.zeros(0, np.bool_)
+        """Whether some node has the topology key, by code, as far as it is known."""
+        self._labels_seen = -1
 
     def __bool__(self) -> bool:
         return bool(self._of_class)
@@ -67,10 +78,26 @@ class AntiAffinityTerms:
             self._compact()
 
     def keys(self, label_set: str) -> list[str]:
-        """Topology keys of the terms that keep pods with a label set away, sorted."""
-        codes = np.unique(self._table[1, : self._size][self._selecting(label_set)])
+        """Labels of nodes that are topology keys of terms that keep pods with a label set away, sorted."""
+        if self._effective_seen != (seen := (self.version, self._nodes.label_keys_version)):
+            self._effective_seen = seen
+            self._update_effective()
+        selectors, codes = self._effective
+        selecting = self._selection.selecting(label_set)[selectors]
+        return sorted([self._names[code] for code in np.unique(codes[selecting]).tolist()])
+
+    def _update_effective(self) -> None:
+        if self._labels_seen != self._nodes.label_keys_version:
+            self._labels_seen = self._nodes.label_keys_version
+            self._on_nodes = np.zeros(0, np.bool_)
         names = list(self._keys)
-        return sorted([names[code] for code in codes.tolist()])
+        if new := [self._nodes.has_label(key) for key in names[len(self._on_nodes) :]]:
+            self._on_nodes = np.concatenate((self._on_nodes, np.array(new, np.bool_)))
+        self._names = {code: names[code] for code in np.flatnonzero(self._on_nodes).tolist()}
+        table = self._table[:, : self._size]
+        selectors, codes, _ = table[:, (table[2] != _DEAD) & self._on_nodes[table[1]]]
+        pairs = np.unique(selectors * max(1, len(names)) + codes)
+        self._effective = np.stack(np.divmod(pairs, max(1, len(names))))
 
     def classes(self, label_set: str, key: str, size: int) -> Bool:
         """Classes with a term of a topology key that selects pods with a label set, bool[size]."""
@@ -92,6 +119,7 @@ class AntiAffinityTerms:
         names = list(self._keys)
         used, alive[1] = np.unique(alive[1], return_inverse=True)
         self._keys = {names[code]: index for index, code in enumerate(used.tolist())}
+        self._on_nodes = np.zeros(0, np.bool_)
         self._size, self._dead = alive.shape[1], 0
         self._table = np.zeros((3, max(16, 2 * self._size)), np.int64)
         self._table[:, : self._size] = alive
@@ -140,7 +168,7 @@ class PodRecords(ABC):
 
     def __init__(self, capacity: Capacity, nodes: NodeTable, selection: PodSelection) -> None:
         self.selection = selection
-        self.terms = AntiAffinityTerms(selection)
+        self.terms = AntiAffinityTerms(selection, nodes)
         self.generation = 0
         """Rises when pods, classes, selectors, label sets or nodes have changed."""
         self.node_rows = 0

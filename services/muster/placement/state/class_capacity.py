@@ -53,7 +53,7 @@ class ClassCapacity:
         self._all = capacity.vectors[self._class_index].copy()
         self.columns: Int64 = np.flatnonzero(self._all)
         self.amounts: Int64 = self._all[self.columns]
-        self.cells = 1 if self.rules is None else max(_INTER_POD_CELLS, 1 + self.rules.declared)
+        self.cells = 1 if self.rules is None else max(_INTER_POD_CELLS, 1 + self.rules.size)
         """Weight in a cache, in arrays over all rows."""
 
     @property

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 
 from muster.kube.object_changes import Removed
 from muster.kube.objects import Pod, PodGroup, decode_pod, decode_pod_group
@@ -120,3 +121,11 @@ def test_no_more_children_are_read_than_decide() -> None:
 
     assert next_standing(None, 2, children()).holds
     assert read == [0, 1]
+
+
+def test_i12_pod_groups_below_are_not_read_for_a_change_above_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = cache(composite(name="root"), composite(parent="root"), *(group(f"g{number}") for number in range(500)))
+    monkeypatch.setattr(made._trees, "children", None)
+    assert set(update(made, composite(name="root"))) == {("ml", "root"), KEY}
+    update(made, composite(parent=""))
+    assert set(update(made, composite(name="root"))) == {("ml", "root")}

@@ -12,11 +12,12 @@ from muster.lifecycle.provisioning.request import (
     Waiting,
     asks_for,
     pod_sets,
-    pod_templates,
+    pod_template,
     provisioning_request,
     request_name,
     state_of,
     template_of,
+    templates_of,
 )
 
 GANG = "coscheduling/ml/train"
@@ -46,7 +47,10 @@ def existing(*conditions: Any, sets: Any = ()) -> PodGroup:
 def test_members_that_differ_in_name_image_environment_and_token_share_a_template() -> None:
     members = waiting(pod("w-0"), pod("w-1"), pod("w-2"))
     assert [each["count"] for each in pod_sets(NAME, members)] == [3]
-    [template] = pod_templates(NAME, members).values()
+    [content] = templates_of(members)
+    template = pod_template(NAME, content, members)
+    assert pod_sets(NAME, members)[0]["podTemplateRef"] == {"name": template["metadata"]["name"]}
+    assert [each["name"] for each in template["metadata"]["ownerReferences"]] == ["w-0", "w-1", "w-2"]
     assert template["template"]["metadata"]["labels"] == {"app": "train"}
     assert "volumes" not in template["template"]["spec"]
 
@@ -66,7 +70,7 @@ def test_members_that_differ_in_name_image_environment_and_token_share_a_templat
 def test_what_matters_to_placement_makes_another_template(spec: dict[str, Any]) -> None:
     members = waiting(pod("w-0"), pod("w-1", **spec))
     assert [each["count"] for each in pod_sets(NAME, members)] == [1, 1]
-    assert len(pod_templates(NAME, members)) == 2
+    assert len(templates_of(members)) == 2
 
 
 def test_an_existing_request_is_compared_as_the_api_server_returns_it() -> None:

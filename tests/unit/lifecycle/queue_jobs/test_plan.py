@@ -14,6 +14,7 @@ from muster.lifecycle.queue_jobs.plan import (
     BACKOFF_RESET_SECONDS,
     MAX_PAUSE_SECONDS,
     JobPod,
+    Missing,
     Plan,
     Slot,
     pause_seconds,
@@ -22,6 +23,16 @@ from muster.lifecycle.queue_jobs.plan import (
     slots,
 )
 from muster.lifecycle.queue_jobs.pod_creation import Demand, creation_order
+
+
+class CountedNames(frozenset[str]):
+    """No names, and how often one was looked for."""
+
+    looked_up = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.looked_up += 1
+        return False
 
 
 class World:
@@ -47,7 +58,7 @@ class World:
         elif found.to_delete:
             del self.pods[found.to_delete[0].name]
         elif found.missing and len(self.pods) < self.room:
-            self.make(found.missing[0])
+            self.make(next(iter(found.missing)))
 
     def settle(self) -> Plan:
         """Carries out plans until nothing is left to do now; does nothing while no controller is running."""
@@ -58,15 +69,16 @@ class World:
             before = self.job
             self.job = replace(self.job, status=found.status)
             if found.decision is not None:
-                assert (found.to_delete, found.missing) == ((), ())
+                assert (found.to_delete, list(found.missing)) == ((), [])
                 self.steps.append(found.decision.reason)
                 continue
             for pod in found.to_delete:
                 del self.pods[pod.name]
                 self.deleted.append(pod.name)
-            for slot in found.missing[: self.room - len(self.pods)]:
+            room = self.room - len(self.pods)
+            for slot in list(found.missing)[:room]:
                 self.make(slot)
-            if not found.to_delete and not found.missing[: self.room - len(self.pods)] and self.job == before:
+            if not found.to_delete and not list(found.missing)[: self.room - len(self.pods)] and self.job == before:
                 return found
         raise AssertionError(f"no rest: {found}")
 
@@ -272,7 +284,7 @@ class TestPauses:
         world.fail("train-0-0")
         assert world.job.status.incarnation == 2
         found = plan(world.job, list(world.pods.values()), world.now)
-        assert (found.requeue_seconds, found.missing, found.to_delete) == (1.0, (), ())
+        assert (found.requeue_seconds, list(found.missing), found.to_delete) == (1.0, [], ())
         world.now += 1.0
         world.settle()
         assert world.job.status.incarnation == 3
@@ -341,10 +353,21 @@ class TestOrder:
             name: read(queue_job(name, (replicas, template()), minimum=2, scheduling={"priorityClassName": priority}))
             for name, replicas, priority in (("a", 4, "low"), ("b", 3, "high"), ("c", 5, "low"))
         }
-        demands = [Demand(job, tuple(slots(job))) for job in jobs.values()]
+        demands = [Demand(job, Missing(job)) for job in jobs.values()]
         made = [pod_name(job, slot) for job, slot in creation_order(demands)]
         assert made[:6] == ["b-0-0", "b-0-1", "a-0-0", "a-0-1", "c-0-0", "c-0-1"]
         assert made[6:] == ["b-0-2", "a-0-2", "c-0-2", "a-0-3", "c-0-3", "c-0-4"]
+
+    @pytest.mark.parametrize("minimum", [1, 10_000])
+    def test_i12_missing_pods_are_computed_one_by_one_and_none_of_a_job_that_gets_no_more(self, minimum: int) -> None:
+        job = read(queue_job("j", (10_000, template()), minimum=minimum))
+        jobs = [replace(job, uid=f"uid-{number}") for number in range(50)]
+        names, blocked = CountedNames(), set[str]()
+        for job, _ in creation_order([Demand(job, Missing(job, names)) for job in jobs], blocked):
+            assert job.uid not in blocked
+            blocked.add(job.uid)  # its first pod was refused
+        assert len(blocked) == len(jobs)
+        assert names.looked_up <= 2 * len(jobs)
 
     @given(
         st.lists(st.tuples(st.integers(0, 6), st.integers(0, 8), st.sampled_from(["low", "high"])), max_size=6),
@@ -355,7 +378,7 @@ class TestOrder:
             read(queue_job(f"j{n}", (size, template()), minimum=least, scheduling={"priorityClassName": priority}))
             for n, (size, least, priority) in enumerate(sizes)
         ]
-        wanted = list(creation_order([Demand(job, tuple(slots(job))) for job in jobs]))
+        wanted = list(creation_order([Demand(job, Missing(job)) for job in jobs]))
         made = wanted[:quota]
         assert len(wanted) == sum(job.size for job in jobs)
         had = {job.name: sum(each is job for each, _ in made) for job in jobs}

@@ -1,9 +1,12 @@
 """Admission and reservations by a namespace's quota account."""
 
+from typing import Any
+
 import pytest
 
 from builders.lifecycle.quota import TEAM, QuotaReplica, counted, group, limit, observed, units, usage
 from muster.gangs.quantity import NANOS_PER_UNIT
+from muster.kube.pod_requests import Nanos
 from muster.kube.resource_quota import PodTraits, ScopeRequirement
 from muster.lifecycle.quota.accounting import ADMITTED_SECONDS, IDLE_SECONDS, LedgerFull, QuotaAccount
 from muster.lifecycle.quota.ledger import MAX_ADMITTED, Ledger, decode_ledger, encode_ledger
@@ -294,3 +297,35 @@ def test_a_ledger_is_read_as_it_was_written() -> None:
     assert decode_ledger(encode_ledger(replica.ledger)) == replica.ledger
     assert TEAM in replica.ledger.reservations
     assert dict(replica.ledger.reservations[TEAM].returned)["cpu"] == NANOS_PER_UNIT
+
+
+class CountingAccount(QuotaAccount):
+    """Counts how often the amounts of a group are looked at."""
+
+    looked_at = 0
+
+    def _held(self, *arguments: Any, **keywords: Any) -> Nanos:
+        self.looked_at += 1
+        return super()._held(*arguments, **keywords)
+
+
+def test_i12_a_decision_costs_as_much_however_many_groups_have_reservations() -> None:
+    groups = [group(f"g{number:03}", cpu=1) for number in range(400)]
+    account = CountingAccount(observed(limit(cpu=100), *groups), Ledger(), 1000.0)
+    shortages = [account.reserve(each) for each in groups]
+    assert shortages.count(None) == 100
+    assert account.looked_at < 10 * len(groups)
+
+
+def test_sums_follow_all_decisions() -> None:
+    groups = [group(f"g{number}", cpu=3) for number in range(5)]
+    seen = observed(limit(cpu=10), limit("other", cpu=9), *groups, counted("old", of=groups[0].id, cpu=4))
+    account = QuotaAccount(seen, Ledger(), 1000.0)
+    for number, each in enumerate(groups):
+        account.reserve(each)
+        account.admit(f"p{number}", f"p{number}", usage(cpu=1), each)
+        account.admit(f"q{number}", f"q{number}", usage(cpu=1), None)
+    del seen.groups[groups[0].id]
+    account.drop_deleted_groups({"kube-batch": 10})
+    for quota in seen.limits.values():
+        assert account.in_use(quota) == account._sum(quota)

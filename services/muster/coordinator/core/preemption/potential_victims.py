@@ -40,6 +40,7 @@ from muster.coordinator.core.preemption.offers import (
     surplus_first,
 )
 from muster.coordinator.core.preemption.surplus import given_up_key, keeps_minimums, spare
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.gangs.facts import PodFacts, SubgroupPolicy
 from muster.gangs.solve import PotentialVictim, VictimGang
 
@@ -154,21 +155,9 @@ def _youngest_first(gang: Gang) -> tuple[int, str]:
 class PotentialVictims:
     """Potential victims for one group."""
 
-    def __init__(
-        self,
-        cache: Cache,
-        running: RunningGangs,
-        group: Group,
-        holding: Iterable[Group],
-        yielding: Sequence[Gang],
-        now: float,
-        cautious: bool,
-    ) -> None:
-        """`holding`: groups with reservations; `yielding`: gangs that are evicted for the group by their repair policy,
-        in this order; `cautious`: all potential victims together respect disruption budgets, not only those that are
-        chosen.
-        """
-        self._cache, self._running = cache, running
+    def __init__(self, cache: Cache, running: RunningGangs, group: Group, now: float) -> None:
+        """There are none before `collect`."""
+        self._cache, self._running, self._group = cache, running, group
         self._claimed = claimed(cache, group, now)
         self._offers: dict[str, OfferedPods] = {}
         self._were_waiting: set[str] = set()
@@ -181,14 +170,21 @@ class PotentialVictims:
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The chosen victims exceed a disruption budget."""
+
+    # -- the offer
+
+    def collect(self, holding: Iterable[Group], yielding: Sequence[Gang], *, cautious: bool) -> Slices[None]:
+        """List all potential victims. `holding`: groups with reservations; `yielding`: gangs that are evicted for the
+        group by their repair policy, in this order; `cautious`: all together respect disruption budgets, not only those
+        that are chosen.
+        """
+        group = self._group
         levels = self._offer_borrowers(group)
         levels = self._offer_waiting(group, holding, levels)
         allowed = self._allowed()
         levels = self._offer_yielding(yielding, levels, allowed if cautious else None)
         if may_preempt(group):
-            self._offer_running(group, levels, allowed, cautious=cautious)
-
-    # -- the offer
+            yield from self._offer_running(group, levels, allowed, cautious)
 
     def _offer_borrowers(self, group: Group) -> int:
         """Returns the number of preemption levels."""
@@ -239,11 +235,14 @@ class PotentialVictims:
             level += 1
         return level
 
-    def _offer_running(self, group: Group, level: int, allowed: Counter[str], *, cautious: bool) -> None:
+    def _offer_running(self, group: Group, level: int, allowed: Counter[str], cautious: bool) -> Slices[None]:
+        """In slices, since thousands of gangs may run. `allowed`: evictions that budgets allow for all together."""
         partners = {id_ for gang in group.gangs if gang.facts is not None for id_ in gang.facts.group}
         for _, gangs in self._running.below(group.preempting_priority):
-            whole = level + self._spare_subgroups(group, gangs)
-            for gang in gangs:
+            whole = level + (yield from self._spare_subgroups(group, gangs))
+            for number, gang in enumerate(gangs, start=1):
+                if number % OBJECTS == 0:
+                    yield
                 if gang in self._yielding or gang.in_transition:
                     continue
                 if self._claimed and not self._claimed.isdisjoint(gang.bound):
@@ -264,12 +263,17 @@ class PotentialVictims:
                     self._offer(gang.id, level, self._running.offer(gang))
             level = whole + 1
 
-    def _spare_subgroups(self, group: Group, gangs: Iterable[Gang]) -> bool:
+    def _spare_subgroups(self, group: Group, gangs: Iterable[Gang]) -> Slices[bool]:
         """One of the gangs can lose a whole subgroup for the group."""
         if group.surplus or not self._running.divided:
             return False
         divided = (gang for gang in gangs if gang in self._running.divided and not gang.in_transition)
-        return any(self._running.split(gang).subgroups for gang in divided)
+        for number, gang in enumerate(divided, start=1):
+            if self._running.split(gang).subgroups:
+                return True
+            if number % OBJECTS == 0:
+                yield
+        return False
 
     def _offer_parts(self, gang: Gang, level: int, whole: int) -> None:
         """List what the gang can lose at one level, and the rest at the level of whole gangs."""

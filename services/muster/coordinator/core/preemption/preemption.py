@@ -198,7 +198,7 @@ class Preemption:
             return None
         for group in (yield from self._due(now.monotonic_seconds)) if self._due_at else ():
             del self._due_at[group]
-            victims = self._potential_victims(group, now)
+            victims = yield from self._potential_victims(group, now)
             if victims.potential_victims:
                 return self._request(group, victims, now)
             yield
@@ -211,11 +211,12 @@ class Preemption:
         self._cautious.discard(group)
         self._backfill.forget(group)
 
-    def _potential_victims(self, group: Group, now: Now) -> PotentialVictims:
+    def _potential_victims(self, group: Group, now: Now) -> Slices[PotentialVictims]:
         cautious = group in self._cautious
         self._cautious.discard(group)
-        holding, yielding = self._holds.groups, self._repairs.yielding_to(group)
-        return PotentialVictims(self._cache, self.running, group, holding, yielding, now.monotonic_seconds, cautious)
+        victims = PotentialVictims(self._cache, self.running, group, now.monotonic_seconds)
+        yield from victims.collect(self._holds.groups, self._repairs.yielding_to(group), cautious=cautious)
+        return victims
 
     def consider_new_victims(self, now: Now) -> Slices[None]:
         """Gangs became potential victims: unschedulable groups that may preempt them are asked for again."""
