@@ -284,7 +284,7 @@ def check_nothing_left(world: World) -> None:
     assert not cache.groups, f"I5: groups remain: {sorted(cache.groups)}"
     assert not len(scenario.leader.queue), "I5: groups remain in the queue"
     devices = cache.ledger.devices
-    assert not (devices.has_own_allocations or devices.has_bound_pods), "I5: devices of pods remain that are gone"
+    assert not (devices.has_allocations or devices.has_bound_pods), "I5: devices of pods remain that are gone"
 
 
 def check_capacity_is_free(world: World) -> None:

@@ -13,6 +13,7 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.core.effects import Bind, Deallocate, Evict, ExtendedClaimWrite
 from muster.coordinator.core.events import (
+    PodName,
     BindCallFailed,
     BindOutcome,
     BindResult,
@@ -106,7 +107,9 @@ class Binder:
                     name=each.name,
                     uid=each.uid,
                     resource_version=each.version,
-                    pod=pb.PodName(uid=each.pod.uid, namespace=each.pod.namespace, name=each.pod.name),
+                    pod=_pod_name(each.pods[0]),
+                    sharing=map(_pod_name, each.pods[1:]),
+                    pod_groups=each.groups,
                 )
                 for each in effect.claims
             ],
@@ -130,7 +133,7 @@ class Binder:
         request = pb.EvictRequest(
             leader_epoch=self._epoch,
             gang=effect.gang,
-            pods=[pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name) for pod in effect.pods],
+            pods=map(_pod_name, effect.pods),
         )
         pending = {pod.uid for pod in effect.pods}
         reason = _NO_RESULT
@@ -154,6 +157,10 @@ def _extended_claim(write: ExtendedClaimWrite | None) -> pb.ExtendedClaim | None
         for each in write.mappings
     ]
     return pb.ExtendedClaim(spec=write.spec, allocation=write.allocation, mappings=mappings)
+
+
+def _pod_name(pod: PodName) -> pb.PodName:
+    return pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name)
 
 
 def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:

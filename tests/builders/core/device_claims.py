@@ -155,11 +155,13 @@ class DeviceClaimWrites:
         """Deallocates stale claims as binding does."""
         results = []
         for each in effect.claims:
-            claim = self.get(each.pod.namespace, each.name)
+            claim, known = self.get(each.pods[0].namespace, each.name), {*(pod.uid for pod in each.pods), *each.groups}
             if self.failures:
                 self.failures -= 1
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.FAILED, "500: try again"))
-            elif claim is None or claim.version != each.version or self._is_bound(each.pod.uid):
+            elif claim is None or claim.version != each.version or not set(claim.reserved_for) <= known:
+                results.append(DeallocateResult(each.uid, DeallocateOutcome.KEPT))
+            elif any(self._is_bound(pod.uid) for pod in each.pods):
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.KEPT))
             else:
                 self._scenario.change(device_objects=[self.without_allocation(claim)])
