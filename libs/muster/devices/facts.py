@@ -263,8 +263,8 @@ class Claim(Struct, frozen=True, gc=False):
 
     @property
     def allocated_to(self) -> tuple[str, ...]:
-        """Uids of the pods or PodGroups that the allocation is for: those that the claim is reserved for, else its owner.
-        Empty if it is not allocated, or if nobody knows for whom.
+        """Uids of the pods or PodGroups that the allocation is for: those that the claim is reserved for; its owner if
+        it is reserved for nobody. Empty if it is not allocated, or if that is unknown.
         """
         if self.allocation is None:
             return ()

@@ -156,9 +156,7 @@ class _DeallocateClaim(Job):
                     return found
         return None
 
-    async def _check_pod(
-        self, pod: pb.PodName, timeout_seconds: float
-    ) -> "tuple[Outcome, str] | WriteOutcome | None":
+    async def _check_pod(self, pod: pb.PodName, timeout_seconds: float) -> "tuple[Outcome, str] | WriteOutcome | None":
         """The result for the claim, with its reason, if the pod is bound or cannot be read, or a retry; None: it is not
         bound. Raises KubeUnreachable, BadObject.
         """

@@ -13,7 +13,6 @@ from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.core.effects import Bind, Deallocate, Evict, ExtendedClaimWrite
 from muster.coordinator.core.events import (
-    PodName,
     BindCallFailed,
     BindOutcome,
     BindResult,
@@ -26,6 +25,7 @@ from muster.coordinator.core.events import (
     EvictOutcome,
     EvictResult,
     EvictResults,
+    PodName,
 )
 from muster.dialects.registry import labels_at_bind
 from muster.rpc.call_spans import gang_metadata

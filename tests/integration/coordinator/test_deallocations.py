@@ -17,10 +17,12 @@ from muster.coordinator.core.events import (
 from muster.rpc.errors import RpcError
 
 GANG = "koordinator/ml/gang"
-CLAIMS = tuple(
-    StaleClaim(f"claim-{number}", f"c{number}", str(40 + number), (PodName(f"p{number}", "ml", f"pod-{number}"),))
-    for number in range(2)
-) + (StaleClaim("shared", "c2", "42", tuple(PodName(f"p{each}", "ml", f"pod-{each}") for each in "abc"), ("g",)),)
+PODS = tuple(PodName(f"p{number}", "ml", f"pod-{number}") for number in range(4))
+CLAIMS = (
+    StaleClaim("claim-0", "c0", "40", PODS[:1]),
+    StaleClaim("claim-1", "c1", "41", PODS[1:2]),
+    StaleClaim("shared", "c2", "42", PODS, ("g",)),
+)
 
 
 async def event_of(stub: BindingStub) -> DeallocateResults | DeallocateCallFailed:

@@ -1,4 +1,4 @@
-"""Shared claims whose pods all have neither a node nor a seat are deallocated before these are placed again (I5, I6)."""
+"""Claims whose sharing pods all have neither a node nor a seat are deallocated before they are placed (I5, I6)."""
 
 import pytest
 from msgspec.structs import replace

@@ -71,11 +71,12 @@ class DeviceChoices:
         self._claims_of: dict[str, tuple[str, ...]] = {}
         """The same claims by uid of the seat."""
         self._allocated: dict[str, dict[str, Claim]] = {}
-        """Claims by uid of what they are allocated to (`Claim.allocated_to`), and by id; each ends with its allocation."""
+        """Claims by uid of what they are allocated to (`Claim.allocated_to`), and id; each ends with its allocation."""
         self._changed_users: dict[str, None] = {}
         """Uids of the same for which allocations changed, until `take_changed_users`, which every batch calls."""
         self._group_pods: dict[str, dict[str, None]] = {}
-        """Uids of pods without a node that use claims of a PodGroup, by its uid; each ends with the pod, or its node."""
+        """Uids of pods without a node that use claims of a PodGroup, by its uid; each ends with the pod, or its node.
+        """
         self._contested = False
         """Seats hold devices that a claim got, or lost what was chosen for their claim, until `take_contested`."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {

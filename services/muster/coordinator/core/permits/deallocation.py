@@ -150,9 +150,7 @@ class Deallocations:
         effects: list[Effect] = []
         for gang, orders in list(self._orders.items()):
             late = {
-                uid: each
-                for uid, each in orders.items()
-                if each.state is ActionState.RETRY and each.retry_at <= now
+                uid: each for uid, each in orders.items() if each.state is ActionState.RETRY and each.retry_at <= now
             }
             if not late:
                 continue
