@@ -150,7 +150,8 @@ class ObservedScenario(Scenario):
         """The changed nodes, and those that offer another number of devices: as cluster-state counts them, those that
         are allocated to claims of our pods included.
         """
-        objects = {**self.cluster.device_objects, **{(each.kind, each.name): each for each in device_objects}}
+        given = [*device_objects, *self.claims.of_ended(remove_pods, pods)]
+        objects = {**self.cluster.device_objects, **{(each.kind, each.name): each for each in given}}
         claims = [each for each in objects.values() if each.kind is DeviceObjectKind.CLAIM and each.content]
         present = {**self.cluster.pods, **{pod.uid: pod for pod in pods}}
         there = [pod for uid, pod in present.items() if uid not in set(remove_pods)]
