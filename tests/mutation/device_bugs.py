@@ -133,6 +133,20 @@ DEVICE_BUGS = (
         first=_STALE_SHARED,
     ),
     Bug(
+        "the pod that requests the devices of a shared claim is placed last",
+        "solve/request.py",
+        "    return not requests, kind",
+        "    return bool(requests), kind",
+        first=_SHARED,
+    ),
+    Bug(
+        "a part of an answer that is rejected is tried again at once",
+        "solve/solve.py",
+        "            if not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):",
+        "            if result:",
+        first=_SHARED,
+    ),
+    Bug(
         "a stale allocation that is observed later stays",
         "cache/cache.py",
         "            self._touch_users()\n",

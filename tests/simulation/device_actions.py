@@ -24,7 +24,7 @@ from simulation.world import Sharing, World
 WEIGHTS = {
     "edit_devices": 1.0,
     "claim_devices": 1.0,
-    "share_claim": 0.7,
+    "share_claim": 0.4,
     "take_device": 1.5,
     "leave_allocation": 2.0,
     "return_device": 1.0,
@@ -40,7 +40,7 @@ def beginning(dice: random.Random) -> list[Action]:
     """Nodes with devices, and gangs of which each pod will claim some."""
     published = [Action("edit_devices", (node, dice.choice((2, 3, 4, 4)), 0)) for node in range(2)]
     claimed = (Action("claim_devices", (slot, dice.choice((0, 1, 1, 1, 2)))) for slot in range(6))
-    shared = (Action("share_claim", (slot, dice.choice((0, 0, 0, 1, 1, 2, 3, 3)))) for slot in range(6))
+    shared = (Action("share_claim", (slot, dice.choice((0, 0, 0, 0, 0, 1, 2, 3)))) for slot in range(6))
     return [*published, *claimed, *shared]
 
 
