@@ -11,8 +11,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from builders.devices.facts import claim, cluster, gpus, mig, node, way
-from muster.devices.facts import DeviceId
+from builders.devices.facts import DRIVER, claim, cluster, device, gpus, mig, node, way
+from muster.devices.facts import DeviceId, Slice
 
 
 def timed(what: str, step: Callable[[], object]) -> None:
@@ -38,6 +38,16 @@ def main() -> None:
     devices.allocate_ids(DeviceId("gpu", f"n{i}", "gpu-0") for i in range(0, number, 10))
     timed("count again, a tenth of the nodes changed", count)
     timed("choose a device on each of 512 nodes", lambda: len([devices.allocate(each, one) for each in nodes[:512]]))
+
+    network = [
+        Slice(f"s{part}", DRIVER, "network", count=8, all_nodes=True, devices=tuple(map(device, names)))
+        for part, names in enumerate([[f"{part}-{number}" for number in range(125)] for part in range(8)])
+    ]
+    devices = cluster(*(gpus(each.name, 8) for each in nodes), *network)
+    timed(f"count, {number} nodes with 8 devices and 1,000 that they share, first time", count)
+    timed("count again, nothing changed", count)
+    devices.allocate_ids([DeviceId(DRIVER, "network", "0-0")])
+    timed("count again, one of those that they share is allocated", count)
 
     partitions = cluster(*mig("n1", 8))
     here = node("n1")

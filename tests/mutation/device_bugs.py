@@ -7,6 +7,7 @@ _EXTENDED = "unit/coordinator/test_extended_resources.py"
 _CLAIMS = "unit/coordinator/test_device_claims.py"
 _SHORTAGES = "unit/coordinator/test_device_shortages.py"
 _SHARED = "unit/coordinator/test_shared_device_claims.py"
+_STALE_SHARED = "unit/coordinator/test_stale_shared_claims.py"
 _STALE = "unit/coordinator/test_stale_allocations.py"
 
 DEVICE_BUGS = (
@@ -96,16 +97,60 @@ DEVICE_BUGS = (
     ),
     Bug(
         "claims of pods with a seat are deallocated",
-        "permits/deallocation.py",
-        "    return [claim for claim in claims if gang.has_no_place(claim.owner)]",
-        "    return devices.allocated_to(gang.pods.keys())",
+        "cache/stale_claims.py",
+        """    unplaced = gang.pods.keys() - gang.seats.keys() - gang.acknowledged.keys() - gang.bound.keys()
+    groups""",
+        """    return devices.allocated_to(gang.pods.keys())
+    groups""",
         first=_STALE,
+    ),
+    Bug(
+        "a shared claim is deallocated although one of its pods has a place",
+        "cache/stale_claims.py",
+        "        if all(_is_unplaced(",
+        "        if any(_is_unplaced(",
+        first=_STALE_SHARED,
+    ),
+    Bug(
+        "the claim of a PodGroup is deallocated although bound pods use it",
+        "cache/stale_claims.py",
+        "    return claim.idle and bool(users)",
+        "    return bool(users)",
+        first=_STALE_SHARED,
+    ),
+    Bug(
+        "the deallocation of a claim is ordered for each gang that shares it",
+        "permits/deallocation.py",
+        "            if claim.uid not in self._ordered_for:\n",
+        "            if claim.uid:\n",
+        first=_STALE_SHARED,
+    ),
+    Bug(
+        "a gang waits for the deallocation of a claim that another gang does not order any more",
+        "permits/deallocation.py",
+        "                if (other := self._cache.gang_of[uid]) is not gang:\n",
+        "                if (other := self._cache.gang_of[uid]) is None:\n",
+        first=_STALE_SHARED,
+    ),
+    Bug(
+        "the pod that requests the devices of a shared claim is placed last",
+        "solve/request.py",
+        "    return not requests, kind",
+        "    return bool(requests), kind",
+        first=_SHARED,
+    ),
+    Bug(
+        "a part of an answer that is rejected is tried again at once",
+        "solve/solve.py",
+        "            if not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):",
+        "            if result:",
+        first=_SHARED,
     ),
     Bug(
         "a stale allocation that is observed later stays",
         "cache/cache.py",
-        "            self._touch_owners()\n",
-        "            ledger.devices.take_changed_owners()\n",
+        "            self._touch_users()\n",
+        "            ledger.devices.take_changed_users()\n",
         first=_STALE,
     ),
     Bug(
@@ -119,7 +164,7 @@ DEVICE_BUGS = (
     Bug(
         "a deallocation is repeated in the version that was observed first",
         "permits/deallocation.py",
-        "            same = order is not None and order.version == claim.version\n",
+        "            same = order is not None and order.claim.version == claim.version\n",
         "            same = order is not None\n",
         first=_STALE,
     ),

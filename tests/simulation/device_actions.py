@@ -4,18 +4,27 @@ import random
 
 from msgspec.structs import replace
 
+from builders.core.shared_claims import is_shared
 from builders.devices.facts import claim as claim_for
 from builders.devices.facts import way
 from builders.devices.streamed import allocated, class_object, slice_object
 from muster.coordinator.core.effects import Bind
-from muster.devices.facts import DeviceId
-from muster.gangs.facts import DeviceObject, DeviceObjectKind
+from muster.devices.facts import Claim, DeviceId
+from muster.gangs.facts import (
+    DeviceObject,
+    DeviceObjectKind,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
+    PodFacts,
+)
 from simulation.actions import ACTION_KINDS, Action, action
-from simulation.world import World
+from simulation.world import Sharing, World
 
 WEIGHTS = {
     "edit_devices": 1.0,
     "claim_devices": 1.0,
+    "share_claim": 0.4,
     "take_device": 1.5,
     "leave_allocation": 2.0,
     "return_device": 1.0,
@@ -30,7 +39,9 @@ WEIGHTS = {
 def beginning(dice: random.Random) -> list[Action]:
     """Nodes with devices, and gangs of which each pod will claim some."""
     published = [Action("edit_devices", (node, dice.choice((2, 3, 4, 4)), 0)) for node in range(2)]
-    return [*published, *(Action("claim_devices", (slot, dice.choice((0, 1, 1, 1, 2)))) for slot in range(6))]
+    claimed = (Action("claim_devices", (slot, dice.choice((0, 1, 1, 1, 2)))) for slot in range(6))
+    shared = (Action("share_claim", (slot, dice.choice((0, 0, 0, 0, 0, 1, 2, 3)))) for slot in range(6))
+    return [*published, *claimed, *shared]
 
 
 def drawn(dice: random.Random) -> Action:
@@ -61,6 +72,15 @@ def claim_devices(world: World, slot: int, count: int) -> None:
     world.number()
 
 
+@action(0, slot=6, how=4)
+def share_claim(world: World, slot: int, how: int) -> None:
+    """From now on the pods of the gang that are created share one claim, see `Sharing`; 0: each has one of its own."""
+    world.shared.pop(slot, None)
+    if how:
+        world.shared[slot] = Sharing(how)
+    world.number()
+
+
 @action(0, which=8)
 def take_device(world: World, which: int) -> None:
     """Another scheduler allocates a device that is not allocated to a claim, whatever was decided here."""
@@ -86,13 +106,18 @@ def leave_allocation(world: World, which: int, device: int) -> None:
         id_ = free[device % len(free)]
         scenario.claims.contested.add(id_)
         left = allocated(claim, id_.device, node=id_.pool)
-        scenario.claims.put(replace(left, reserved_for=(claim.owner,) if device % 2 else ()))
+        if is_shared(claim.name):
+            term = NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (id_.pool,)),))
+            local = replace(left.allocation, node_selector=(term,))
+            scenario.claims.put(replace(left, allocation=local, reserved_for=(pod.group_uid or pod.uid,)))
+        else:
+            scenario.claims.put(replace(left, reserved_for=(claim.owner,) if device % 2 else ()))
 
 
 @action(0, which=8)
 def return_device(world: World, which: int) -> None:
     """A claim of another scheduler is deleted."""
-    theirs = [claim for claim in world.scenario.claims.all() if not claim.owner]
+    theirs = [claim for claim in world.scenario.claims.all() if claim.namespace == "others"]
     if theirs:
         world.scenario.claims.remove(theirs[which % len(theirs)])
 
@@ -114,7 +139,9 @@ def delete_claim(world: World, which: int) -> None:
         return
     pod = pods[which % len(pods)]
     claim = scenario.claims.get(pod.namespace, pod.device_claims[0])
-    if claim is None:
+    if is_shared(pod.device_claims[0]):
+        _delete_shared(world, pod, claim)
+    elif claim is None:
         new, made = world.claiming(pod, world.scenario.cluster.claimed_devices(pod.class_id))
         scenario.change(pods=[replace(new, problem="")], device_objects=[made])
     elif claim.allocation is None:
@@ -125,6 +152,20 @@ def delete_claim(world: World, which: int) -> None:
         problem = f"ResourceClaim {claim.name} is being deleted"
         deleting = scenario.claims.written(replace(claim, deleting=True))
         scenario.change(pods=[replace(pod, problem=problem)], device_objects=[deleting])
+
+
+def _delete_shared(world: World, pod: PodFacts, claim: Claim | None) -> None:
+    """A user deletes a claim that pods share and that is not allocated, or creates it anew."""
+    scenario, name = world.scenario, pod.device_claims[0]
+    sharing = [each for each in scenario.cluster.pods.values() if each.device_claims == (name,) and not each.node]
+    sharing = [each for each in sharing if each.namespace == pod.namespace]
+    if claim is None:
+        anew = scenario.claims.written(world.shared_claim(pod.namespace, name, 1))
+        scenario.change(pods=[replace(each, problem="") for each in sharing], device_objects=[anew])
+    elif claim.allocation is None:
+        problem = f"ResourceClaim {name} does not exist"
+        gone = DeviceObject(DeviceObjectKind.CLAIM, claim.id)
+        scenario.change(pods=[replace(each, problem=problem) for each in sharing], device_objects=[gone])
 
 
 @action(0, which=4)

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from builders.core.shared_claims import is_shared
 from muster.coordinator.core.effects import Bind, Evict, Persist, Report
 from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.report.waits import UNSCHEDULABLE
+from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.devices.facts import DeviceId
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
 from muster.topology.constraints import on_levels
@@ -139,9 +141,11 @@ def check_chosen_devices(scenario: Scenario, effect: Persist) -> None:
     owners: dict[DeviceId, str] = {}
     for gang in scenario.leader.cache.gangs.values():
         for seat in (*gang.unbound_seats, *gang.acknowledged.values()):
-            for device in _devices(seat):
-                other = owners.setdefault(device, seat.uid)
-                assert other == seat.uid, f"I3: device {device} is chosen for {other} and {seat.uid}"
+            for name, allocation in seat.devices:
+                claim = f"{seat.namespace}/{name}" if name != EXTENDED_CLAIM else seat.uid
+                for each in allocation.results:
+                    other = owners.setdefault(each.id, claim)
+                    assert other == claim, f"I3: device {each.id} is chosen for {other} and {claim}"
     new = (
         held.seat
         for record in effect.puts
@@ -168,7 +172,8 @@ def check_bound_devices(scenario: Scenario, effect: Bind) -> None:
         check_not_taken(scenario, effect.seats)
     for seat in effect.seats if effect.devices else ():
         assert recorded.get(seat.uid) == seat.devices, f"I2: {seat.uid} is bound with devices that are not recorded"
-        wanted = {each.name for each in effect.devices.get(seat.uid, ())}
+        writes = effect.devices.get(seat.uid, ())
+        wanted = {each.name for each in writes if each.allocation or not is_shared(each.name)}
         chosen = {name for name, _ in seat.devices}
         assert wanted == chosen, f"I3: {seat.uid} is bound with devices for {sorted(chosen)}, not for {sorted(wanted)}"
 

@@ -2,8 +2,11 @@
 
 from collections import Counter
 
+from builders.core.device_claims import is_ready
 from builders.core.invariants import check_quiet
+from builders.core.objects import GPUS
 from builders.core.scenario import Scenario
+from builders.core.shared_claims import is_shared
 from builders.gangs.facts import gang
 from builders.gangs.labels import selects
 from muster.coordinator.core.cache.ledger import Ledger
@@ -15,8 +18,9 @@ from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.solve.request import to_place
-from muster.gangs.facts import DeviceObject, PodPhase
-from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveOutcome
+from muster.devices.facts import Claim
+from muster.gangs.facts import DeviceObject, PodPhase, split_kind
+from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome, SolveResult
 from simulation.growth_checks import check_nothing_grows
 from simulation.world import FOREIGN_NODE, ObservedScenario, World
 
@@ -80,10 +84,22 @@ def check_no_false_wait(scenario: Scenario, group: Group) -> None:
     nominated = as_amounts(
         nominated_for_others(group, cache.nominations.values(), cache.ledger, scenario.now), cache.ledger
     )
-    (answer,) = scenario.first_fit(
-        Solve(0, {}, cache.ledger.reservations(), (to_place(group, cache.ledger, cache.trees, cache.gangs),), nominated)
-    )
-    assert answer.outcome is not SolveOutcome.PLACED, f"I7: {group.id} fits and is not placed"
+    asked = to_place(group, cache.ledger, cache.trees, cache.gangs)
+    (answer,) = scenario.first_fit(Solve(0, {}, cache.ledger.reservations(), (asked,), nominated))
+    uncounted = answer.outcome is SolveOutcome.PLACED and _has_uncounted_claims(scenario, asked, answer)
+    assert answer.outcome is not SolveOutcome.PLACED or uncounted, f"I7: {group.id} fits and is not placed"
+
+
+def _has_uncounted_claims(scenario: Scenario, asked: SolveGroup, answer: SolveResult) -> bool:
+    """Members are placed of which none requests the devices of the claim that they share: it is a member of another
+    subgroup.
+    """
+    roles = {each.id: each.roles for each in asked.gangs}
+    kinds = [split_kind(roles[each.gang][each.role].class_id)[0] for each in answer.assignments]
+    classes = [scenario.cluster.class_of(kind) for kind in kinds]
+    shared = {term.selector for each in classes for term in each.shared_claims}
+    counted = {term.selector for each in classes for term in each.shared_claims if GPUS in dict(each.requests)}
+    return not shared <= counted
 
 
 def check_minimum_resources(scenario: Scenario) -> None:
@@ -229,6 +245,8 @@ def check_claims(scenario: ObservedScenario) -> None:
         return
     gang_of = scenario.leader.cache.gang_of
     for claim in scenario.claims.all():
+        if is_shared(claim.name):
+            _check_shared(scenario, claim)
         if claim.allocation is None or claim.owner not in scenario.cluster.pods:
             continue
         pod = scenario.cluster.pods[claim.owner]
@@ -237,8 +255,16 @@ def check_claims(scenario: ObservedScenario) -> None:
     for pod in scenario.cluster.pods.values():
         if pod.device_claims and pod.seated:
             claims = [scenario.claims.get(pod.namespace, name) for name in pod.device_claims]
-            ready = all(each is not None and each.allocation and pod.uid in each.reserved_for for each in claims)
+            ready = all(each is not None and is_ready(each, pod) for each in claims)
             assert ready, f"I6: {pod.uid} runs on {pod.node} without its devices"
+
+
+def _check_shared(scenario: ObservedScenario, claim: Claim) -> None:
+    """I5: of the pods for which a claim that pods share is reserved one at least is bound or holds a seat."""
+    gang_of = scenario.leader.cache.gang_of
+    users = [pod for pod in scenario.cluster.pods.values() if {pod.uid, pod.group_uid} & set(claim.allocated_to)]
+    used = any(pod.node or (pod.uid in gang_of and pod.uid in gang_of[pod.uid].seats) for pod in users)
+    assert used or not users, f"I5: {claim.id} is allocated, and {[pod.uid for pod in users]} are pending"
 
 
 def check_binds_exist(scenario: Scenario) -> None:
@@ -316,7 +342,7 @@ def check_nothing_left(world: World) -> None:
     assert not cache.groups, f"I5: groups remain: {sorted(cache.groups)}"
     assert not len(scenario.leader.queue), "I5: groups remain in the queue"
     devices = cache.ledger.devices
-    assert not (devices.has_own_allocations or devices.has_bound_pods), "I5: devices of pods remain that are gone"
+    assert not (devices.has_allocations or devices.has_bound_pods), "I5: devices of pods remain that are gone"
 
 
 def check_capacity_is_free(world: World) -> None:

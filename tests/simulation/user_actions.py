@@ -126,7 +126,11 @@ def sweep(world: World) -> None:
     """cluster-state forgets classes, selectors and label sets that no pod has."""
     cluster = world.scenario.cluster
     used = {pod.class_id for pod in cluster.pods.values()}
-    ruled = [each for each in cluster.classes.values() if each.required_pod_affinity or each.required_pod_anti_affinity]
+    ruled = [
+        each
+        for each in cluster.classes.values()
+        if each.required_pod_affinity or each.required_pod_anti_affinity or each.shared_claims
+    ]
     unused = [each.id for each in ruled if each.id not in used]
     named = {each.id for each in selectors_named(each for each in ruled if each.id in used)}
     labels = {pod.label_set for pod in cluster.pods.values()}

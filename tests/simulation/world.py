@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace as changed
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import msgspec
@@ -10,8 +11,10 @@ from msgspec.structs import replace
 
 from builders.core.objects import GPUS, Cluster, claiming_class, plain_pod, pod_class, ruled_class
 from builders.core.scenario import Scenario
+from builders.core.shared_claims import SHARED, is_counted, label_of, users_of, with_shares
 from builders.devices.facts import claim as claim_for
 from builders.devices.facts import way
+from builders.devices.streamed import claim_object
 from builders.gangs.facts import CoreGang
 from builders.gangs.labels import labelled, selects
 from muster.coordinator.core.effects import Bind, Deallocate, Effect, Evict, MarkTimedOut, Persist, PodCondition
@@ -77,6 +80,8 @@ class ObservedScenario(Scenario):
         """Number of classes that there were at once."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
+        self.shares = False
+        """Pods may share claims."""
         super().__init__(nodes, rules=RULES)
 
     def start(self) -> None:
@@ -95,6 +100,15 @@ class ObservedScenario(Scenario):
             before = self.cluster.pods.get(pod.uid)
             if before is not None and (before.class_id, before.label_set) != (pod.class_id, pod.label_set):
                 self.unruled.add(pod.uid)
+        if self.shares:
+            self._add_shares(changes)
+        self._change(**changes)
+        if self.shares:
+            _, _, claims = with_shares(self.cluster, self.claims.all())
+            if claims:
+                self._change(device_objects=list(map(claim_object, claims)))
+
+    def _change(self, **changes: Any) -> None:
         if self.cluster.device_objects or "device_objects" in changes:
             changes["nodes"] = self._with_offers(**changes)
         lagging, self.lagging = self.lagging, self.lagging or bool(self.stream)
@@ -106,22 +120,45 @@ class ObservedScenario(Scenario):
         slices = _slices(self.cluster.device_objects.values())
         return [DeviceId(each.driver, each.pool, one.name) for each in slices for one in each.devices]
 
+    def _add_shares(self, changes: dict[str, Any]) -> None:
+        """Adds the classes of pods that share claims, as they are after the changes."""
+        pods, removed = list(changes.get("pods") or ()), changes.get("remove_pods") or ()
+        there = {**self.cluster.pods, **{pod.uid: pod for pod in pods}}
+        for uid in removed:
+            there.pop(uid, None)
+        objects = [*(changes.get("device_objects") or ()), *self.claims.of_ended(removed, pods)]
+        claims = {each.id: each for each in self.claims.all()}
+        for each in objects:
+            if each.kind is DeviceObjectKind.CLAIM:
+                claims.pop(each.name, None)
+                if each.content:
+                    claims[each.name] = msgspec.json.decode(each.content, type=Claim)
+        more, classes, _ = with_shares(self.cluster, claims.values(), there)
+        if more:
+            changes["pods"] = list({pod.uid: pod for pod in [*pods, *more]}.values())
+            changes["classes"] = [*(changes.get("classes") or ()), *classes]
+
     def _with_offers(
         self,
         nodes: Sequence[NodeFacts] = (),
         remove_nodes: Sequence[str] = (),
         device_objects: Sequence[DeviceObject] = (),
+        pods: Sequence[PodFacts] = (),
+        remove_pods: Sequence[str] = (),
         **_: object,
     ) -> list[NodeFacts]:
         """The changed nodes, and those that offer another number of devices: as cluster-state counts them, those that
         are allocated to claims of our pods included.
         """
-        objects = {**self.cluster.device_objects, **{(each.kind, each.name): each for each in device_objects}}
+        given = [*device_objects, *self.claims.of_ended(remove_pods, pods)]
+        objects = {**self.cluster.device_objects, **{(each.kind, each.name): each for each in given}}
         claims = [each for each in objects.values() if each.kind is DeviceObjectKind.CLAIM and each.content]
+        present = {**self.cluster.pods, **{pod.uid: pod for pod in pods}}
+        there = [pod for uid, pod in present.items() if uid not in set(remove_pods)]
         theirs = {
             result.id
             for claim in (msgspec.json.decode(each.content, type=Claim) for each in claims)
-            if claim.allocation is not None and not claim.owner
+            if claim.allocation is not None and not claim.owner and not is_counted(claim, users_of(claim, there))
             for result in claim.allocation.results
         }
         offered = Counter(
@@ -213,6 +250,17 @@ class Dress(NamedTuple):
     beside: str = ""
 
 
+class Sharing(IntEnum):
+    """How the pods of a gang share a claim."""
+
+    NAMED = 1
+    """One of the gang's own."""
+    POD_GROUP = 2
+    """One that is reserved for the PodGroup of the pods."""
+    ALL = 3
+    """One that all such gangs of a namespace name."""
+
+
 class DeposedLeader(NamedTuple):
     """A leader that was replaced while it ran, and its epoch."""
 
@@ -246,6 +294,8 @@ class World:
         """Labels and rules of gangs by slot."""
         self.claimed: dict[int, int] = {}
         """Number of devices that each pod of a slot's gang claims."""
+        self.shared: dict[int, Sharing] = {}
+        """How the pods of a slot's gang share one claim instead."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
         self.backup: Backup | None = None
@@ -277,18 +327,42 @@ class World:
         if missing and most:
             pods = [self.dressed(slot, self.anew(pod)) for pod in missing[:most]]
             if count := self.claimed.get(slot):
-                self._create_claiming(pods, count)
+                self._create_claiming(slot, pods, count)
             else:
                 self.scenario.change(pods=pods)
 
-    def _create_claiming(self, pods: list[PodFacts], count: int) -> None:
+    def _create_claiming(self, slot: int, pods: list[PodFacts], count: int) -> None:
         """Creates pods with claims; those with a rule about the pods beside them have none."""
         plain = {pod_class(cpu).id for cpu in range(17)}
+        if sharing := self.shared.get(slot):
+            self._create_sharing(slot, pods, count, sharing)
+            return
         claiming = dict(self.claiming(pod, count) for pod in pods if pod.class_id in plain)
         self.scenario.change(
             pods=[*(pod for pod in pods if pod.class_id not in plain), *claiming],
             device_objects=list(claiming.values()),
         )
+
+    def _create_sharing(self, slot: int, pods: list[PodFacts], count: int, sharing: "Sharing") -> None:
+        """Creates pods that share a claim for so many devices, and the claim if there is none."""
+        scenario = self.scenario
+        scenario.shares = True
+        plain = {pod_class(cpu).id for cpu in range(17)}
+        name = f"{SHARED}-all" if sharing is Sharing.ALL else f"{SHARED}-{SLOTS[slot]}"
+        group = {"group_claims": (name,), "group_name": name, "group_uid": f"uid-{name}"}
+        more = group if sharing is Sharing.POD_GROUP else {}
+        users = [
+            replace(pod, device_claims=(name,), label_set=label_of(name, pod.label_set), **more)
+            for pod in pods
+            if pod.class_id in plain
+        ]
+        missing = {pod.namespace for pod in users if scenario.claims.get(pod.namespace, name) is None}
+        created = [scenario.claims.written(self.shared_claim(space, name, count)) for space in sorted(missing)]
+        by_uid = {pod.uid: pod for pod in [*pods, *users]}
+        scenario.change(pods=list(by_uid.values()), device_objects=created)
+
+    def shared_claim(self, namespace: str, name: str, count: int) -> Claim:
+        return replace(claim_for(way(count), name=name), namespace=namespace, uid=f"{name}-{self.number()}")
 
     def claiming(self, pod: PodFacts, count: int) -> tuple[PodFacts, DeviceObject]:
         """Returns the pod with a new claim for so many devices, and the claim."""

@@ -14,8 +14,18 @@ from numpy.typing import NDArray
 
 from muster.devices.counting import Copies, copies_of
 from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceId, DeviceResult, Selection, Slice
-from muster.devices.instance import Instance, Member, Problem, Shape, instance_of, problem_of
-from muster.devices.pools import Pools
+from muster.devices.instance import (
+    Instance,
+    Member,
+    PoolInstance,
+    Problem,
+    Shape,
+    instance_of,
+    pool_instance,
+    problem_of,
+    shape_of,
+)
+from muster.devices.pools import NodePool, PoolKey, Pools, Stamp
 from muster.devices.search import BUDGET, Outcome, Pick, search
 from muster.devices.selectors import Matches, SelectorResults, Selectors
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, NodeSelectorTerm
@@ -38,7 +48,9 @@ class _Known(Struct):
 
     problem: Problem
     shared: int
-    nodes: dict[str, tuple[tuple[int, int], int]] = {}
+    nodes: dict[str, tuple[Stamp, int]] = {}
+    pools: dict[PoolKey, tuple[int, dict[int, PoolInstance]]] = {}
+    """Pools that nodes share, in a version, by view."""
     shapes: dict[Shape, int] = {}
     counts: dict[tuple[int, int], Copies] = {}
 
@@ -47,7 +59,8 @@ class Devices:
     """Pools, classes and allocated devices of a cluster.
 
     Size: the slices and allocated devices that exist, and counts of at most 64 lists of claims; these hold an entry per
-    node, which `remove_node` drops, and at most 4,096 shapes. A change of a device class drops all counts.
+    node, which `remove_node` drops, one per pool that nodes share, and at most 4,096 shapes. A change of a device class
+    drops all counts.
     """
 
     def __init__(self, matches: Matches, budget: int = BUDGET, results: SelectorResults | None = None) -> None:
@@ -67,8 +80,11 @@ class Devices:
         self.pools.put(slice_)
 
     def remove_slice(self, name: str) -> None:
-        self.pools.remove(name)
+        removed = self.pools.remove(name)
         self.results.forget(name)
+        if removed is not None and (key := (removed.driver, removed.pool)) not in self.pools.keys:
+            for known in self._known.values():
+                known.pools.pop(key, None)
 
     def put_class(self, device_class: DeviceClass) -> None:
         self.classes[device_class.name] = device_class
@@ -80,6 +96,7 @@ class Devices:
 
     def remove_node(self, name: str) -> None:
         """Forget the counts of a node that was removed."""
+        self.pools.remove_node(name)
         for known in self._known.values():
             known.nodes.pop(name, None)
 
@@ -113,13 +130,17 @@ class Devices:
 
     def number_on(self, node: NodeFacts) -> int:
         """Devices of the pools that have devices for the node."""
-        return sum(len(part.slice.devices) for pool in self.pools.on_node(node) for part in pool.parts)
+        return sum(pool.devices for pool in self.pools.on_node(node))
 
-    def is_counted(self, node: NodeFacts, claims: Sequence[Claim]) -> bool:
-        """The node's devices for these claims, none of which is allocated, need not be looked at for `how_many`."""
+    def uncounted_on(self, node: NodeFacts, claims: Sequence[Claim]) -> int:
+        """Devices that have to be looked at for `how_many` of these claims, none of which is allocated."""
         known = self._known.get((tuple(map(_anonymous, claims)), 0))
-        found = known.nodes.get(node.name) if known is not None else None
-        return found is not None and found[0] == self.pools.stamp(node)
+        if known is None:
+            return self.number_on(node)
+        found = known.nodes.get(node.name)
+        if found is not None and found[0] == self.pools.stamp(node):
+            return 0
+        return sum(pool.devices for pool in self.pools.on_node(node) if self._known_pool(known, pool) is None)
 
     def _knowledge(self, claims: Sequence[Claim], shared: int) -> _Known:
         key = (tuple(_anonymous(each) for each in claims if each.allocation is None), shared)
@@ -140,7 +161,7 @@ class Devices:
         copies = known.counts.get((number, limit))
         if copies is None:
             if shape is None:
-                shape = instance_of(known.problem, self.pools.on_node(node), self.allocated, self.results).shape
+                shape = self._shape_on(known, node)
             copies = copies_of(shape, known.problem, limit, known.shared, self._budget)
             self.computed += 1
             if len(known.counts) >= _MAX_SHAPES:
@@ -154,15 +175,35 @@ class Devices:
         found = known.nodes.get(node.name)
         if found is not None and found[0] == stamp:
             return found[1], None
-        shape = instance_of(known.problem, self.pools.on_node(node), self.allocated, self.results).shape
+        shape = self._shape_on(known, node)
         if len(known.shapes) >= _MAX_SHAPES:
             known.shapes.clear()
             known.nodes.clear()
             known.counts.clear()
         number = known.shapes.setdefault(shape, len(known.shapes))
-        if stamp is not None:
-            known.nodes[node.name] = stamp, number
+        known.nodes[node.name] = stamp, number
         return number, shape
+
+    def _shape_on(self, known: _Known, node: NodeFacts) -> Shape:
+        """The shape of a node. A pool that nodes share is looked at once for all that see the same devices of it."""
+        pools = self.pools.on_node(node)
+        return shape_of([self._known_pool(known, pool) or self._look_at(known, pool) for pool in pools])
+
+    def _known_pool(self, known: _Known, pool: NodePool) -> PoolInstance | None:
+        """The shared pool, if it was looked at since it changed."""
+        if not pool.view:
+            return None
+        version, by_view = known.pools.get(pool.key, (0, {}))
+        return by_view.get(pool.view) if version == self.pools.versions[pool.key] else None
+
+    def _look_at(self, known: _Known, pool: NodePool) -> PoolInstance:
+        found = pool_instance(known.problem, pool, self.allocated, self.results)
+        if pool.view:
+            version = self.pools.versions[pool.key]
+            if known.pools.get(pool.key, (0,))[0] != version:
+                known.pools[pool.key] = version, {}
+            known.pools[pool.key][1][pool.view] = found.without_members()
+        return found
 
     # -- concrete devices
 

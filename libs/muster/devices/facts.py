@@ -232,7 +232,8 @@ class Allocation(Struct, frozen=True, gc=False):
 class Claim(Struct, frozen=True, gc=False):
     """A ResourceClaim. `owner`: uid of its controller; `reserved_for`: uids of the pods or PodGroups that use it;
     `extended`: a scheduler created it for extended resources that its owner requests; `version`: its resourceVersion;
-    `unmet`: a binding condition of an allocated device because of which pods cannot use it yet, in words.
+    `unmet`: a binding condition of an allocated device because of which pods cannot use it yet, in words; `idle`: it is
+    reserved for a PodGroup only, and no pod of that has a node.
     """
 
     namespace: str
@@ -248,6 +249,7 @@ class Claim(Struct, frozen=True, gc=False):
     extended: bool = False
     version: str = ""
     unmet: str = ""
+    idle: bool = False
 
     @property
     def id(self) -> str:
@@ -258,6 +260,15 @@ class Claim(Struct, frozen=True, gc=False):
     def is_allocated_to_owner(self) -> bool:
         """The claim belongs to one pod, and is allocated and reserved for no others."""
         return self.allocation is not None and bool(self.owner) and set(self.reserved_for) <= {self.owner}
+
+    @property
+    def allocated_to(self) -> tuple[str, ...]:
+        """Uids of the pods or PodGroups that the allocation is for: those that the claim is reserved for; its owner if
+        it is reserved for nobody. Empty if it is not allocated, or if that is unknown.
+        """
+        if self.allocation is None:
+            return ()
+        return self.reserved_for or ((self.owner,) if self.owner else ())
 
     @property
     def unsupported(self) -> str:

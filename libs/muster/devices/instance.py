@@ -9,8 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from muster.devices.facts import Alternative, Attribute, Claim, DeviceClass, DeviceId, Request, Version
-from muster.devices.pools import NodePool, SlicePart
+from muster.devices.pools import CounterKey, NodePool, SlicePart
 from muster.devices.selectors import SelectorResults
+
+_Identity = tuple[str, Attribute | str]
+"""A value of an attribute with its type."""
 
 
 class Option(NamedTuple):
@@ -88,6 +91,32 @@ class Instance(NamedTuple):
     members: tuple[tuple[Member, ...], ...]
 
 
+class PoolGroup(NamedTuple):
+    """A class of equal devices of one pool. `values`: of the attributes, None: absent; `consumes`: amounts by counter.
+    `members`: the devices, unless only their number matters.
+    """
+
+    selected: int
+    usable: int
+    values: tuple[_Identity | None, ...]
+    consumes: tuple[tuple[CounterKey, int], ...]
+    free: int
+    total: int
+    members: tuple[Member, ...]
+
+
+class PoolInstance(NamedTuple):
+    """The part of an instance that one pool is: its groups, the counters that remain, and `incomplete` as in Shape."""
+
+    groups: tuple[PoolGroup, ...]
+    counters: Mapping[CounterKey, int]
+    incomplete: int
+
+    def without_members(self) -> "PoolInstance":
+        """The same numbers, without the devices."""
+        return self._replace(groups=tuple(each._replace(members=()) for each in self.groups))
+
+
 def problem_of(claims: Sequence[Claim], classes: Mapping[str, DeviceClass]) -> Problem:
     """The problem to allocate the claims together."""
     selections: dict[tuple[tuple[str, ...], tuple[object, ...]], int] = {}
@@ -129,7 +158,7 @@ def _applicable(claim: Claim, request: Request, each: Alternative) -> tuple[int,
     return tuple(index for index, one in enumerate(claim.constraints) if one.applies(request.name, path))
 
 
-def _identity(value: Attribute) -> tuple[str, Attribute | str]:
+def _identity(value: Attribute) -> _Identity:
     """Tells values of different types apart: True and 1 are equal in Python."""
     if isinstance(value, Version):
         return "version", value.text
@@ -143,69 +172,101 @@ def instance_of(
     results: SelectorResults,
 ) -> Instance:
     """The instance of a node with these pools."""
-    numbers: dict[tuple[int, tuple[str, Attribute | str]], int] = {}
-    counter_numbers: dict[tuple[int, str, str], int] = {}
+    shape, groups = _merged([pool_instance(problem, pool, allocated, results) for pool in pools])
+    return Instance(shape, tuple(tuple(member for each in of for member in each.members) for of in groups))
+
+
+def shape_of(pools: Sequence[PoolInstance]) -> Shape:
+    """The shape of a node with these pools."""
+    return _merged(pools)[0]
+
+
+def _merged(pools: Sequence[PoolInstance]) -> tuple[Shape, list[list[PoolGroup]]]:
+    """The shape, and for each of its groups those of pools."""
+    numbers: dict[tuple[int, _Identity], int] = {}
+    counter_numbers: dict[tuple[int, CounterKey], int] = {}
     counters: list[int] = []
-    groups: dict[tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]], list[Member]] = {}
-    every = (1 << len(problem.selections)) - 1
+    groups: dict[tuple[int, int, tuple[int, ...], tuple[tuple[int, int], ...]], list[PoolGroup]] = {}
     incomplete = 0
-    for pool_number, pool in enumerate(pools):
-        if pool.problem:
-            incomplete = every
-            continue
-        available: dict[tuple[str, str], int] | None = None
-        exceeded = False
-        for part in pool.parts:
-            outcomes = [results.excluded_by(part.slice, each.selectors) for each in problem.selections]
-            for index, device in part.devices():
-                selected = usable = 0
-                id_ = DeviceId(pool.driver, pool.name, device.name)
-                for number, selection in enumerate(problem.selections):
-                    outcome = outcomes[number][index]
-                    if outcome == len(selection.selectors):
-                        selected |= 1 << number
-                        if selection.alternative.tolerates(device):
-                            usable |= 1 << number
-                        continue
-                    if outcome < 0:
-                        incomplete |= 1 << number
-                if not selected:
-                    continue
-                if device.unsupported is not None:
-                    incomplete |= selected
-                    continue
-                consumes: list[tuple[int, int]] = []
-                if device.consumes:
-                    if available is None:
-                        available = _available(pool, allocated)
-                        exceeded = any(value < 0 for value in available.values())
-                    for consumed in device.consumes:
-                        for name, amount in consumed.counters:
-                            key = (pool_number, consumed.name, name)
-                            if key not in counter_numbers:
-                                counter_numbers[key] = len(counters)
-                                counters.append(-1 if exceeded else available[consumed.name, name])
-                            consumes.append((counter_numbers[key], amount))
-                values = []
-                for attribute_number, attribute in enumerate(problem.attributes):
-                    value = device.attributes.get(attribute)
-                    values.append(
-                        -1 if value is None else numbers.setdefault((attribute_number, _identity(value)), len(numbers))
-                    )
-                members = groups.setdefault((selected, usable, tuple(values), tuple(consumes)), [])
-                members.append(Member(id_, part, index, id_ not in allocated))
+    for number, pool in enumerate(pools):
+        incomplete |= pool.incomplete
+        for group in pool.groups:
+            consumes = []
+            for counter, amount in group.consumes:
+                key = (number, counter)
+                if key not in counter_numbers:
+                    counter_numbers[key] = len(counters)
+                    counters.append(pool.counters[counter])
+                consumes.append((counter_numbers[key], amount))
+            values = tuple(
+                -1 if value is None else numbers.setdefault((attribute, value), len(numbers))
+                for attribute, value in enumerate(group.values)
+            )
+            groups.setdefault((group.selected, group.usable, values, tuple(consumes)), []).append(group)
     shaped = tuple(
-        DeviceGroup(*key, sum(each.free for each in members), len(members)) for key, members in groups.items()
+        DeviceGroup(*key, sum(each.free for each in of), sum(each.total for each in of)) for key, of in groups.items()
     )
-    return Instance(Shape(shaped, tuple(counters), incomplete), tuple(map(tuple, groups.values())))
+    return Shape(shaped, tuple(counters), incomplete), list(groups.values())
 
 
-def _available(pool: NodePool, allocated: Collection[DeviceId]) -> dict[tuple[str, str], int]:
-    """Counters that remain, negative if more is allocated than there is."""
+def pool_instance(
+    problem: Problem, pool: NodePool, allocated: Collection[DeviceId], results: SelectorResults
+) -> PoolInstance:
+    """The classes of equal devices of one pool."""
+    every = (1 << len(problem.selections)) - 1
+    if pool.problem:
+        return PoolInstance((), {}, every)
+    counters: dict[CounterKey, int] = {}
+    groups: dict[tuple[int, int, tuple[_Identity | None, ...], tuple[tuple[CounterKey, int], ...]], list[Member]] = {}
+    incomplete = 0
+    for part in pool.parts:
+        outcomes = [results.excluded_by(part.slice, each.selectors) for each in problem.selections]
+        for index, device in part.devices():
+            selected = usable = 0
+            id_ = DeviceId(pool.driver, pool.name, device.name)
+            for number, selection in enumerate(problem.selections):
+                outcome = outcomes[number][index]
+                if outcome == len(selection.selectors):
+                    selected |= 1 << number
+                    if selection.alternative.tolerates(device):
+                        usable |= 1 << number
+                    continue
+                if outcome < 0:
+                    incomplete |= 1 << number
+            if not selected:
+                continue
+            if device.unsupported is not None:
+                incomplete |= selected
+                continue
+            if device.consumes and not counters:
+                counters = _available(pool, allocated)
+            consumes: tuple[tuple[CounterKey, int], ...] = ()
+            if device.consumes:
+                consumes = tuple(((of.name, name), amount) for of in device.consumes for name, amount in of.counters)
+            values: tuple[_Identity | None, ...] = ()
+            if problem.attributes:
+                values = tuple(
+                    None if (value := device.attributes.get(attribute)) is None else _identity(value)
+                    for attribute in problem.attributes
+                )
+            members = groups.setdefault((selected, usable, values, consumes), [])
+            members.append(Member(id_, part, index, id_ not in allocated))
+    return PoolInstance(
+        tuple(
+            PoolGroup(*key, sum(each.free for each in members), len(members), tuple(members))
+            for key, members in groups.items()
+        ),
+        counters,
+        incomplete,
+    )
+
+
+def _available(pool: NodePool, allocated: Collection[DeviceId]) -> dict[CounterKey, int]:
+    """Counters that remain; all are negative if more of one is allocated than there is."""
     available = dict(pool.counters)
     for id_, consumes in pool.consumers:
         if id_ in allocated:
             for consumed in consumes:
                 for name, amount in consumed.counters:
                     available[consumed.name, name] -= amount
-    return available
+    return dict.fromkeys(available, -1) if any(value < 0 for value in available.values()) else available

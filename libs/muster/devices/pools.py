@@ -1,9 +1,10 @@
 """Pools of devices, assembled from ResourceSlices, as one node sees them."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.devices.facts import MAX_POOL_DEVICES, CounterSet, Device, DeviceId, Selection, Slice
 from muster.gangs.facts import NodeFacts
@@ -14,6 +15,10 @@ PoolKey = tuple[str, str]
 """Driver and name of a pool."""
 CounterKey = tuple[str, str]
 """Counter set and counter of a pool."""
+Stamp = tuple[int, int, tuple[int, ...]]
+"""Number of pools of a node only, the newest version of its pools, and the views of those that nodes share."""
+_Seen = tuple[tuple[str, tuple[int, ...] | None], ...]
+"""Slices, and indexes of their devices, that nodes see."""
 
 
 class SlicePart(Struct, frozen=True):
@@ -32,6 +37,8 @@ class NodePool(Struct, frozen=True):
     """A pool as a node sees it. `problem`: why no device of it may be used; "": they may.
 
     `counters`: the shared amounts. `consumers`: the devices of the whole pool, on other nodes too, that consume them.
+    `view`: of a pool that nodes share, a number that nodes have in common which see the same devices of it; another
+    one after each change of its slices. 0: the pool is of one node.
     """
 
     driver: str
@@ -40,6 +47,16 @@ class NodePool(Struct, frozen=True):
     problem: str = ""
     counters: dict[CounterKey, int] = {}
     consumers: tuple[tuple[DeviceId, tuple[CounterSet, ...]], ...] = ()
+    view: int = 0
+
+    @property
+    def key(self) -> PoolKey:
+        return self.driver, self.name
+
+    @property
+    def devices(self) -> int:
+        """Number of devices of the slices that the node can use."""
+        return sum(len(part.slice.devices) for part in self.parts)
 
 
 class Pools:
@@ -47,7 +64,8 @@ class Pools:
 
     Nothing is remembered of slices that are gone: a pool whose driver starts again at a lower generation is used as
     soon as the slices of the higher one are removed. Pools of which every slice names the same node are assembled once
-    per change; others for each call, because the labels of the node decide. Size: the slices that exist.
+    per change; those that nodes share once for all nodes that see the same devices. Size: the slices that exist, and an
+    entry for each node that was asked for while there are shared pools, until `remove_node`.
     """
 
     def __init__(self) -> None:
@@ -58,6 +76,11 @@ class Pools:
         self._elsewhere: dict[PoolKey, int] = {}
         """Number of slices of a pool that name no node, where there are any."""
         self._local: dict[PoolKey, NodePool] = {}
+        self._views: dict[PoolKey, dict[_Seen, NodePool]] = {}
+        """Shared pools by the devices that a node sees; ends with a change of the pool's slices."""
+        self._shared_of: dict[str, tuple[Mapping[str, str], tuple[NodePool, ...]]] = {}
+        """Shared pools by node, for these labels; ends with a change of a shared pool's slices."""
+        self._last_view = 0
         self.with_unsupported: dict[str, None] = {}
         """Names of the slices with devices that are not supported, in the order in which they appeared."""
         self.versions: dict[PoolKey, int] = {}
@@ -80,7 +103,7 @@ class Pools:
             self._on_node.setdefault(slice_.node_name, set()).add(key)
         else:
             self._elsewhere[key] = self._elsewhere.get(key, 0) + 1
-        self.touch(key)
+        self._slices_changed(key)
 
     def remove(self, name: str) -> Slice | None:
         """Remove a slice; returns it if there was one."""
@@ -91,6 +114,7 @@ class Pools:
         key = (slice_.driver, slice_.pool)
         slices = self._pools[key]
         del slices[name]
+        self._slices_changed(key)
         if slice_.node_name:
             if all(each.node_name != slice_.node_name for each in slices.values()):
                 named = self._on_node[slice_.node_name]
@@ -101,7 +125,6 @@ class Pools:
             self._elsewhere[key] -= 1
             if not self._elsewhere[key]:
                 del self._elsewhere[key]
-        self.touch(key)
         if not slices:
             del self._pools[key], self.versions[key]
         return slice_
@@ -131,6 +154,16 @@ class Pools:
         """Nodes with devices; None: any node may have some."""
         return None if self._elsewhere else self._on_node.keys()
 
+    def remove_node(self, name: str) -> None:
+        """Forget which shared pools a node sees."""
+        self._shared_of.pop(name, None)
+
+    def _slices_changed(self, key: PoolKey) -> None:
+        self.touch(key)
+        if key in self._elsewhere:
+            self._views.pop(key, None)
+            self._shared_of.clear()
+
     def touch(self, key: PoolKey) -> None:
         """Count a change of the pool, or of the devices of it that are allocated."""
         if key in self._pools:
@@ -151,25 +184,55 @@ class Pools:
         newest = _newest(slices)
         return newest, _problem(tuple(map(SlicePart, newest)), newest)
 
-    def stamp(self, node: NodeFacts) -> tuple[int, int] | None:
-        """Changes when the pools of the node do; None: pools depend on the labels of nodes, so that it is unknown."""
-        if self._elsewhere:
-            return None
+    def stamp(self, node: NodeFacts) -> Stamp:
+        """Changes when the pools of the node do, or what is allocated of them."""
         keys = self._on_node.get(node.name, ())
-        return len(keys), max((self.versions[key] for key in keys), default=0)
+        if not self._elsewhere:
+            return len(keys), max((self.versions[key] for key in keys), default=0), ()
+        shared = self.shared(node)
+        newest = max((self.versions[key] for key in (*keys, *(each.key for each in shared))), default=0)
+        return len(keys), newest, tuple(each.view for each in shared)
+
+    def shared(self, node: NodeFacts) -> tuple[NodePool, ...]:
+        """Pools with devices for the node that other nodes can use, too, by driver and name."""
+        if not self._elsewhere:
+            return ()
+        known = self._shared_of.get(node.name)
+        if known is not None and known[0] == node.labels:
+            return known[1]
+        found = (self._view(key, node) for key in sorted(self._elsewhere))
+        pools = tuple(each for each in found if each is not None)
+        self._shared_of[node.name] = node.labels, pools
+        return pools
+
+    def _view(self, key: PoolKey, node: NodeFacts) -> NodePool | None:
+        """The shared pool as the node sees it; None: it has no device for it."""
+        newest = _newest(self._pools[key])
+        parts = _parts(newest, node)
+        if not parts:
+            return None
+        views = self._views.setdefault(key, {})
+        seen = tuple((part.slice.name, part.indexes) for part in parts)
+        pool = views.get(seen)
+        if pool is None:
+            self._last_view += 1
+            pool = views[seen] = replace(_assembled(key, newest, parts), view=self._last_view)
+        return pool
 
     def on_node(self, node: NodeFacts) -> list[NodePool]:
         """Pools with devices for the node, by driver and name."""
-        keys = self._on_node.get(node.name, set())
-        found = []
-        for key in sorted(keys | self._elsewhere.keys() if self._elsewhere else keys):
+        found = list(self.shared(node))
+        for key in sorted(self._on_node.get(node.name, set()) - self._elsewhere.keys()):
             pool = self._local.get(key)
             if pool is None:
-                pool = _assembled(key, self._pools[key], node)
-                if pool is not None and all(each.node_name == node.name for each in self._pools[key].values()):
+                newest = _newest(self._pools[key])
+                if not (parts := _parts(newest, node)):
+                    continue
+                pool = _assembled(key, newest, parts)
+                if all(each.node_name == node.name for each in self._pools[key].values()):
                     self._local[key] = pool
-            if pool is not None:
-                found.append(pool)
+            found.append(pool)
+        found.sort(key=lambda each: each.key)
         return found
 
 
@@ -199,12 +262,13 @@ def _newest(slices: dict[str, Slice]) -> list[Slice]:
     return [slices[name] for name in sorted(slices) if slices[name].generation == generation]
 
 
-def _assembled(key: PoolKey, slices: dict[str, Slice], node: NodeFacts) -> NodePool | None:
-    """The pool for the node; None: the newest generation has no device for it."""
-    newest = _newest(slices)
-    parts = tuple(part for part in (_part(each, node) for each in newest) if part is not None)
-    if not parts:
-        return None
+def _parts(newest: list[Slice], node: NodeFacts) -> tuple[SlicePart, ...]:
+    """The parts of a pool's slices that the node can use."""
+    return tuple(part for part in (_part(each, node) for each in newest) if part is not None)
+
+
+def _assembled(key: PoolKey, newest: list[Slice], parts: tuple[SlicePart, ...]) -> NodePool:
+    """The pool of which a node can use these parts."""
     driver, name = key
     counters = {
         (each.name, counter): value for slice_ in newest for each in slice_.shared for counter, value in each.counters

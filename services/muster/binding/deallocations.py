@@ -1,10 +1,10 @@
 """A Deallocate call: one job per claim, which reads the claim and its pod, and then writes the claim.
 
-state of the claim or its pod, or answer          result
+state of the claim or its pods, or answer         result
 missing, another uid, another version             KEPT
 not allocated                                     DEALLOCATED
-reserved for others than the pod                  KEPT
-the pod is bound                                  KEPT
+reserved for others than its pods or PodGroups    KEPT
+one of its pods is bound                          KEPT
 2xx                                               DEALLOCATED
 404, 409                                          read again
 retryable (see retry_policy)                      retry until the deadline: FAILED
@@ -41,6 +41,8 @@ FAILED: Final = pb.DeallocateResult.OUTCOME_FAILED
 
 _NAMES: Final = {DEALLOCATED: "deallocated", KEPT: "kept", FAILED: "failed"}
 _VERSION: Final = "resource.k8s.io/v1"
+_AT_ONCE: Final = 16
+"""Pods of one claim that are read at the same time."""
 
 _log = structlog.get_logger()
 
@@ -120,7 +122,7 @@ class _DeallocateClaim(Job):
             return self._settled(DEALLOCATED)
         if reason := self._why_kept(found):
             return self._settled(KEPT, reason)
-        if (outcome := await self._check_pod(timeout_seconds)) is not None:
+        if (outcome := await self._check_pods(timeout_seconds)) is not None:
             return outcome
         response = await session.request(
             "PUT", f"{self._path}/status", body=deallocated_claim(found), timeout_seconds=timeout_seconds
@@ -138,22 +140,36 @@ class _DeallocateClaim(Job):
             return f"another claim has the name, with uid {found.uid!r}"
         if found.version != claim.resource_version:
             return f"it has changed: its resource version is {found.version!r}, not {claim.resource_version!r}"
-        others = [each for each in found.consumers if each.uid != claim.pod.uid]
+        its = {claim.pod.uid, *(each.uid for each in claim.sharing), *claim.pod_groups}
+        others = [each for each in found.consumers if each.uid not in its]
         return f"it is reserved for {others[0]}" if others else ""
 
-    async def _check_pod(self, timeout_seconds: float) -> WriteOutcome | None:
-        """Settle the claim if its pod is bound; None: it is not. Raises KubeUnreachable, BadObject."""
-        pod = self._claim.pod
+    async def _check_pods(self, timeout_seconds: float) -> WriteOutcome | None:
+        """Settle the claim if one of its pods is bound; None: none is. Raises KubeUnreachable, BadObject."""
+        pods = [self._claim.pod, *self._claim.sharing]
+        for start in range(0, len(pods), _AT_ONCE):
+            reads = (self._check_pod(pod, timeout_seconds) for pod in pods[start : start + _AT_ONCE])
+            for found in await asyncio.gather(*reads):
+                if isinstance(found, tuple):
+                    return self._settled(*found)
+                if found is not None:
+                    return found
+        return None
+
+    async def _check_pod(self, pod: pb.PodName, timeout_seconds: float) -> "tuple[Outcome, str] | WriteOutcome | None":
+        """The result for the claim, with its reason, if the pod is bound or cannot be read, or a retry; None: it is not
+        bound. Raises KubeUnreachable, BadObject.
+        """
         path = pod_path(pod.namespace, pod.name)
         response = await self._call.session.request("GET", path, timeout_seconds=timeout_seconds)
         if response.status == 404:
             return None
         if response.status != 200:
             message = f"pod {quoted(pod.name)} cannot be read: {status_text(response)}"
-            return retryable(response) or self._settled(FAILED, message)
+            return retryable(response) or (FAILED, message)
         current = decode_pod(response.body)
         if current.metadata.uid == pod.uid and current.spec.node_name:
-            return self._settled(KEPT, f"its pod is bound to {current.spec.node_name}")
+            return KEPT, f"its pod {quoted(pod.name)} is bound to {current.spec.node_name}"
         return None
 
     def _settled(self, outcome: "Outcome", message: str = "") -> WriteOutcome:

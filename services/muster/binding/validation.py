@@ -52,10 +52,13 @@ def validate_deallocate(request: pb.DeallocateRequest) -> None:
     """Raises RpcError: INVALID_ARGUMENT."""
     seen: set[str] = set()
     for claim in request.claims:
-        if not (_is_name(claim.pod.namespace) and _is_name(claim.pod.name)):
-            raise _invalid(f"{_named(claim.pod)}: not a valid namespace/name")
-        if not claim.pod.uid:
-            raise _invalid(f"{_named(claim.pod)}: no uid")
+        for pod in (claim.pod, *claim.sharing):
+            if not (_is_name(pod.namespace) and _is_name(pod.name)):
+                raise _invalid(f"{_named(pod)}: not a valid namespace/name")
+            if not pod.uid:
+                raise _invalid(f"{_named(pod)}: no uid")
+            if pod.namespace != claim.pod.namespace:
+                raise _invalid(f"{_named(pod)}: not in the namespace of {_named(claim.pod)}")
         where = f"ResourceClaim {quoted(claim.name)} of {_named(claim.pod)}"
         if not _is_name(claim.name):
             raise _invalid(f"{where}: not a valid name")

@@ -15,7 +15,7 @@ _Claims = tuple[DeviceClaimOfPod, ...]
 
 class DeviceClaimGroups:
     """PodGroups with claims, and pods with claims that name a PodGroup. Entries end with the PodGroup, and with the pod
-    (I11).
+    (I11). Bound pods of other schedulers only count.
     """
 
     def __init__(self) -> None:
@@ -23,10 +23,42 @@ class DeviceClaimGroups:
         self._keys: dict[str, GroupKey] = {}  # by uid of the PodGroup
         self._pods: dict[str, tuple[GroupKey, _Claims]] = {}  # with the claims of the pods' own lists
         self._members: dict[GroupKey, set[str]] = {}
+        self._others: dict[GroupKey, set[str]] = {}
+        self._group_of_other: dict[str, GroupKey] = {}
 
     def is_group(self, uid: str) -> bool:
         """Whether this is the uid of a PodGroup with claims."""
         return uid in self._keys
+
+    def has_others(self, uid: str) -> bool:
+        """Whether bound pods of other schedulers belong to the PodGroup, and may use its claims."""
+        return self._keys.get(uid) in self._others
+
+    def claims_of(self, key: GroupKey) -> tuple[DeviceClaimOfPod, ...]:
+        """The claims of a PodGroup; empty if it has none."""
+        group = self._groups.get(key)
+        return group.claims if group is not None else ()
+
+    def put_other(self, uid: str, group: GroupKey) -> bool:
+        """Add a bound pod of another scheduler. Returns whether it is the first one of the PodGroup."""
+        if uid in self._group_of_other:
+            return False
+        self._group_of_other[uid] = group
+        others = self._others.setdefault(group, set())
+        others.add(uid)
+        return len(others) == 1
+
+    def drop_other(self, uid: str) -> GroupKey | None:
+        """A pod is gone. Returns its PodGroup if it was the last such pod of that."""
+        group = self._group_of_other.pop(uid, None)
+        if group is None:
+            return None
+        others = self._others[group]
+        others.discard(uid)
+        if others:
+            return None
+        del self._others[group]
+        return group
 
     def put_pod(self, uid: str, group: GroupKey, claims: _Claims) -> _Claims:
         """Add or update a pod that names a PodGroup; returns the claims that it uses."""

@@ -41,9 +41,10 @@ class DeviceClaimUsers:
         """Number of gangs that the pods belong to; a pod without a gang is one of its own."""
         return len(self._gangs)
 
-    def is_bound(self, uid: str) -> bool:
-        """Whether the pod has a node."""
-        return not self._places[uid][1].pending
+    @property
+    def has_bound(self) -> bool:
+        """Whether one of the pods has a node."""
+        return bool(self._order) and not self._order[0].pending
 
     def requests(self, uid: str) -> bool:
         """The pod requests the devices that the pods of its gang share."""

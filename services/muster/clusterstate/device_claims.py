@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from muster.cel.selection import expression_problem
 from muster.clusterstate.claim_obstacles import no_right
 from muster.clusterstate.demands import NO_DEMANDS, Demands
-from muster.clusterstate.device_claim_groups import DeviceClaimGroups
+from muster.clusterstate.device_claim_groups import DeviceClaimGroups, GroupKey
 from muster.clusterstate.device_claim_users import MAX_USERS, DeviceClaimUsers, UserPlace
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
 from muster.clusterstate.extended_resources import ExtendedResources
@@ -30,8 +30,6 @@ from muster.kube.objects import PodGroup
 from muster.kube.pod_device_claims import DeviceClaimOfPod
 from muster.kube.pod_group_claims import group_claims
 
-NODE_NAME: Final = "metadata.name"
-"""The field by which allocations name their node."""
 MAX_COLUMNS: Final = 48
 """Resources that stand for devices at a time. Further selections are not counted, only the devices of their class, so
 that a node may turn out to have no fitting devices when they are chosen."""
@@ -86,7 +84,6 @@ class DeviceClaims:
         """None: to be computed, because nodes offer numbers of other claims."""
         self._exceeded = 0
         """Expressions that cost too much, when pods were last noted because of that."""
-        self._nodes: set[str] = set()
         self._unread: Collection[str] = ()
         self._stale_pods: set[str] = set()
         self._stale_nodes: set[str] = set()
@@ -126,6 +123,8 @@ class DeviceClaims:
         if uid in self._uses:
             self._groups.drop_pod(uid)
             self._release(uid)
+        elif (group := self._groups.drop_other(uid)) is not None:
+            self._hold_all_of(group)
 
     def _release(self, uid: str) -> None:
         use = self._uses.pop(uid, None)
@@ -155,7 +154,7 @@ class DeviceClaims:
             claim, problem = self._claim(use, each)
             if problem or claim is None:
                 problems.append(problem)
-            elif claim.allocation is None or _is_own(claim, use) or self._is_left_behind(claim, use):
+            elif claim.allocation is None or _is_own(claim, use):
                 waiting.append(replace(claim, allocation=None))
                 if self._requests(use, each.name):
                     requested.append(waiting[-1])
@@ -240,28 +239,31 @@ class DeviceClaims:
             return False
         return all(uid in users or self._groups.is_group(uid) for uid in known.facts.reserved_for)
 
+    def _is_idle(self, id_: ClaimId) -> bool:
+        """The claim is reserved for a PodGroup only, and no pod that uses it has a node."""
+        known, users = self.objects.claims.get(id_), self._users.get(id_)
+        if known is None or known.facts is None or users is None or users.has_bound:
+            return False
+        match known.facts.reserved_for:
+            case (group,):
+                return self._groups.is_group(group) and not self._groups.has_others(group)
+            case _:
+                return False
+
+    def put_other(self, uid: str, namespace: str, group: str) -> None:
+        """A pod of another scheduler that has a node, and claims, belongs to a PodGroup."""
+        if self._groups.put_other(uid, (namespace, group)):
+            self._hold_all_of((namespace, group))
+
+    def _hold_all_of(self, group: GroupKey) -> None:
+        for each in self._groups.claims_of(group):
+            if each.name:
+                self._hold((group[0], each.name))
+
     def _hold(self, id_: ClaimId) -> None:
+        self.objects.mark_idle(id_, idle=self._is_idle(id_))
         counted = self._is_counted_claim(id_) or self.extended.is_counted(id_)
         self._note_nodes(self.objects.hold(id_, counted=counted))
-
-    def _is_left_behind(self, claim: Claim, use: DeviceUse) -> bool:
-        """The shared claim is allocated on a node that is gone, for an earlier placement of this pod: it is allocated
-        anew.
-        """
-        users = self._users[claim.namespace, claim.name]
-        if use.bound or claim.allocation is None:
-            return False
-        if not all(self._is_pending_user(uid, users) for uid in claim.reserved_for):
-            return False
-        fields = [each for term in claim.allocation.node_selector or () for each in term.fields]
-        names = {name for each in fields if each.key == NODE_NAME for name in each.values}
-        return bool(names) and not names & self._nodes
-
-    def _is_pending_user(self, uid: str, users: DeviceClaimUsers) -> bool:
-        """A pod that is not bound, or a PodGroup without a bound pod that uses the claim."""
-        if self._groups.is_group(uid):
-            return not any(users.is_bound(each) for each in users)
-        return uid in users and not users.is_bound(uid)
 
     def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
         """Selectors of the claims and their classes that cannot be compiled, or cost too much."""
@@ -372,16 +374,11 @@ class DeviceClaims:
 
     def put_node(self, node: NodeFacts) -> None:
         """A node was added or changed: pools may select it by its labels."""
-        if node.name not in self._nodes:
-            self._nodes.add(node.name)
-            self._stale_pods |= self._uses.keys()
         if (self._columns or self.extended) and self.objects.devices.pools.named_nodes is None:
             self._stale_nodes.add(node.name)
 
     def drop_node(self, name: str) -> None:
         self.objects.remove_node(name)
-        self._nodes.discard(name)
-        self._stale_pods |= self._uses.keys()
 
     def _claim_changed(self, id_: ClaimId | None, nodes: Collection[str] | None) -> None:
         if id_ is not None:

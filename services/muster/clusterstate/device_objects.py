@@ -5,6 +5,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from muster.cel.selection import DeviceSelection
 from muster.clusterstate.taint_rules import TaintRules, selecting_keys
@@ -81,6 +82,8 @@ class DeviceObjects:
         metadata = claim.metadata
         id_ = (metadata.namespace, metadata.name)
         before, after = self.claims.get(id_), KnownClaim(metadata.uid, *claim_facts(claim))
+        if before is not None and before.facts is not None and before.facts.idle and after.facts is not None:
+            after = after._replace(facts=replace(after.facts, idle=True))  # until `hold`
         self._claim_ids[metadata.uid] = id_
         if before == after:
             return None, ()
@@ -256,6 +259,14 @@ class DeviceObjects:
                 *self._extended_holdings.hold(holder, () if counted and extended else devices),
             }
         )
+
+    def mark_idle(self, id_: ClaimId, *, idle: bool) -> None:
+        """Note whether the claim is reserved for a PodGroup without a bound pod, if it is known."""
+        known = self.claims.get(id_)
+        if known is not None and known.facts is not None and known.facts.idle is not idle:
+            facts = replace(known.facts, idle=idle)
+            self.claims[id_] = known._replace(facts=facts)
+            self._note(DeviceObjectKind.CLAIM, "/".join(id_), facts)
 
     def _nodes_of_pool(self, slice_: Slice | None) -> Collection[str] | None:
         """Nodes whose devices depend on a slice: all of its pool, since it may be incomplete without the slice."""

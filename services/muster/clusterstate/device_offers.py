@@ -69,8 +69,8 @@ class DeviceOffers:
         if number * len(lists) <= 2 * STEP:
             return False
         work = sum(len(slice_.devices) for slice_, _ in devices.unevaluated(node, lists))
-        uncounted = sum(not devices.is_counted(node, unit) for unit in claims.units.values())
-        work += uncounted * number // _COUNTED_PER_EVALUATION
+        uncounted = sum(devices.uncounted_on(node, unit) for unit in claims.units.values())
+        work += uncounted // _COUNTED_PER_EVALUATION
         if work <= 2 * STEP:
             return False
         self._steps[node.name] = self._evaluated_and_counted(node, number)

@@ -214,7 +214,10 @@ class Pods:
             self.volumes.use(Use(uid, facts.namespace, facts.name, claims, facts.node, facts.created_seconds))
         else:
             self.volumes.release(uid)
-        if devices:
+        if not (facts.ours or facts.phase.ended) and has_device_claims(pod.spec.resource_claims):
+            if group := pod_group_of(pod):
+                self.devices.put_other(uid, facts.namespace, group)
+        elif devices:
             bound, group = bool(facts.node), pod_group_of(pod)
             use = DeviceUse(uid, facts.namespace, devices, bound, facts.gang, facts.created_seconds, group)
             self.devices.use(use)

@@ -25,6 +25,7 @@ from muster.coordinator.core.events import (
     EvictOutcome,
     EvictResult,
     EvictResults,
+    PodName,
 )
 from muster.dialects.registry import labels_at_bind
 from muster.rpc.call_spans import gang_metadata
@@ -106,7 +107,9 @@ class Binder:
                     name=each.name,
                     uid=each.uid,
                     resource_version=each.version,
-                    pod=pb.PodName(uid=each.pod.uid, namespace=each.pod.namespace, name=each.pod.name),
+                    pod=_pod_name(each.pods[0]),
+                    sharing=map(_pod_name, each.pods[1:]),
+                    pod_groups=each.groups,
                 )
                 for each in effect.claims
             ],
@@ -130,7 +133,7 @@ class Binder:
         request = pb.EvictRequest(
             leader_epoch=self._epoch,
             gang=effect.gang,
-            pods=[pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name) for pod in effect.pods],
+            pods=map(_pod_name, effect.pods),
         )
         pending = {pod.uid for pod in effect.pods}
         reason = _NO_RESULT
@@ -154,6 +157,10 @@ def _extended_claim(write: ExtendedClaimWrite | None) -> pb.ExtendedClaim | None
         for each in write.mappings
     ]
     return pb.ExtendedClaim(spec=write.spec, allocation=write.allocation, mappings=mappings)
+
+
+def _pod_name(pod: PodName) -> pb.PodName:
+    return pb.PodName(uid=pod.uid, namespace=pod.namespace, name=pod.name)
 
 
 def _annotations(trace_id: str, rank: int | None) -> dict[str, str]:

@@ -1,13 +1,13 @@
 """ResourceClaims of scenarios, written as binding does, with the invariants of allocations."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
 from builders.devices.streamed import claim_object
-from muster.coordinator.core.effects import Bind, Deallocate
+from muster.coordinator.core.effects import Bind, Deallocate, DeviceWrite
 from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
@@ -16,6 +16,7 @@ from muster.coordinator.core.events import (
     RecordState,
     Seat,
 )
+from muster.devices.allocation import usable_on
 from muster.devices.facts import Allocation, Claim, DeviceId
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, PodFacts
 
@@ -74,9 +75,22 @@ class DeviceClaimWrites:
         """The claims of pods that are removed or have ended, as controllers leave them."""
         gone, ended = set(removed), {pod.uid for pod in pods if pod.phase.ended}
         found = [DeviceObject(DeviceObjectKind.CLAIM, each.id) for each in self.all() if each.owner in gone]
-        over = (each for each in self.all() if each.owner not in gone and each.allocation is not None)
-        unused = (each for each in over if each.owner in ended or set(each.reserved_for) & {*gone, *ended})
-        return [*found, *map(self.without_allocation, unused)]
+        over = [each for each in self.all() if each.owner not in gone and each.allocation is not None]
+        unused = (each for each in over if each.owner in ended)
+        shared = (self._without_users(each, {*gone, *ended}) for each in over if not each.owner)
+        return [*found, *map(self.without_allocation, unused), *(each for each in shared if each is not None)]
+
+    def _without_users(self, claim: Claim, gone: Collection[str]) -> DeviceObject | None:
+        """The claim that pods share without reservations for these pods, as its controller leaves it; a PodGroup uses
+        it as long as it has pods. None: nothing changes.
+        """
+        pods = self._scenario.cluster.pods.values()
+        groups = {pod.group_uid for pod in pods if pod.uid not in gone and not pod.phase.ended}
+        known = {pod.group_uid for pod in pods if pod.group_uid}
+        remaining = tuple(uid for uid in claim.reserved_for if uid not in gone and uid not in known - groups)
+        if remaining == claim.reserved_for:
+            return None
+        return self.written(replace(claim, reserved_for=remaining)) if remaining else self.without_allocation(claim)
 
     # -- writes of a Bind call
 
@@ -92,20 +106,22 @@ class DeviceClaimWrites:
         pod = self._scenario.cluster.pods.get(seat.uid)
         if pod is None or pod.node:
             return True
-        ready = [self._write(seat, each.name, each.uid, late=late) for each in effect.devices.get(seat.uid, ())]
+        ready = [self._write(effect, seat, each, late=late) for each in effect.devices.get(seat.uid, ())]
         return all(ready)
 
-    def _write(self, seat: Seat, name: str, uid: str, *, late: bool) -> bool:
-        claim, wanted = self.get(seat.namespace, name), dict(seat.devices).get(name)
-        if claim is None or claim.uid != uid or claim.deleting or claim.allocation is wanted is None:
+    def _write(self, effect: Bind, seat: Seat, write: DeviceWrite, *, late: bool) -> bool:
+        claim, wanted = self.get(seat.namespace, write.name), dict(seat.devices).get(write.name)
+        if claim is None or claim.uid != write.uid or claim.deleting or claim.allocation is wanted is None:
             return False
+        user = write.group_uid or seat.uid
         if wanted is not None and claim.allocation != wanted:
-            if not set(claim.reserved_for) <= {seat.uid}:
+            its = {uid for uid, each in effect.devices.items() if any(one.uid == write.uid for one in each)}
+            if not set(claim.reserved_for) <= its or any(map(self._is_bound, claim.reserved_for)):
                 return False
             self._check(claim, seat, wanted, late=late)
-            self.put(replace(claim, allocation=wanted, reserved_for=(seat.uid,)))
-        elif seat.uid not in claim.reserved_for:
-            self.put(replace(claim, reserved_for=(*claim.reserved_for, seat.uid)))
+            self.put(replace(claim, allocation=wanted, reserved_for=(user,)))
+        elif user not in claim.reserved_for:
+            self.put(replace(claim, reserved_for=(*claim.reserved_for, user)))
         return True
 
     def _check(self, claim: Claim, seat: Seat, allocation: Allocation, *, late: bool) -> None:
@@ -134,16 +150,30 @@ class DeviceClaimWrites:
         """Removes what was written for pods that were not bound."""
         if self.lost or self.unobserved:
             return
-        failed = {result.uid for result in results if result.outcome in _RELEASED}
-        own = [
-            claim
+        failed = {result.uid for result in results if result.outcome in _RELEASED and not self._is_bound(result.uid)}
+        used = {
+            (seat.namespace, write.name): write.group_uid
             for seat in effect.seats
-            if seat.uid in failed and not self._is_bound(seat.uid)
-            for each in effect.devices.get(seat.uid, ())
-            if (claim := self.get(seat.namespace, each.name)) is not None and claim.reserved_for == (seat.uid,)
-        ]
-        if own:
-            self._scenario.change(device_objects=list(map(self.without_allocation, own)))
+            if seat.uid in failed
+            for write in effect.devices.get(seat.uid, ())
+        }
+        released = []
+        for (namespace, name), group in used.items():
+            claim = self.get(namespace, name)
+            if claim is None:
+                continue
+            left = {group} if group and not self._group_is_bound(group) else failed
+            remaining = tuple(uid for uid in claim.reserved_for if uid not in left)
+            if claim.reserved_for and not remaining:
+                released.append(self.without_allocation(claim))
+            elif remaining != claim.reserved_for:
+                released.append(self.written(replace(claim, reserved_for=remaining)))
+        if released:
+            self._scenario.change(device_objects=released)
+
+    def _group_is_bound(self, group: str) -> bool:
+        """A pod of the PodGroup is bound."""
+        return any(pod.node for pod in self._scenario.cluster.pods.values() if pod.group_uid == group)
 
     def _is_bound(self, uid: str) -> bool:
         pod = self._scenario.cluster.pods.get(uid)
@@ -155,11 +185,13 @@ class DeviceClaimWrites:
         """Deallocates stale claims as binding does."""
         results = []
         for each in effect.claims:
-            claim = self.get(each.pod.namespace, each.name)
+            claim, known = self.get(each.pods[0].namespace, each.name), {*(pod.uid for pod in each.pods), *each.groups}
             if self.failures:
                 self.failures -= 1
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.FAILED, "500: try again"))
-            elif claim is None or claim.version != each.version or self._is_bound(each.pod.uid):
+                continue
+            kept = claim is None or claim.version != each.version or not set(claim.reserved_for) <= known
+            if claim is None or kept or any(self._is_bound(pod.uid) for pod in each.pods):
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.KEPT))
             else:
                 self._scenario.change(device_objects=[self.without_allocation(claim)])
@@ -172,8 +204,18 @@ class DeviceClaimWrites:
         """A pod that is bound has its devices."""
         for name in pod.device_claims if not self.unobserved else ():
             claim = self.get(pod.namespace, name)
-            ready = claim is not None and claim.allocation is not None and pod.uid in claim.reserved_for
-            assert ready, f"devices: {pod.uid} is bound to {seat.node}, and its claim {name} is not allocated to it"
+            assert claim is not None and is_ready(claim, pod), (
+                f"devices: {pod.uid} is bound to {seat.node}, and its claim {name} is not allocated to it"
+            )
+            node = self._scenario.cluster.nodes.get(seat.node)
+            assert node is None or usable_on(claim, node), (
+                f"I3: {pod.uid} is bound to {seat.node}, where the devices of its claim {name} cannot be used"
+            )
+
+
+def is_ready(claim: Claim, pod: PodFacts) -> bool:
+    """The claim is allocated, and reserved for the pod or its PodGroup."""
+    return claim.allocation is not None and not {pod.uid, pod.group_uid}.isdisjoint(claim.reserved_for)
 
 
 def _claim(each: DeviceObject) -> Claim:

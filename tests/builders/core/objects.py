@@ -24,6 +24,7 @@ from muster.gangs.facts import (
     kind_id,
     split_kind,
 )
+from muster.gangs.node_filters import term_matches
 from muster.gangs.selectors import LabelSet, PodSelector
 
 HOST = "kubernetes.io/hostname"
@@ -140,6 +141,12 @@ class Cluster:
     def claimed_devices(self, kind: str) -> int:
         """Number of devices that a pod of a kind claims."""
         return dict(self.class_of(split_kind(kind)[0]).requests).get(GPUS, 0)
+
+    def may_use(self, kind: str, node: str) -> bool:
+        """The devices of a claim that a pod of a kind shares can be used on the node."""
+        selectors = self.class_of(split_kind(kind)[0]).volumes
+        facts = self.nodes.get(node)
+        return facts is None or all(any(term_matches(term, facts) for term in selector) for selector in selectors)
 
     def cpu(self, pod: PodFacts) -> int:
         return self.class_cpu(pod.class_id)

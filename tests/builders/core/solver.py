@@ -213,11 +213,17 @@ class Fitter:
             self.fill(free, asked, rest, assignments, racks)
 
     def smallest(self, asked: SolveGang, count: int) -> list[int]:
-        """Number of members by role, the smallest first."""
+        """Number of members by role, the smallest first, but before them the one that requests the devices of a claim
+        that they share.
+        """
         counts = [0] * len(asked.roles)
-        for index in sorted(range(len(counts)), key=lambda index: self.cpu(asked.roles[index].class_id)):
+        for index in sorted(range(len(counts)), key=lambda index: self._smallest_first(asked.roles[index].class_id)):
             counts[index] = min(asked.roles[index].wanted, count - sum(counts))
         return counts
+
+    def _smallest_first(self, kind: str) -> tuple[bool, int]:
+        own = self._cluster.class_of(split_kind(kind)[0])
+        return not (own.shared_claims and self._cluster.claimed_devices(kind)), self.cpu(kind)
 
     def fill(
         self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks
@@ -233,6 +239,8 @@ class Fitter:
             needed, only = (cpu * left, free.first) if is_first else (0, "")
             for name in sorted(nodes, key=lambda name: (only not in ("", name), free[name] < needed, free[name], name)):
                 count = min(free[name] // cpu, left)
+                if count > 0 and not self._cluster.may_use(asked.roles[index].class_id, name):
+                    count = 0
                 if count > 0 and free.devices:
                     count = free.fitting(name, asked.roles[index].class_id, count)
                 if count > 0 and free.ruled:

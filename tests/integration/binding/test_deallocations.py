@@ -109,7 +109,7 @@ async def test_a_claim_of_a_bound_pod_is_kept(muster: Rig) -> None:
     made = await claims(muster, "c0")
     await muster.bind([pod], devices=by_uid([pod], [wanted(made[0], "gpu-0")]))
     [result] = await deallocate(muster, stale(await claim(muster, "c0"), pod))
-    assert (result.outcome, result.message) == (KEPT, "its pod is bound to node-0")
+    assert (result.outcome, result.message) == (KEPT, 'its pod "trainer-0" is bound to node-0')
     assert users_of(await claim(muster, "c0")) == ["trainer-0"]
 
 

@@ -17,9 +17,11 @@ from muster.coordinator.core.events import (
 from muster.rpc.errors import RpcError
 
 GANG = "koordinator/ml/gang"
-CLAIMS = tuple(
-    StaleClaim(f"claim-{number}", f"c{number}", str(40 + number), PodName(f"p{number}", "ml", f"pod-{number}"))
-    for number in range(3)
+PODS = tuple(PodName(f"p{number}", "ml", f"pod-{number}") for number in range(4))
+CLAIMS = (
+    StaleClaim("claim-0", "c0", "40", PODS[:1]),
+    StaleClaim("claim-1", "c1", "41", PODS[1:2]),
+    StaleClaim("shared", "c2", "42", PODS, ("g",)),
 )
 
 
@@ -45,9 +47,9 @@ async def test_each_claim_has_a_result() -> None:
     assert [(each.name, each.uid, each.resource_version) for each in request.claims] == [
         (each.name, each.uid, each.version) for each in CLAIMS
     ]
-    assert [(each.pod.uid, each.pod.namespace, each.pod.name) for each in request.claims] == [
-        (each.pod.uid, each.pod.namespace, each.pod.name) for each in CLAIMS
-    ]
+    pods = [[(pod.uid, pod.namespace, pod.name) for pod in (each.pod, *each.sharing)] for each in request.claims]
+    assert pods == [[(pod.uid, pod.namespace, pod.name) for pod in each.pods] for each in CLAIMS]
+    assert [tuple(each.pod_groups) for each in request.claims] == [each.groups for each in CLAIMS]
 
 
 @pytest.mark.parametrize(

@@ -228,15 +228,6 @@ def test_a_claim_of_another_pods_template_is_not_used() -> None:
     assert problem(history).startswith('ResourceClaim "stolen" was not created for the pod')
 
 
-@pytest.mark.parametrize(("user", "anew"), [("uid-x", True), ("uid-other", False)])
-def test_a_claim_left_on_a_node_that_is_gone_is_allocated_anew(user: str, anew: bool) -> None:
-    history = cluster()
-    claimed(history, exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=(user,))
-    assert len(history.state.pods.classes[facts(history).class_id].volumes) == 1
-    history.remove(NODES, "uid-n0")
-    assert len(history.state.pods.classes[facts(history).class_id].volumes) == (0 if anew else 1)
-
-
 def test_of_many_selections_only_so_many_are_told_apart() -> None:
     history = cluster()
     for number in range(MAX_COLUMNS + 5):

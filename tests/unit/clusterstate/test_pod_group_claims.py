@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import msgspec
+
 from builders.clusterstate.history import NATIVE_POD_GROUPS, History, native_pod_group_object, node_object, pod_object
 from builders.kube.devices import (
     Object,
@@ -12,10 +14,11 @@ from builders.kube.devices import (
     using_claims,
 )
 from muster.clusterstate.device_claim_users import MAX_USERS
+from muster.devices.facts import Claim
 from muster.devices.reach import HOSTNAME
 from muster.gangs.counted_resources import devices, is_device_resource
-from muster.gangs.facts import PodClass, PodFacts
-from muster.kube.api_resources import DEVICE_CLASSES, NODES, RESOURCE_CLAIMS, RESOURCE_SLICES
+from muster.gangs.facts import DeviceObjectKind, PodClass, PodFacts
+from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAIMS, RESOURCE_SLICES
 
 GPUS = devices("gpu")
 FROM_TEMPLATE = using_claims("gpu", template="two-gpus")
@@ -110,6 +113,46 @@ def test_a_claim_that_is_reserved_for_the_group_is_counted_with_its_pods() -> No
     put_pods(history, "y", node="n0")
     assert (requested(history, "x"), requested(history, "y")) == ({}, {GPUS: 2})
     assert facts(history, "y").group_claims == ()
+
+
+def is_idle(history: History) -> bool:
+    """As it is streamed."""
+    content = history.state.pods.devices.objects.streamed[DeviceObjectKind.CLAIM, "ml/g-gpu-1"].content
+    return msgspec.json.decode(content, type=Claim).idle
+
+
+def reserved_for_group() -> Object:
+    found = claim(on="n0", devices=("gpu-0", "gpu-1"))
+    user = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-native-g"}
+    found["status"]["reservedFor"] = [user]
+    return found
+
+
+def test_a_claim_of_a_group_is_idle_until_one_of_its_pods_is_bound() -> None:
+    history = cluster()
+    put_group(history, FROM_TEMPLATE, created="g-gpu-1")
+    put_pods(history, "x", "y")
+    history.put(RESOURCE_CLAIMS, claim())
+    assert not is_idle(history)
+    history.put(RESOURCE_CLAIMS, reserved_for_group())
+    assert is_idle(history)
+    put_pods(history, "y", node="n0")
+    assert not is_idle(history)
+    history.remove(PODS, "uid-y")
+    assert is_idle(history)
+
+
+def test_a_claim_of_a_group_is_used_by_bound_pods_of_other_schedulers() -> None:
+    history = cluster()
+    put_pods(history, "theirs", node="n0", schedulerName="default-scheduler")
+    put_group(history, FROM_TEMPLATE, created="g-gpu-1")
+    put_pods(history, "x")
+    history.put(RESOURCE_CLAIMS, reserved_for_group())
+    assert not is_idle(history)
+    history.remove(PODS, "uid-theirs")
+    assert is_idle(history)
+    put_pods(history, "more", node="n0", schedulerName="default-scheduler")
+    assert not is_idle(history)
 
 
 def test_an_entry_with_another_source_is_a_claim_of_the_pod() -> None:

@@ -153,7 +153,7 @@ def test_no_devices_are_chosen_for_a_claim_that_has_to_be_deallocated_before(use
     assert found == NoDevices("ResourceClaim team/c0 has to be deallocated before")
     assert [each.id for each in chooser.allocated_to({"p0"})] == ["team/c0"]
     chooser.apply(Batch(device_objects=(claim_object(c0),)))
-    assert not chooser.has_own_allocations
+    assert not chooser.has_allocations
     assert not isinstance(run_to_end(chooser.choose([seat(0)], pods(("c0",)), NODES)), NoDevices)
 
 

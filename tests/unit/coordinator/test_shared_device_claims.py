@@ -9,7 +9,7 @@ from builders.core.scenario import Scenario
 from builders.devices.facts import claim, way
 from builders.devices.streamed import allocated, claim_object, class_object, network_object, slice_object
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core.effects import Bind, Persist
+from muster.coordinator.core.effects import Bind, Persist, Solve
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.records import decode, encode
@@ -177,6 +177,26 @@ def test_later_members_of_a_gang_that_holds_seats_share_their_choice() -> None:
     assert len(choices(bind.seats)) == 1
     assert is_free(scenario, 2)
     assert not is_free(scenario, 3)
+
+
+def test_the_pod_that_requests_the_devices_is_the_first_role() -> None:
+    """Of an elastic gang members of first roles are placed."""
+    scenario = cluster({"n0": 8})
+    built = gang("a").of(3).needing(1)
+    of_class = {"a-0": "others", "a-1": "first", "a-2": "others"}
+    pods = [replace(pod, class_id=of_class[pod.name], device_claims=("c",), label_set="c") for pod in built.pods()]
+    scenario.change(gangs=[built.gang_facts()], pods=pods)
+    [asked] = until(scenario, Solve).groups[0].gangs
+    assert [role.class_id.partition("@")[0] for role in asked.roles] == ["first", "others"]
+
+
+def test_i12_a_part_that_is_rejected_is_tried_again_after_a_growing_pause() -> None:
+    """Members that request no devices fit; the one that requests them for all does not."""
+    scenario = cluster({"n0": 8}, slice_object("n0", 1), gpus=1)
+    add(scenario, gang("a").of(4).non_strict())
+    scenario.pass_time(60)
+    assert not scenario.gang("a").seats
+    assert len(scenario.solves) < 20
 
 
 def test_i5_the_devices_are_free_when_the_last_pod_that_shares_them_is_gone() -> None:

@@ -128,11 +128,11 @@ def test_a_claim_of_a_bound_pod_is_not_deallocated() -> None:
     assert allocations(scenario) == before
 
 
-def test_a_named_claim_is_not_deallocated() -> None:
+def test_a_named_claim_that_is_reserved_for_others_is_not_deallocated() -> None:
     scenario = cluster()
     built = gang("a").of(1)
     [pod] = built.pods()
-    named = replace(allocated(claim_of(pod), "gpu-0"), owner="", reserved_for=(pod.uid,))
+    named = replace(allocated(claim_of(pod), "gpu-0"), owner="", reserved_for=(pod.uid, "theirs"))
     scenario.claims.put(named)
     pod = replace(pod, device_claims=(named.name,))
     scenario.change(gangs=[built.gang_facts()], pods=[pod])
@@ -147,7 +147,7 @@ def test_a_claim_that_others_use_is_not_deallocated() -> None:
     held_back(scenario, Deallocate)
     found = scenario.claims.all()[0]
     scenario.claims.put(replace(found, reserved_for=(pod.uid, "another")))
-    assert not scenario.leader.cache.ledger.devices.has_own_allocations
+    assert scenario.gang("a").group.not_ready is None
 
 
 def test_a_seat_that_is_lost_after_its_claims_were_written() -> None:
@@ -263,7 +263,7 @@ def test_orders_end_with_their_pods_and_gangs() -> None:
     scenario.delete(built)
     scenario.pass_time(60)
     assert scenario.claims.all() == []
-    assert not scenario.leader.cache.ledger.devices.has_own_allocations
+    assert not scenario.leader.cache.ledger.devices.has_allocations
     assert scenario.leader._deallocations.next_time() is None
 
 

@@ -42,6 +42,22 @@ def test_counts_agree_with_the_search(seed: int, limit: int, shared: int) -> Non
     assert devices.how_many(node, claims, limit, shared) == found
 
 
+@given(SEEDS, st.lists(st.tuples(st.booleans(), st.integers(0, 5)), max_size=12))
+@settings(max_examples=100, deadline=None)
+def test_counts_that_are_kept_agree_with_new_ones(seed: int, changes: list[tuple[bool, int]]) -> None:
+    """Of nodes that share pools and have some of their own, while devices are allocated and released."""
+    devices, first, claims = decoded(random_instance(seed))
+    nodes = [first, node("more", zone="a"), node("others", zone="b")]
+    ids = sorted(DeviceId(each.driver, each.pool, one.name) for each in devices.pools.slices for one in each.devices)
+    for allocates, number in changes or [(False, 0)]:
+        if ids:
+            (devices.allocate_ids if allocates else devices.release_ids)([ids[number % len(ids)]])
+        for each in nodes:
+            problem = problem_of(claims, devices.classes)
+            shape = instance_of(problem, devices.pools.on_node(each), devices.allocated, devices.results).shape
+            assert devices.how_many(each, claims, 4) == copies_of(shape, problem, 4)
+
+
 @given(SEEDS)
 @settings(max_examples=100, deadline=None)
 def test_counted_pods_can_be_allocated_one_after_the_other(seed: int) -> None:

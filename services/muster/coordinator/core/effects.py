@@ -78,12 +78,15 @@ class Bind(Struct, frozen=True):
 
 
 class StaleClaim(Struct, frozen=True):
-    """A ResourceClaim that is allocated to a pod with neither a node nor a seat. `version`: its resourceVersion."""
+    """A ResourceClaim that is allocated to pods with neither a node nor a seat. `version`: its resourceVersion;
+    `pods`: all pods that use it, one at least; `groups`: uids of the PodGroups that it is reserved for.
+    """
 
     name: str
     uid: str
     version: str
-    pod: PodName
+    pods: tuple[PodName, ...]
+    groups: tuple[str, ...] = ()
 
 
 class Deallocate(Struct, frozen=True):

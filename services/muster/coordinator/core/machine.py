@@ -76,7 +76,7 @@ class Machine:
         self._permits = permits = Permits(cache)
         self._confirmations = Confirmations()
         self._binds = Binds(self._confirmations, ledger)
-        self._deallocations = deallocations = Deallocations(ledger.devices)
+        self._deallocations = deallocations = Deallocations(cache)
         self._evictions = Evictions()
         self._reports = Reports(cache)
         self._tree_reports = TreeReports(trees)
@@ -275,9 +275,9 @@ class Machine:
                 self._evictions.call_failed(self.cache, event, self._now.monotonic_seconds)
                 self._plans.reconsider(event.uids)
             case DeallocateResults():
-                self._effects += self._deallocations.results(self.cache, event, self._now.monotonic_seconds)
+                self._effects += self._deallocations.results(event, self._now.monotonic_seconds)
             case DeallocateCallFailed():
-                self._deallocations.call_failed(self.cache, event, self._now.monotonic_seconds)
+                self._deallocations.call_failed(event, self._now.monotonic_seconds)
             case _:
                 assert_never(event)
 

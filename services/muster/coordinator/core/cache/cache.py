@@ -132,7 +132,7 @@ class Cache:
             yield from self._apply_volumes(batch)
         for device_objects in cut_by_bytes(batch.device_objects, _DECODED_BYTES):
             ledger.devices.apply(Batch(device_objects=device_objects))
-            self._touch_owners()
+            self._touch_users()
             yield
         if batch.trees or batch.removed_trees:
             yield from self._put_trees(batch)
@@ -177,12 +177,14 @@ class Cache:
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
 
-    def _touch_owners(self) -> None:
+    def _touch_users(self) -> None:
         """Have the gangs reconciled of pods without a seat whose claims were allocated or deallocated."""
-        for uid in self.ledger.devices.take_changed_owners():
-            gang = self.gang_of.get(uid)
-            if gang is not None and gang.has_no_place(uid):
-                self.touch(gang, edited=True)
+        devices = self.ledger.devices
+        for each in devices.take_changed_users():
+            for uid in devices.pods_of_group(each) or (each,):
+                gang = self.gang_of.get(uid)
+                if gang is not None and gang.has_no_place(uid):
+                    self.touch(gang, edited=True)
 
     def _apply_labels(self, batch: Batch) -> Slices[None]:
         selection = self.ledger.selection
@@ -276,6 +278,8 @@ class Cache:
         if gang is None:
             gang = self._gang_for(pod, gang_id)
         before, needed, priority = gang.pods.get(pod.uid), gang.must_place, gang.preempting_priority
+        if pod.group_uid or (before is not None and before.group_uid):
+            self.ledger.devices.put_group_pod(before, pod)
         waited, ran = pod.uid in gang.pending, pod.uid in gang.bound
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
@@ -327,7 +331,9 @@ class Cache:
         gang = self.gang_of.pop(uid, None)
         if gang is None:
             return
-        priority = gang.preempting_priority
+        priority, pod = gang.preempting_priority, gang.pods[uid]
+        if pod.group_uid:
+            self.ledger.devices.put_group_pod(pod, None)
         seat = gang.drop_pod(uid)
         self.release(gang, [seat.uid] if seat is not None else [])
         self.touch(gang, edited=gang.preempting_priority > priority)
@@ -427,15 +433,19 @@ class Cache:
         for pod in pods:
             self.gang_of[pod.uid] = gang
             gang.put_pod(pod)
+            if pod.group_uid:
+                self.ledger.devices.put_group_pod(None, pod)
         return gang
 
     def drop_gang(self, gang: Gang) -> None:
         """Forget the gang and release its reservations."""
         self.release(gang, [*gang.seats, *gang.acknowledged])
         gang.drop_seats()
-        for uid in gang.pods:
+        for uid, pod in gang.pods.items():
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]
+                if pod.group_uid:
+                    self.ledger.devices.put_group_pod(pod, None)
         if self.gangs.get(gang.id) is gang:
             del self.gangs[gang.id]
         self._leave_group(gang)
@@ -535,7 +545,7 @@ class Cache:
             others = " and ".join(f"gang {gang.label}" for gang in group.preemption.yields_to.gangs)
             message = f"it gave its places to {others}, and is tried again when that has started or timed out"
             return Lack(Wait.TURN, message)
-        return why_not_yet(gangs, self.gangs, self.trees, self.ledger)
+        return why_not_yet(gangs, self.gangs, self.trees, self.ledger, self.gang_of)
 
     def _group_id(self, gang: Gang, started: dict[str, Children] | None = None) -> str:
         """The group to which the gang belongs. `started`: children of trees that were started, by root, as far as they
@@ -545,7 +555,7 @@ class Cache:
         if gang.permit.granted or facts is None:
             return gang.id
         if facts.composites:
-            if why_not_alone(gang, self.gangs, self.trees, self.ledger) is not None:
+            if why_not_alone(gang, self.gangs, self.trees, self.ledger, self.gang_of) is not None:
                 return gang.id  # the others may start without it
             tree, known = facts.composites[0].name, started if started is not None else {}
             if tree not in known:

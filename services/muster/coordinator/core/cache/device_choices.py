@@ -70,11 +70,13 @@ class DeviceChoices:
         """Seats for which the devices of a claim were chosen, by claim and uid: as long as they hold these."""
         self._claims_of: dict[str, tuple[str, ...]] = {}
         """The same claims by uid of the seat."""
-        self._own: dict[str, dict[str, Claim]] = {}
-        """Claims that are allocated to the pod that owns them, by uid of the pod and id; each ends with its allocation.
+        self._allocated: dict[str, dict[str, Claim]] = {}
+        """Claims by uid of what they are allocated to (`Claim.allocated_to`), and id; each ends with its allocation."""
+        self._changed_users: dict[str, None] = {}
+        """Uids of the same for which allocations changed, until `take_changed_users`, which every batch calls."""
+        self._group_pods: dict[str, dict[str, None]] = {}
+        """Uids of pods without a node that use claims of a PodGroup, by its uid; each ends with the pod, or its node.
         """
-        self._changed_owners: dict[str, None] = {}
-        """Owners of claims whose allocation changed, until `take_changed_owners`, which every batch calls."""
         self._contested = False
         """Seats hold devices that a claim got, or lost what was chosen for their claim, until `take_contested`."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
@@ -125,30 +127,44 @@ class DeviceChoices:
             if claim.extended:
                 self._extended[claim.owner] = each.name
             self._holdings.hold(each.name, held([claim]))
-            self._put_own(each.name, before, claim)
+            self._put_allocation(each.name, before, claim)
             self._contested |= self._is_contested(claim)
         elif self.claims.pop(each.name, None) is not None:
             self._holdings.hold(each.name, ())
-            self._put_own(each.name, before, None)
+            self._put_allocation(each.name, before, None)
 
-    def _put_own(self, id_: str, before: Claim | None, after: Claim | None) -> None:
-        """Note whether the claim is allocated to the pod that owns it."""
-        if before is not None and before.is_allocated_to_owner:
-            own = self._own[before.owner]
-            del own[id_]
-            if not own:
-                del self._own[before.owner]
-            self._changed_owners[before.owner] = None
-        if after is not None and after.is_allocated_to_owner:
-            self._own.setdefault(after.owner, {})[id_] = after
-            self._changed_owners[after.owner] = None
+    def _put_allocation(self, id_: str, before: Claim | None, after: Claim | None) -> None:
+        """Note to what the claim is allocated."""
+        for uid in before.allocated_to if before is not None else ():
+            claims = self._allocated[uid]
+            del claims[id_]
+            if not claims:
+                del self._allocated[uid]
+            self._changed_users[uid] = None
+        for uid in after.allocated_to if after is not None else ():
+            self._allocated.setdefault(uid, {})[id_] = after
+            self._changed_users[uid] = None
 
-    def take_changed_owners(self) -> Collection[str]:
-        """Uids of pods that own claims whose allocation changed since the last call."""
-        if not self._changed_owners:
+    def take_changed_users(self) -> Collection[str]:
+        """Uids of pods and PodGroups for which allocations of claims changed since the last call."""
+        if not self._changed_users:
             return ()
-        changed, self._changed_owners = self._changed_owners, {}
+        changed, self._changed_users = self._changed_users, {}
         return changed
+
+    def put_group_pod(self, before: PodFacts | None, after: PodFacts | None) -> None:
+        """A pod was added, changed or removed: note whose PodGroup's claims it uses."""
+        if before is not None and before.group_uid:
+            pods = self._group_pods[before.group_uid]
+            pods.pop(before.uid, None)
+            if not pods:
+                del self._group_pods[before.group_uid]
+        if after is not None and after.group_uid:
+            self._group_pods.setdefault(after.group_uid, {})[after.uid] = None
+
+    def pods_of_group(self, uid: str) -> Collection[str]:
+        """Uids of pods without a node that use claims of the PodGroup."""
+        return self._group_pods.get(uid, ())
 
     def _is_contested(self, claim: Claim) -> bool:
         """The claim was allocated otherwise than for the seats for which its devices were chosen, if any."""
@@ -170,15 +186,16 @@ class DeviceChoices:
         return contested
 
     @property
-    def has_own_allocations(self) -> bool:
-        """Some claims are allocated to the pods that own them."""
-        return bool(self._own)
+    def has_allocations(self) -> bool:
+        """Some claims are allocated to pods or PodGroups."""
+        return bool(self._allocated)
 
     def allocated_to(self, uids: Set[str]) -> list[Claim]:
-        """Claims that are allocated to these pods, which own them."""
-        if not self._own:
-            return []
-        return [self._own[uid][id_] for uid in sorted(uids & self._own.keys()) for id_ in sorted(self._own[uid])]
+        """Claims that are allocated to one of these pods or PodGroups."""
+        found = dict[str, Claim]()
+        for uid in sorted(uids & self._allocated.keys()):
+            found |= {id_: self._allocated[uid][id_] for id_ in sorted(self._allocated[uid]) if id_ not in found}
+        return list(found.values())
 
     # -- reservations
 
@@ -484,7 +501,8 @@ def still_allocated(claim: Claim) -> str:
     results = claim.allocation.results if claim.allocation is not None else ()
     device = f" {results[0].id}" if results else ""
     more = f" and {len(results) - 1} more" if len(results) > 1 else ""
-    return f"ResourceClaim {quoted(claim.id)} still has{device or ' devices'}{more} of an earlier placement of its pod"
+    whose = "its pod" if claim.is_allocated_to_owner and not claim.idle else "its pods"
+    return f"ResourceClaim {quoted(claim.id)} still has{device or ' devices'}{more} of an earlier placement of {whose}"
 
 
 def _held(seat: Seat) -> set[DeviceId]:

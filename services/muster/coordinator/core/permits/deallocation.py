@@ -1,18 +1,21 @@
-"""Deallocates ResourceClaims with a stale allocation: one whose pod has neither a node nor a seat (I5, I6).
+"""Deallocates ResourceClaims with a stale allocation: one whose pods have neither a node nor a seat (I5, I6).
 
 binding writes allocations for permits, and removes them again if a pod cannot be bound. If it does not come to that,
 because binding, the coordinator or an answer is lost, the allocation remains when the pod is to be placed again. It
 would hold the devices, and restrict the pod to their node. Such a pod is not placed before its claims are observed
 without allocation (`queue/pre_enqueue`), so that its next permit has devices for all of them.
 
-Only claims of which the pod is the owner are deallocated, and only in the version that was observed: a later permit
-for the pod, or its bind, needs no protection from an order that is late.
+A claim that pods share has a stale allocation if all pods that it is reserved for are such pods
+(`cache/stale_claims`). Claims are deallocated only in the version that was observed, and while none of these pods is
+bound: a later permit for them, or a bind, needs no protection from an order that is late.
 """
 
+from collections.abc import Iterable
 from typing import Final
 
 from muster.coordinator.core.cache.cache import Cache
-from muster.coordinator.core.cache.device_choices import DeviceChoices, still_allocated
+from muster.coordinator.core.cache.device_choices import still_allocated
+from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.effects import Deallocate, Effect, EventType, KubeEvent, Report, StaleClaim
 from muster.coordinator.core.events import DeallocateCallFailed, DeallocateOutcome, DeallocateResults
 from muster.coordinator.core.gang.gang import Gang, pod_reference
@@ -27,52 +30,77 @@ OBSERVATION_SECONDS: Final = 10.0
 
 
 class _Order(PodAction, kw_only=True, eq=False, gc=False):
-    """The deallocation of one claim. `version`: as it was observed."""
+    """The deallocation of a claim, as it was observed."""
 
-    version: str
+    claim: Claim
 
 
 class Deallocations:
     """Ordered deallocations by gang and uid of the claim: an entry ends when the allocation is not stale any more, as
-    when its claim, its pod or its gang is gone (I11).
+    when its claim, its pod or its gang is gone (I11). A claim that pods of several gangs share is ordered for one.
     """
 
-    def __init__(self, devices: DeviceChoices) -> None:
-        self._devices = devices
+    def __init__(self, cache: Cache) -> None:
+        self._cache, self._devices = cache, cache.ledger.devices
         self._orders: dict[Gang, dict[str, _Order]] = {}
+        self._ordered_for: dict[str, Gang] = {}
+        """Gangs by uid of the claim; the same entries."""
 
     def update(self, gang: Gang) -> list[Effect]:
         """Order the deallocation of a touched gang's stale claims."""
-        if not self._devices.has_own_allocations and gang not in self._orders:
+        if not self._devices.has_allocations and gang not in self._orders:
             return []
-        stale = stale_claims(gang, self._devices)
-        if not stale:
-            self._orders.pop(gang, None)
-            return []
-        before, orders = self._orders.get(gang, {}), dict[str, _Order]()
-        for claim in stale:
-            order = before.get(claim.uid)
-            same = order is not None and order.version == claim.version
-            orders[claim.uid] = order if order is not None and same else _Order(version=claim.version)
-        self._orders[gang] = orders
-        return self._send(gang, [claim for claim in stale if orders[claim.uid].state is ActionState.DECIDED])
+        before, orders = self._end(gang), dict[str, _Order]()
+        for claim in self._stale(gang):
+            if claim.uid not in self._ordered_for:
+                order = before.get(claim.uid)
+                same = order is not None and order.claim.version == claim.version
+                orders[claim.uid] = order if order is not None and same else _Order(claim=claim)
+                orders[claim.uid].claim = claim
+                self._ordered_for[claim.uid] = gang
+        if orders:
+            self._orders[gang] = orders
+        self._touch_others(gang, (each for uid, each in before.items() if uid not in orders))
+        return self._send(gang, [order for order in orders.values() if order.state is ActionState.DECIDED])
 
     def forget(self, gang: Gang) -> None:
         """The gang is gone."""
-        self._orders.pop(gang, None)
+        self._touch_others(gang, self._end(gang).values())
 
-    def _send(self, gang: Gang, claims: list[Claim]) -> list[Effect]:
-        if not claims:
-            return []
-        for claim in claims:
-            self._orders[gang][claim.uid].send()
-        stale = (StaleClaim(each.name, each.uid, each.version, gang.pod_name(each.owner)) for each in claims)
-        return [Deallocate(gang.id, tuple(stale))]
+    def _end(self, gang: Gang) -> dict[str, _Order]:
+        """Ends the orders of the gang. Returns them."""
+        orders = self._orders.pop(gang, {})
+        for uid in orders:
+            del self._ordered_for[uid]
+        return orders
 
-    def results(self, cache: Cache, event: DeallocateResults, now: float) -> list[Effect]:
+    def _touch_others(self, gang: Gang, ended: Iterable[_Order]) -> None:
+        """Have the other gangs reconciled that share a claim, of which the gang ordered the deallocation until now."""
+        for order in ended:
+            for uid in pods_of(order.claim, self._cache.gang_of, self._devices):
+                if (other := self._cache.gang_of[uid]) is not gang:
+                    self._cache.touch(other, edited=True)
+
+    def _stale(self, gang: Gang) -> list[Claim]:
+        return stale_claims(gang, self._cache.gang_of, self._devices)
+
+    def _send(self, gang: Gang, orders: Iterable[_Order]) -> list[Effect]:
+        stale = []
+        for order in orders:
+            order.send()
+            stale.append(self._stale_claim(order.claim))
+        return [Deallocate(gang.id, tuple(stale))] if stale else []
+
+    def _stale_claim(self, claim: Claim) -> StaleClaim:
+        gang_of = self._cache.gang_of
+        pods = tuple(gang_of[uid].pod_name(uid) for uid in pods_of(claim, gang_of, self._devices))
+        groups = tuple(uid for uid in claim.allocated_to if uid not in gang_of)
+        return StaleClaim(claim.name, claim.uid, claim.version, pods, groups)
+
+    def results(self, event: DeallocateResults, now: float) -> list[Effect]:
         """The binding service reports deallocations. A claim is deallocated when that is observed."""
         effects: list[Effect] = []
-        gang = cache.gangs.get(event.gang)
+        gang = self._cache.gangs.get(event.gang)
         for result in event.results if gang is not None else ():
             order = self._sent(gang, result.uid)
             if gang is None or order is None:
@@ -82,18 +110,19 @@ class Deallocations:
                 continue
             order.fail()
             order.retry(now + backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, order.failures))
-            for claim in stale_claims(gang, self._devices):
+            for claim in self._stale(gang):
                 if claim.uid == result.uid:
-                    about = pod_reference(gang.pods[claim.owner])
+                    first = next(uid for uid in pods_of(claim, self._cache.gang_of, self._devices) if uid in gang.pods)
+                    about = pod_reference(gang.pods[first])
                     note = f"{still_allocated(claim)}; it could not be deallocated, which is retried: {result.message}"
                     effects.append(
                         Report(gang.id, events=(KubeEvent(about, EventType.WARNING, "FailedDeallocation", note),))
                     )
         return effects
 
-    def call_failed(self, cache: Cache, event: DeallocateCallFailed, now: float) -> None:
+    def call_failed(self, event: DeallocateCallFailed, now: float) -> None:
         """The call failed: deallocations are idempotent, and retried."""
-        gang = cache.gangs.get(event.gang)
+        gang = self._cache.gangs.get(event.gang)
         for uid in event.uids:
             if (order := self._sent(gang, uid)) is not None:
                 order.fail()
@@ -120,17 +149,14 @@ class Deallocations:
         """Order deallocations again whose time it is."""
         effects: list[Effect] = []
         for gang, orders in list(self._orders.items()):
-            late = [uid for uid, each in orders.items() if each.state is ActionState.RETRY and each.retry_at <= now]
-            if late:
-                again = [claim for claim in stale_claims(gang, self._devices) if claim.uid in late]
-                for uid in set(late) - {claim.uid for claim in again}:
-                    del orders[uid]
-                effects += self._send(gang, again)
+            late = {
+                uid: each for uid, each in orders.items() if each.state is ActionState.RETRY and each.retry_at <= now
+            }
+            if not late:
+                continue
+            stale = {claim.uid for claim in self._stale(gang)}
+            effects += self._send(gang, [order for uid, order in late.items() if uid in stale])
+            for uid in late:
+                if uid not in stale:  # a pod of another gang that shares the claim has a place
+                    self._cache.touch(gang, edited=True)
         return effects
-
-
-def stale_claims(gang: Gang, devices: DeviceChoices) -> list[Claim]:
-    """Claims that are allocated to pods of the gang that have neither a node nor a seat."""
-    placed = gang.seats.keys() | gang.acknowledged.keys() | gang.bound.keys()
-    claims = devices.allocated_to(gang.pods.keys() - placed)
-    return [claim for claim in claims if gang.has_no_place(claim.owner)]

@@ -30,11 +30,13 @@ import numpy as np
 from muster.coordinator.core.cache.device_choices import still_allocated
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.nodes import TopologyTrees
+from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.subgroups import attempt_of
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
+from muster.devices.facts import Claim
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.counted_resources import is_device_resource
 from muster.gangs.facts import Amounts, GangFacts, LevelConstraint, LevelPolicy, PodClass, Severity
@@ -44,13 +46,19 @@ from muster.topology.ranks import natural_order
 from muster.topology.trees import missing_tree, never_parsed
 
 
-def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
-    """Why `gangs`, placed together, may not be tried; None: they may. `known` are all gangs by id. Minimum resources
-    come last: nodes would not help before the rest is there.
+def why_not_yet(
+    gangs: Sequence[Gang],
+    known: Mapping[str, Gang],
+    trees: TopologyTrees,
+    ledger: Ledger,
+    gang_of: Mapping[str, Gang],
+) -> Lack | None:
+    """Why `gangs`, placed together, may not be tried; None: they may. `known` are all gangs by id, `gang_of` by uid of
+    their pods. Minimum resources come last: nodes would not help before the rest is there.
     """
     last: Lack | None = None
     for gang in gangs:
-        lack = _lacks(gang, known, trees, ledger)
+        lack = _lacks(gang, known, trees, ledger, gang_of)
         if lack is not None:
             named = lack if len(gangs) == 1 else Lack(lack.wait, f"gang {gang.label}: {lack.message}")
             if lack.wait is not Wait.MINIMUM_RESOURCES:
@@ -59,9 +67,11 @@ def why_not_yet(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: Topolog
     return _as(Wait.GROUP_INCOMPLETE, lacks_children(gangs, known)) or last
 
 
-def why_not_alone(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
+def why_not_alone(
+    gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger, gang_of: Mapping[str, Gang]
+) -> Lack | None:
     """Why a gang may not be tried whatever the others of its tree of composites do; None: it may."""
-    return _lacks(gang, known, trees, ledger)
+    return _lacks(gang, known, trees, ledger, gang_of)
 
 
 def why_not_hold(gangs: Sequence[Gang], known: Mapping[str, Gang], trees: TopologyTrees) -> str | None:
@@ -80,7 +90,9 @@ def groups_agree(gang: Gang, known: Mapping[str, Gang]) -> bool:
     )
 
 
-def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger) -> Lack | None:
+def _lacks(
+    gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: Ledger, gang_of: Mapping[str, Gang]
+) -> Lack | None:
     if gang.eviction.whole:
         message = f"its pods are being evicted {_evicted_by(gang)}; it starts again when they are gone"
         return Lack(Wait.EVICTED, message)
@@ -91,7 +103,7 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
         return Lack(Wait.BIND_FAILED, message)
     if gang.growth.held_off and gang.has_minimum:
         return Lack(Wait.SHRUNK, f"it was shrunk, and may grow again {gang.growth.hold_off_seconds:g} s after that")
-    if ledger.devices.has_own_allocations and (stale := ledger.devices.allocated_to(gang.pending.keys())):
+    if gang.pending and (stale := _stale(gang, ledger, gang_of)):
         return Lack(Wait.DEALLOCATING, f"{still_allocated(stale[0])}, and is being deallocated")
     if gang.placed_singly:
         if not gang.pending:
@@ -112,6 +124,12 @@ def _lacks(gang: Gang, known: Mapping[str, Gang], trees: TopologyTrees, ledger: 
     if (reason := heterogeneity(gang, ledger.classes)) is not None:
         return Lack(Wait.DECLARATION, reason)
     return _as(Wait.MINIMUM_RESOURCES, None if gang.timing.waived else lacks_free_resources(gang, ledger))
+
+
+def _stale(gang: Gang, ledger: Ledger, gang_of: Mapping[str, Gang]) -> list[Claim]:
+    """Claims of its pending pods with a stale allocation."""
+    found = stale_claims(gang, gang_of, ledger.devices)
+    return [each for each in found if not gang.pending.keys().isdisjoint(pods_of(each, gang_of, ledger.devices))]
 
 
 def _as(wait: Wait, reason: str | None) -> Lack | None:

@@ -23,6 +23,7 @@ from muster.coordinator.core.preemption.nomination import longest_run, may_borro
 from muster.coordinator.core.slices import Slices
 from muster.coordinator.core.solve.composites import in_composites, subgroups_to_place, violated_composite
 from muster.gangs.capacity import Int64
+from muster.gangs.counted_resources import is_device_resource
 from muster.gangs.facts import LevelConstraint, LevelPolicy, NodeFacts, PodFacts, split_kind
 from muster.gangs.solve import Assignment, Composite, PodsOnNode, Role, SolveGang, SolveGroup
 from muster.topology.constraints import as_text
@@ -131,7 +132,16 @@ def _roles(pods: Iterable[PodFacts], ledger: Ledger) -> tuple[Role, ...]:
     for (class_id, label_set), count in pending.items():
         kind = ledger.kind(class_id, label_set)
         counts[kind] = counts.get(kind, 0) + count
-    return tuple(Role(kind, count) for kind, count in sorted(counts.items()))
+    return tuple(Role(kind, counts[kind]) for kind in sorted(counts, key=lambda kind: _preference(kind, ledger)))
+
+
+def _preference(kind: str, ledger: Ledger) -> tuple[bool, str]:
+    """Sort key of roles. Of pods that share a claim the one that requests its devices comes first: if fewer members are
+    placed than exist, it is one of them, so that the devices are counted.
+    """
+    pod_class = ledger.classes[split_kind(kind)[0]]
+    requests = pod_class.shared_claims and any(is_device_resource(name) for name, _ in pod_class.requests)
+    return not requests, kind
 
 
 def placed(gang: Gang) -> tuple[PodsOnNode, ...]:

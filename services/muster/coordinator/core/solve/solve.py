@@ -299,6 +299,8 @@ class Solves:
         if placed:
             group.solve.placed()
             self._queue.classify(group, None)
+        else:
+            self._queue.reset_backoff(group)
         self._preemption.seated(group, seated, outlasting, lending, now, whole=placed)
         group.solve.borrow(now=False)
         return seated
@@ -344,7 +346,8 @@ class Solves:
         if result.outcome is SolveOutcome.NOT_FOUND:
             self._queue.back_off(group, now.monotonic_seconds)
         else:
-            self._queue.reset_backoff(group)
+            if not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):  # its part may be rejected
+                self._queue.reset_backoff(group)
             self._queue.set_unschedulable(group)
         self._preemption.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
 
