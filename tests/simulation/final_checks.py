@@ -54,7 +54,7 @@ def check_at_rest(world: World) -> None:
     for waiting in _in_queue_order(scenario):
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
-    held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off]
+    held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off is not None]
     assert not held_off, f"I13: {held_off} wait for ever to grow"
     check_minimum_resources(scenario)
     check_reasons(world)
