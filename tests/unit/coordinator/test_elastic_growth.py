@@ -195,7 +195,7 @@ def test_pods_that_are_added_do_not_prolong_a_batch() -> None:
     assert scenario.bound("a") == 5
 
 
-def test_i11_a_batch_that_is_over_in_the_step_in_which_its_gang_is_gone_leaves_nothing() -> None:
+def test_i11_a_batch_that_ends_in_the_step_in_which_its_gang_is_gone() -> None:
     scenario = full(WIDE, nodes={"n": 4})
     scenario.add_pods(*extra(WIDE, 10))
     scenario.run_effects()
