@@ -59,7 +59,7 @@ def check_at_rest(world: World) -> None:
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
     check_no_blocked_repair(scenario)
-    held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off]
+    held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off is not None]
     assert not held_off, f"I13: {held_off} wait for ever to grow"
     check_minimum_resources(scenario)
     check_reasons(world)

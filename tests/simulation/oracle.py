@@ -46,7 +46,14 @@ from simulation.effect_checks import (
     check_records,
 )
 from simulation.gang_checks import check_bound, check_members, check_progress, check_run, check_sent, check_stage
-from simulation.subgroup_checks import check_composites, check_shrunk, check_subgroups
+from simulation.subgroup_checks import (
+    check_composites,
+    check_shrunk,
+    check_subgroups,
+    lacks_members,
+    part_of,
+    part_of_request,
+)
 from simulation.turn_checks import Turns
 
 if TYPE_CHECKING:
@@ -91,7 +98,7 @@ class Oracle:
         self._held: set[str] = set()
         """Pods that held reservations without a permit after the last step."""
         self._turns = Turns()
-        self._shrunk: dict[tuple[str, str], tuple[float, float, frozenset[str]]] = {}
+        self._shrunk: dict[tuple[str, str, str], tuple[float, float, frozenset[str]]] = {}
         """When it was decided to evict surplus pods of a gang, the difference of the clocks then, and which pods, by id
         and incarnation."""
         self._evicted: set[str] = set()
@@ -242,29 +249,39 @@ class Oracle:
         for key in [key for key in self._shrunk if key[0] in persist.deletes]:
             del self._shrunk[key]  # the hold-off ends with the record; a backup may bring the gang back without it
         for record in persist.puts:
-            begins = record.state is RecordState.BINDING and not scenario.leader.cache.gangs[record.gang].permitted
-            if begins or record.state is RecordState.UNPERMITTED:
-                self._shrunk.pop((record.gang, record.incarnation), None)  # a new run begins, or this one ends
+            gang, key = scenario.leader.cache.gangs[record.gang], (record.gang, record.incarnation)
+            ends = record.state is RecordState.UNPERMITTED
+            if ends or (record.state is RecordState.BINDING and not gang.permitted):
+                self._forget_shrunk(key)  # a new run begins, or this one ends
             uids = frozenset(pod.uid for pod in record.evicting)
-            *_, known = self._shrunk.get((record.gang, record.incarnation), (0.0, 0.0, frozenset[str]()))
-            if record.evicted_for and record.state is not RecordState.UNPERMITTED and not uids <= known:
-                self._shrunk[record.gang, record.incarnation] = (scenario.now, scenario.unix_ahead, uids)
+            known = frozenset[str]().union(*(each[2] for at, each in self._shrunk.items() if at[:2] == key))
+            if record.evicted_for and not ends and not uids <= known:
+                for part in {part_of(gang, uid) for uid in uids}:
+                    self._shrunk[*key, part] = (scenario.now, scenario.unix_ahead, uids)
             elif known and not uids and not known & self._evicted:
-                del self._shrunk[record.gang, record.incarnation]  # nothing was evicted after all
+                self._forget_shrunk(key)  # nothing was evicted after all
+
+    def _forget_shrunk(self, gang: tuple[str, str]) -> None:
+        for key in [key for key in self._shrunk if key[:2] == gang]:
+            del self._shrunk[key]
 
     def _check_growth(self, scenario: Scenario, solve: Solve) -> None:
-        """A gang that was shrunk, and has its minimum, does not grow before its hold-off is over."""
+        """A subgroup that was shrunk, or the members in none, of a gang that has its minimum does not grow before its
+        hold-off is over, unless it runs and lacks members.
+        """
         for asked in (asked for group in solve.groups for asked in group.gangs):
             gang = scenario.leader.cache.gangs[gang_id_of(asked.id)]
             incarnation = gang.facts.incarnation if gang.facts is not None else ""
             never = -math.inf, -math.inf, frozenset[str]()
-            since, ahead, uids = self._shrunk.get((gang.id, incarnation), never)
+            part = part_of_request(asked.id)
+            since, ahead, uids = self._shrunk.get((gang.id, incarnation, part), never)
             passed = scenario.now - since
             if passed >= scenario.rules.growth_hold_off_seconds - SLACK_SECONDS or not gang.has_minimum:
                 continue
             if ahead != scenario.unix_ahead:
                 continue  # the next leader knows the wall clock only, which jumped
-            assert not uids & self._evicted, f"growth: {gang.id} grows {passed} s after it was shrunk"
+            if not lacks_members(gang, part):
+                assert not uids & self._evicted, f"growth: {asked.id} grows {passed} s after it was shrunk"
 
     # -- state after a step
 

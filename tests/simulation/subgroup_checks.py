@@ -25,6 +25,27 @@ def subgroup_of(label_set: str) -> str:
     return next((label for label in label_set.split("+") if label.startswith(LABEL)), "")
 
 
+def part_of(gang: Gang, uid: str) -> str:
+    """The subgroup of a member; empty: it is in none, or gone."""
+    divided = gang.facts is not None and gang.facts.subgroups
+    return subgroup_of(gang.pods[uid].label_set) if divided and uid in gang.pods else ""
+
+
+def part_of_request(id_: str) -> str:
+    """The subgroup that has this id in a solve request; empty: it is none."""
+    return f"{LABEL}{name.partition('/')[2]}" if (name := id_.partition("#")[2]) else ""
+
+
+def lacks_members(gang: Gang, part: str) -> bool:
+    """The subgroup runs with fewer members than it needs."""
+    if not part or gang.facts is None:
+        return False
+    seats = (*gang.unbound_seats, *gang.acknowledged.values())
+    there = [gang.pods[uid].label_set for uid in gang.bound] + [seat.label_set for seat in seats]
+    count = sum(subgroup_of(each) == part for each in there)
+    return 0 < count < max((policy.size for policy in gang.facts.subgroups), default=0)
+
+
 def check_subgroups(scenario: Scenario, persist: Persist) -> None:
     """I1 of subgroups: a gang starts with as many subgroups as it needs, each with its size and in one domain; members
     that get seats later are in the domain of their subgroup.

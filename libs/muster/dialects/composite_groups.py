@@ -14,10 +14,10 @@ from muster.dialects.composites import (
     Ancestry,
     CompositeSpec,
     TreeProblem,
-    innermost_gang,
     parent_of,
     problem_of,
     read_composite,
+    starting_together,
 )
 from muster.dialects.definitions import Definition
 from muster.gangs.quoting import quoted
@@ -108,7 +108,7 @@ class CompositeGroups:
         if problem is not None:
             return Ancestry(problem=problem.message)
         children = self._children_of(chain)
-        inside = innermost_gang(chain)
+        inside = starting_together(chain)
         gangs: list[str] = []
         if inside:
             gangs = sorted(self._gangs_below((namespace, inside[-1].name), MAX_GANGS + 1))
@@ -128,7 +128,7 @@ class CompositeGroups:
         if len(chain) > MAX_DEPTH:
             names = " below ".join(quoted(each.name) for each in chain)
             return TreeProblem(f"{own.label} is below {MAX_DEPTH} others, one too many: {names}; leave out one")
-        inside = innermost_gang(chain)
+        inside = starting_together(chain)
         if inside and len(list(self._gangs_below((key[0], inside[-1].name), MAX_GANGS + 1))) > MAX_GANGS:
             return TreeProblem(_too_many(inside[-1]))
         return problem_of(chain, self._children_of(chain))

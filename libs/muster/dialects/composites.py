@@ -1,7 +1,8 @@
 """CompositePodGroup scheduling.k8s.io/v1alpha3: sets of PodGroups and further CompositePodGroups that start together.
 
-PodGroups and CompositePodGroups name their parent. A `basic` one only groups others, which start on their own; of the
-children of one with `gang` at least minGroupCount start together, and all below it share a domain of its topology key.
+PodGroups and CompositePodGroups name their parent. Of the children of one with `gang` at least minGroupCount start
+together; of a `basic` one each starts on its own, so it counts as one with minGroupCount 1, as in kube-scheduler 1.37.
+All pods below either share a domain of its topology key.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,6 @@ from muster.gangs.quoting import quoted
 from muster.topology.trees import label_key_tree_name
 
 PARENT: Final = "parentCompositePodGroupName"
-_REMEDY: Final = "give it schedulingPolicy.gang"
 MAX_DEPTH: Final = 4
 """CompositePodGroups above a PodGroup."""
 MAX_GANGS: Final = 100
@@ -26,9 +26,9 @@ _POLICIES: Final = ("gang", "basic")
 
 
 class CompositeSpec(Struct, frozen=True):
-    """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic. `key`: node label
-    that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is read, but not
-    done.
+    """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic, and 1 suffices.
+    `key`: node label that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is
+    read, but not done.
     """
 
     namespace: str
@@ -97,9 +97,11 @@ def parent_of(spec: Mapping[str, Any]) -> str:
     return _text(spec.get(PARENT))
 
 
-def innermost_gang(composites: Sequence[CompositeSpec]) -> Sequence[CompositeSpec]:
-    """Returns those of the composites, innermost first, that start together: without the basic ones above them."""
-    count = max((at + 1 for at, each in enumerate(composites) if each.minimum), default=0)
+def starting_together(composites: Sequence[CompositeSpec]) -> Sequence[CompositeSpec]:
+    """Returns those of the composites, innermost first, below which gangs depend on each other: without the basic ones
+    above them that have no topology key.
+    """
+    count = max((at + 1 for at, each in enumerate(composites) if each.minimum or each.key), default=0)
     return composites[:count]
 
 
@@ -112,12 +114,7 @@ def problem_of(composites: Sequence[CompositeSpec], children: Sequence[int]) -> 
     if len(workloads) > 1:
         names = ", ".join(map(quoted, workloads[:3]))
         return TreeProblem(f"{composites[-1].label} and those below it are of several Workloads: {names}; use one")
-    inside = innermost_gang(composites)
     for each, count in zip(composites, children, strict=True):
-        if not each.minimum and each in inside:
-            return TreeProblem(f"{each.label} is basic, below {inside[-1].label}: that is not supported; {_REMEDY}")
-        if not each.minimum and each.key:
-            return TreeProblem(f"{each.label} is basic and has a topology key: that is not supported; {_REMEDY}")
         if each.minimum > count:
             lacks = f"{each.label} needs {each.minimum} groups, of which {count} exist"
             return TreeProblem(f"{lacks}: create the others, or lower minGroupCount", invalid=False)
@@ -130,12 +127,15 @@ def warning_of(composites: Sequence[CompositeSpec]) -> str:
 
 
 def composite_facts(composites: Sequence[CompositeSpec]) -> tuple[CompositeFacts, ...]:
-    """Returns the sets that start together, the outermost first."""
+    """Returns the sets of gangs that depend on each other, the outermost first."""
     return tuple(
         CompositeFacts(
-            f"{each.namespace}/{each.name}", label_key_tree_name(each.key) if each.key else "", each.key, each.minimum
+            f"{each.namespace}/{each.name}",
+            label_key_tree_name(each.key) if each.key else "",
+            each.key,
+            max(1, each.minimum),
         )
-        for each in reversed(innermost_gang(composites))
+        for each in reversed(starting_together(composites))
     )
 
 

@@ -275,7 +275,7 @@ def _device_request(request: RequestShortage) -> pb.DeviceRequest:
 
 def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
     turn, ahead = yield from explain.ahead_of(term.machine.queue, gang)
-    facts = gang.facts
+    facts, held_off = gang.facts, gang.growth.held_off
     response = pb.ExplainResponse(
         gang=_gang(term, gang),
         group=facts.group if facts is not None else (),
@@ -286,7 +286,7 @@ def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
         problems=map(encode_problem, facts.problems if facts is not None else ()),
         would_help=explain.would_help(gang),
         waits_until_unix_millis=explain.waits_until_unix_millis(gang),
-        grows_after_unix_millis=gang.growth.not_before_unix_millis if gang.growth.held_off else 0,
+        grows_after_unix_millis=held_off.not_before_unix_millis if held_off is not None else 0,
         nodes_with_nominated_capacity=explain.nodes_with_nominated_capacity(term.machine.cache, gang),
         victims=explain.evicted_for(term.machine.cache, gang),
         rejected_placements=[

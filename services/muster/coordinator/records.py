@@ -10,7 +10,7 @@ import structlog
 from google.protobuf.message import DecodeError
 
 from muster.coordinator.core.effects import Persist
-from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat, ShrunkSubgroup
 from muster.coordinator.core.slices import OBJECTS
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.devices.extended_resources import EXTENDED_CLAIM
@@ -69,6 +69,12 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
         grows_after_unix_millis=record.grows_after_unix_millis,
         met_minimum=record.met_minimum,
         revoked=record.revoked,
+        shrunk_subgroups=[
+            pb.ShrunkSubgroup(
+                name=each.name, shrinks=each.shrinks, grows_after_unix_millis=each.grows_after_unix_millis
+            )
+            for each in record.shrunk_subgroups
+        ],
     ).SerializeToString()
 
 
@@ -157,6 +163,9 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         grows_after_unix_millis=message.grows_after_unix_millis,
         met_minimum=message.met_minimum,
         revoked=message.revoked,
+        shrunk_subgroups=tuple(
+            ShrunkSubgroup(each.name, each.shrinks, each.grows_after_unix_millis) for each in message.shrunk_subgroups
+        ),
     )
     return record, message.traceparent
 

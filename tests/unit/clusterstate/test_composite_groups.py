@@ -115,6 +115,27 @@ def test_groups_of_a_basic_composite_start_on_their_own() -> None:
     assert [each.name for each in found["b"].composites] == ["ml/inner"]
 
 
+def test_a_basic_composite_in_a_gang_counts_with_its_first_group() -> None:
+    history = started(
+        composite("root", 2), composite("any", parent="root"), leaves={"a": "root", "b": "any", "c": "any"}
+    )
+    found = gangs_of(history)
+    assert not found["b"].problems
+    assert [(each.name, each.minimum) for each in found["b"].composites] == [("ml/root", 2), ("ml/any", 1)]
+    assert found["a"].group == found["c"].group == ("native/ml/a", "native/ml/b", "native/ml/c")
+
+
+def test_the_groups_of_a_basic_composite_share_its_domain() -> None:
+    history = started(
+        composite("root"), composite("any", parent="root", key=RACK), leaves={"a": "root", "b": "any", "c": "any"}
+    )
+    found = gangs_of(history)
+    assert (found["a"].group, found["a"].composites) == ((), ())
+    assert not found["b"].problems
+    assert [(each.name, each.minimum, each.level) for each in found["b"].composites] == [("ml/any", 1, RACK)]
+    assert found["b"].group == found["c"].group == ("native/ml/b", "native/ml/c")
+
+
 @pytest.mark.parametrize(
     ("composites", "words"),
     [
@@ -139,11 +160,6 @@ def test_groups_of_a_basic_composite_start_on_their_own() -> None:
             'minGroupCount of CompositePodGroup "ml/root" is "0", but it must be at least 1',
         ),
         ([composite("root", 1, key="a b")], "a key must be that of a label"),
-        ([composite("root", key=RACK)], "is basic and has a topology key: that is not supported"),
-        (
-            [composite("root", parent="top"), composite("top", 1)],
-            '"ml/root" is basic, below CompositePodGroup "ml/top"',
-        ),
         (
             [composite("root", 1, parent="top"), composite("top", 1, workloadRef={"workloadName": "v"})],
             'are of several Workloads: "v", "w"',

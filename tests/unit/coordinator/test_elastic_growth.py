@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from builders.core.actions import brought_back, end, evicted, full, places, pods_of, until_planned
+from builders.core.entries import entries
 from builders.core.objects import node
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
@@ -40,6 +41,12 @@ def shrunk(*, rules: Rules | None = None, priority: int = 10) -> Scenario:
 def capacity_is_added(scenario: Scenario, name: str = "m", cpu: int = 4) -> None:
     scenario.change(nodes=[node(name, cpu)])
     scenario.run_effects()
+
+
+def hold_off_seconds(scenario: Scenario) -> float:
+    """Length of the hold-off of gang a."""
+    held_off = scenario.gang("a").growth.held_off
+    return held_off.hold_off_seconds if held_off is not None else 0.0
 
 
 def asked(scenario: Scenario) -> list[list[str]]:
@@ -188,6 +195,18 @@ def test_pods_that_are_added_do_not_prolong_a_batch() -> None:
     assert scenario.bound("a") == 5
 
 
+def test_i11_a_batch_that_ends_in_the_step_in_which_its_gang_is_gone() -> None:
+    scenario = full(WIDE, nodes={"n": 4})
+    scenario.add_pods(*extra(WIDE, 10))
+    scenario.run_effects()
+    anew = replace(WIDE.gang_facts(), incarnation="anew")
+    scenario.now += 31
+    scenario.change(gangs=[anew], remove_pods=[pod.uid for pod in pods_of(scenario, "a")])
+    scenario.run()
+    found = entries(scenario.leader)
+    assert (found["_reports._reported"], found["_reconciler._phases"]) == (1, 1)
+
+
 def test_pods_that_are_added_leave_a_batch_the_capacity_that_is_freed_for_it() -> None:
     high = gang("high").of(2).needing(1).with_priority(10)
     scenario = full(WIDE, high, nodes={"n": 6})
@@ -217,7 +236,7 @@ def test_a_gang_that_was_shrunk_does_not_grow_for_a_while() -> None:
 
 def test_the_hold_off_doubles_and_ends_after_a_quiet_time() -> None:
     scenario = shrunk(rules=Rules(max_growth_hold_off_seconds=35))
-    offs = [scenario.gang("a").growth.hold_off_seconds]
+    offs = [hold_off_seconds(scenario)]
     for number, quiet in enumerate((40, 50, 60, 200)):
         capacity_is_added(scenario, f"m{number}", cpu=2)
         scenario.pass_time(quiet)
@@ -225,7 +244,7 @@ def test_the_hold_off_doubles_and_ends_after_a_quiet_time() -> None:
         scenario.add(gang(f"q{number}").of(2).with_priority(10).created(30 + number))
         scenario.run_effects()
         end(scenario)
-        offs.append(scenario.gang("a").growth.hold_off_seconds)
+        offs.append(hold_off_seconds(scenario))
         scenario.add_pods(*extra(WIDE, 20 + 2 * number, 21 + 2 * number))
         scenario.run_effects()
     assert offs == [10, 20, 35, 35, 10]

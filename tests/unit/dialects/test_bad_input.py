@@ -231,9 +231,6 @@ CASES: Final[Mapping[str, Callable[[], GangFacts]]] = {
     "composite: Workloads": lambda: below(
         ("C", gang_of_groups(parent="D")), ("D", gang_of_groups(workloadRef={"workloadName": "v"}))
     ),
-    "composite: basic below a gang": lambda: below(
-        ("C", {"schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "D"}), ("D", gang_of_groups())
-    ),
     "composite: too many groups": lambda: below(("C", gang_of_groups()), groups=[f"g{n}" for n in range(101)]),
 }
 SENTENCES: Final = {

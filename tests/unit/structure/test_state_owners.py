@@ -15,7 +15,7 @@ CORE = Path(__file__).parents[3] / "services/muster/coordinator/core"
 STATE_MODULES = {
     "gang/state.py": {
         *("PodAction", "HeldSeat", "LeavingPod", "ScheduleCycle", "Attempts", "PermitState", "BindTrouble", "Hold"),
-        *("Eviction", "Timing", "RunTime", "Growth"),
+        *("Eviction", "Timing", "RunTime", "Growth", "PartGrowth"),
     },
     "gang/members.py": {"Members"},
     "gang/gang.py": {"Gang", "Group", "SolveState", "QueueState", "PreemptionState"},

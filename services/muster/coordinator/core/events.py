@@ -76,6 +76,14 @@ class PodName(Struct, frozen=True):
     name: str
 
 
+class ShrunkSubgroup(Struct, frozen=True):
+    """A subgroup of which preemption took pods: how many times in a row, and before which time it gets no others."""
+
+    name: str
+    shrinks: int
+    grows_after_unix_millis: int
+
+
 class Record(Struct, frozen=True):
     """The durable state of one gang; `seats` are those not known to be bound. Fields are those of the proto, but for
     `ranks`: uid and rank of members, by rank.
@@ -101,6 +109,7 @@ class Record(Struct, frozen=True):
     grows_after_unix_millis: int = 0
     met_minimum: int = 0
     revoked: bool = False
+    shrunk_subgroups: tuple[ShrunkSubgroup, ...] = ()
 
 
 class BindResult(Struct, frozen=True):

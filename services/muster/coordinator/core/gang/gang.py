@@ -190,7 +190,7 @@ class Gang(Members):
         as pods are being evicted for.
         """
         pending = len(self.pending)
-        if not (self.permit.fulfilled and not self.growth.in_part and self.has_minimum):
+        if not (self.permit.fulfilled and not self.growth.in_part(self.id) and self.has_minimum):
             return min(self.must_place, pending)
         return min(sum(each.count for each in self.nominated) or pending, pending)
 

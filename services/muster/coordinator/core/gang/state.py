@@ -308,23 +308,25 @@ class Eviction(Struct, gc=False):
             self.whole, self.begun, self.preemptor, self.revoked = False, False, "", False
 
 
-class Growth(Struct, gc=False):
-    """How a gang that has its minimum grows: not for a while after it was shrunk, and in batches."""
+class PartGrowth(Struct, gc=False):
+    """How a part of a gang grows that has its minimum: not for a while after it was shrunk, and in batches. The part is
+    one subgroup, or the gang's members in none.
+    """
 
     shrinks: int = 0
-    """Times in a row that preemption took surplus pods."""
+    """Times in a row that preemption took surplus pods of it."""
     not_before: float = 0.0
-    """Monotonic time before which a gang that was shrunk does not grow."""
+    """Monotonic time before which a part that was shrunk does not grow."""
     not_before_unix_millis: int = 0
     hold_off_seconds: float = 0.0
     held_off: bool = False
-    """Whether the gang was shrunk and that time has not come."""
+    """Whether the part was shrunk and that time has not come."""
+    batch_until: float = math.inf
+    """Monotonic time until which its pending surplus is only placed all together; infinite: it has none, or that time
+    has come.
+    """
     in_part: bool = False
-    """Its pending members were not placed all together in time: those that fit are."""
-    met_minimum: int = 0
-    """The last minimum that the run had, in case it was raised since; 0: not known."""
-    kept_loan: bool = False
-    """Whether the gang kept reserved capacity that was lent to it: nothing is lent to it any more."""
+    """Its pending surplus was not placed all together in time: what fits is."""
     before: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
     """Of the last time that it was to be shrunk: how often it had been before, and until when it was held off."""
 
@@ -341,21 +343,64 @@ class Growth(Struct, gc=False):
         """No pod was evicted."""
         self.shrinks, self.not_before, self.not_before_unix_millis, self.hold_off_seconds = self.before
 
+    def may_grow(self) -> None:
+        self.held_off = False
+
+    def begin_batch(self, until: float) -> None:
+        self.batch_until, self.in_part = until, False
+
+    def place_in_part(self) -> None:
+        self.batch_until, self.in_part = math.inf, True
+
+    def end_batch(self) -> None:
+        """It has no pending surplus."""
+        self.batch_until, self.in_part = math.inf, False
+
+    @property
+    def next_time(self) -> float:
+        """Monotonic time at which a hold-off or a batch ends; infinite: none is under way."""
+        return min(self.not_before, self.batch_until) if self.held_off else self.batch_until
+
+
+class Growth(Struct, gc=False):
+    """How a gang that has its minimum grows."""
+
+    parts: dict[str, PartGrowth] = field(default_factory=dict)
+    """By id of the gang (members in no subgroup) or subgroup, those with pending surplus or that were shrunk. An entry
+    ends when neither matters any more, and with the run.
+    """
+    met_minimum: int = 0
+    """The last minimum that the run had, in case it was raised since; 0: not known."""
+    kept_loan: bool = False
+    """Whether the gang kept reserved capacity that was lent to it: nothing is lent to it any more."""
+
+    def part(self, id_: str) -> PartGrowth:
+        """The part with this id, which is added if it is new."""
+        part = self.parts.get(id_)
+        if part is None:
+            part = self.parts[id_] = PartGrowth()
+        return part
+
+    def forget(self, id_: str) -> None:
+        del self.parts[id_]
+
+    def in_part(self, id_: str) -> bool:
+        """Pending surplus of this part is placed as far as it fits."""
+        part = self.parts.get(id_)
+        return part is not None and part.in_part
+
+    @property
+    def held_off(self) -> PartGrowth | None:
+        """Of the parts that were shrunk and do not grow yet, the first that may grow again; None: there is none."""
+        off = (part for part in self.parts.values() if part.held_off)
+        return min(off, key=lambda part: part.not_before, default=None)
+
     def meet(self, minimum: int) -> None:
         """The gang has its minimum, or an earlier leader recorded that it had."""
         self.met_minimum = minimum
 
     def keep_loan(self) -> None:
         self.kept_loan = True
-
-    def may_grow(self) -> None:
-        self.held_off = False
-
-    def place_in_part(self) -> None:
-        self.in_part = True
-
-    def place_together(self) -> None:
-        self.in_part = False
 
 
 class RunTime(Struct, gc=False):

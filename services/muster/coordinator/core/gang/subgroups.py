@@ -2,14 +2,16 @@
 
 The first policy that selects a member, and whose labels the member has, decides its subgroup; other members are in
 none. Before the start of the gang, a subgroup is complete if it has as many members as it needs; the others are placed
-once they are complete. After the start, a subgroup that runs takes members one by one.
+once they are complete. After the start, a subgroup that runs and lacks members takes them one by one, and grows in
+batches; one that preemption shrank does not grow for a while (`elastic/growth`).
 """
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.state import PartGrowth
 from muster.gangs.facts import PodFacts
 from muster.gangs.quoting import quoted
 from muster.gangs.selection import PodSelection
@@ -123,6 +125,55 @@ def running_subgroups(gang: Gang, selection: PodSelection, leaving: Collection[s
     ]
 
 
+def parts_of(gang: Gang, uids: Iterable[str], selection: PodSelection) -> set[str]:
+    """Ids of the subgroups in which these members are; that of the gang for members in none."""
+    if gang.facts is None or not gang.facts.subgroups:
+        return {gang.id}
+    label_sets = {gang.pods[uid].label_set for uid in uids if uid in gang.pods}
+    return {_id(gang, _key(gang, selection.labels(label_set))) for label_set in label_sets}
+
+
+def surplus_parts(gang: Gang, selection: PodSelection) -> list[str]:
+    """Ids of the subgroups with pending surplus of a gang that has its minimum: those that have their size; that of the
+    gang for members in none.
+    """
+    if gang.facts is None or not gang.facts.subgroups:
+        return [gang.id]
+    return [each.id for each in divide(gang, selection) if each.pending and _is_complete(gang, each)]
+
+
+class HeldOff(NamedTuple):
+    """Members of a gang that are not placed, since their part was shrunk a short while ago."""
+
+    growth: PartGrowth
+    """Of the part that may grow first."""
+    name: str
+    """Its name; empty: it is no subgroup."""
+    uids: frozenset[str]
+    others: bool
+    """The gang has other pending members that may be placed."""
+
+
+def held_off(gang: Gang, selection: PodSelection) -> HeldOff | None:
+    """Pending members of a gang that do not grow it yet; None: there are none."""
+    if gang.growth.held_off is None or not gang.has_minimum:
+        return None
+    if gang.facts is None or not gang.facts.subgroups:
+        return HeldOff(gang.growth.held_off, "", frozenset(gang.pending), others=False)
+    paused: list[tuple[PartGrowth, Subgroup]] = []
+    others = False
+    for each in divide(gang, selection):
+        if (growth := _hold_off(gang, each)) is not None and each.pending:
+            paused.append((growth, each))
+        elif each.pending and len(each.pending) >= _least(gang, each):
+            others = True
+    if not paused:
+        return None
+    first, subgroup = min(paused, key=lambda pair: pair[0].not_before)
+    uids = frozenset(pod.uid for _, each in paused for pod in each.pending)
+    return HeldOff(first, subgroup_name_of(subgroup.id), uids, others)
+
+
 def attempt_of(gang: Gang, selection: PodSelection, *, to_run: bool = False) -> Attempt | str:
     """Subgroups and members that an attempt may place, or why there is nothing to place now. `to_run`: after the start,
     it must place as many members as the gang's minimum needs.
@@ -164,16 +215,45 @@ def _first(gang: Gang, subgroups: list[Subgroup]) -> Attempt | str:
 
 
 def _later(gang: Gang, subgroups: list[Subgroup], needed: int) -> Attempt | str:
-    least = []
+    least, has_minimum = [], gang.has_minimum
     for each in subgroups:
-        held, size = each.held.total(), _size(gang, each)
-        minimum = 1 if held and gang.placed_singly else max(1, size - held)
-        if minimum <= len(each.pending):
+        if has_minimum and _hold_off(gang, each) is not None:
+            continue
+        minimum = _least(gang, each)
+        if has_minimum and _is_complete(gang, each) and not (gang.nominated or _is_placed_in_part(gang, each)):
+            minimum = len(each.pending)  # its surplus is one batch
+        if 0 < minimum <= len(each.pending):
             least.append((each, minimum))
     least.sort(key=lambda subgroup: subgroup[0].held.total() >= _size(gang, subgroup[0]))  # surplus comes last
     if not least:
         return f"{len(gang.pending)} later pods are in subgroups that have fewer members than they need"
     return Attempt(least, {}, needed if needed > 1 else 0, later=True)
+
+
+def _least(gang: Gang, subgroup: Subgroup) -> int:
+    """The least number of later members of a subgroup that are placed."""
+    held = subgroup.held.total()
+    return 1 if held and gang.placed_singly else max(1, _size(gang, subgroup) - held)
+
+
+def _is_complete(gang: Gang, subgroup: Subgroup) -> bool:
+    """Its pending members are surplus of the subgroup, too: it has its size without them."""
+    return subgroup.policy == NO_POLICY or subgroup.held.total() >= _size(gang, subgroup)
+
+
+def _is_placed_in_part(gang: Gang, subgroup: Subgroup) -> bool:
+    growth = gang.growth.parts.get(subgroup.id)
+    return growth is not None and growth.in_part
+
+
+def _hold_off(gang: Gang, subgroup: Subgroup) -> PartGrowth | None:
+    """The hold-off of a subgroup of a gang that has its minimum; None: it may be placed. One that runs and lacks
+    members is completed at once.
+    """
+    growth = gang.growth.parts.get(subgroup.id)
+    if growth is None or not growth.held_off:
+        return None
+    return growth if _is_complete(gang, subgroup) or not subgroup.held else None
 
 
 def _size(gang: Gang, subgroup: Subgroup) -> int:

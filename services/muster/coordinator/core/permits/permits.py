@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Persist
-from muster.coordinator.core.events import Now, PodName, Record, RecordState, Seat
+from muster.coordinator.core.events import Now, PodName, Record, RecordState, Seat, ShrunkSubgroup
 from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
-from muster.coordinator.core.gang.state import ActionState
+from muster.coordinator.core.gang.state import ActionState, PartGrowth
+from muster.coordinator.core.gang.subgroups import subgroup_name_of
 from muster.coordinator.core.permits.binding import lacks_extended, starts_with_claims
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
@@ -142,7 +143,7 @@ class Permits:
         """The gang's new record. It holds all seats not known to be bound, also of earlier permits, since it replaces
         the record before. `permitted`: ids of the gangs that are permitted together with some of them.
         """
-        facts = gang.facts
+        facts, whole = gang.facts, gang.growth.parts.get(gang.id, PartGrowth())
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, nominated, preempted_by = _contents(
             gang
         )
@@ -163,10 +164,15 @@ class Permits:
             ranks=self._ranks(gang, state),
             tries=gang.attempts.total if permitted or not gang.permit.granted else gang.permit.attempts,
             preempted_by=preempted_by,
-            shrinks=gang.growth.shrinks,
-            grows_after_unix_millis=gang.growth.not_before_unix_millis,
+            shrinks=whole.shrinks,
+            grows_after_unix_millis=whole.not_before_unix_millis,
             met_minimum=gang.met_minimum,
             revoked=gang.eviction.revoked,
+            shrunk_subgroups=tuple(
+                ShrunkSubgroup(subgroup_name_of(id_), part.shrinks, part.not_before_unix_millis)
+                for id_, part in sorted(gang.growth.parts.items())
+                if part.shrinks and id_ != gang.id
+            ),
         )
         gang.permit.write(record)
         return record

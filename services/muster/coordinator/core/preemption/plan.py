@@ -98,7 +98,7 @@ class Plans:
             if whole:
                 gang.eviction.note_preempted()
             elif nomination is not None:
-                self._growths.shrunk(gang, now)
+                self._growths.shrunk(gang, uids, now)
             self._cache.touch(gang)
         if nomination is not None:
             nomination.victims, nomination.revoked_from = list(victims.preempted), set(victims.borrowers)
@@ -153,8 +153,8 @@ class Plans:
             and not any(gang.pods[uid].deleting for uid in uids)
         )
         if not gang.eviction.whole:
-            if gang.growth.shrinks and len(uids) == len(gang.eviction.pods) and not gang.eviction.begun:
-                self._growths.spared(gang)
+            if gang.growth.parts and len(uids) == len(gang.eviction.pods) and not gang.eviction.begun:
+                self._growths.spared(gang, uids)
             gang.cancel_eviction(uids)
         elif nobody_left or not gang.eviction.begun:
             gang.cancel_eviction(list(gang.eviction.pods))

@@ -4,7 +4,8 @@
 each gang of the group:
 
 - none of its pods is being evicted because the whole gang is;
-- if it has its minimum, it was not shrunk a short while ago (`elastic/growth`);
+- if it has its minimum, neither it nor all subgroups with pending members were shrunk a short while ago
+  (`elastic/growth`);
 - no claim of its pending pods has a stale allocation (`permits/deallocation`);
 - its definition exists, and nothing in the declaration is invalid;
 - all gangs of its gang group exist, are valid, and declare the same group; or, in composites, so many that each
@@ -33,7 +34,7 @@ from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.subgroups import attempt_of
+from muster.coordinator.core.gang.subgroups import attempt_of, held_off
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.devices.facts import Claim
@@ -101,8 +102,10 @@ def _lacks(
             f"its pods could not be bound again and again, and are placed again after a pause: {gang.bind.failure}"
         )
         return Lack(Wait.BIND_FAILED, message)
-    if gang.growth.held_off and gang.has_minimum:
-        return Lack(Wait.SHRUNK, f"it was shrunk, and may grow again {gang.growth.hold_off_seconds:g} s after that")
+    if (paused := held_off(gang, ledger.selection)) is not None and not paused.others:
+        what = f"its subgroup {quoted(paused.name)}" if paused.name else "it"
+        seconds = paused.growth.hold_off_seconds
+        return Lack(Wait.SHRUNK, f"{what} was shrunk, and may grow again {seconds:g} s after that")
     if gang.pending and (stale := _stale(gang, ledger, gang_of)):
         return Lack(Wait.DEALLOCATING, f"{still_allocated(stale[0])}, and is being deallocated")
     if gang.placed_singly:

@@ -20,6 +20,7 @@ from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.effects import EventType, KubeEvent, PodCondition, Report
 from muster.coordinator.core.gang.gang import Gang, Group, QueueKey, pod_reference
+from muster.coordinator.core.gang.subgroups import held_off
 from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.nominated_nodes import nominated_nodes
@@ -242,8 +243,13 @@ class Reports:
         failing = why.theme.kind is Kind.NOT_BOUND
         if why.text:
             nodes = self._nominated_nodes(gang.group) if why.wait in _OF_NOMINATIONS else {}
+            paused = held_off(gang, self._cache.ledger.selection)
             for uid in gang.pending:
-                if uid not in gang.invalid:
+                if uid in gang.invalid:
+                    continue
+                if paused is not None and uid in paused.uids:
+                    yield uid, why._replace(wait=Wait.SHRUNK)
+                else:
                     yield uid, why._replace(node=nodes[uid]) if uid in nodes else why
             for uid in gang.hold.marked:
                 if uid not in gang.invalid:
