@@ -4,7 +4,7 @@ A response may arrive before or after the informer delivers the same state, so t
 """
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -19,6 +19,7 @@ from muster.lifecycle.queue_jobs.job import API_VERSION, KIND, Job, QueueJob, re
 from muster.lifecycle.queue_jobs.manifests import job_pod
 from muster.lifecycle.queue_jobs.plan import JobPod
 
+_JOBS_AT_ONCE: Final = 50
 _MAX_DELETED: Final = 10_000
 """Deleted jobs and pods that are remembered, for responses that arrive after the deletion."""
 
@@ -93,17 +94,23 @@ class QueueJobCache:
             if not names:
                 del self._uids_by_name[job.namespace]
 
-    def update_priority_class(self, change: PriorityClass | Removed) -> list[str]:
-        """Applies a change of a PriorityClass."""
+    def update_priority_class(self, change: PriorityClass | Removed) -> None:
+        """Applies a change of a PriorityClass. Jobs may have other priorities since, see `reprioritise`."""
         if isinstance(change, Removed):
             self._classes.pop(change.uid, None)
         else:
             self._classes[change.metadata.uid] = change
         self._priorities = Priorities.of(self._classes.values())
-        again = {uid: read_job(given, self._priorities) for uid, given in self._decoded.items()}
-        changed = [uid for uid, job in again.items() if job != self.jobs[uid]]
-        self.jobs = again
-        return changed
+
+    def reprioritise(self) -> Iterator[list[str]]:
+        """Reads all jobs again with the present priorities, in slices; yields the uids of those that change (I12)."""
+        uids = list(self._decoded)
+        for start in range(0, len(uids), _JOBS_AT_ONCE):
+            present = [uid for uid in uids[start : start + _JOBS_AT_ONCE] if uid in self._decoded]
+            again = {uid: read_job(self._decoded[uid], self._priorities) for uid in present}
+            changed = [uid for uid, job in again.items() if job != self.jobs[uid]]
+            self.jobs.update((uid, again[uid]) for uid in changed)
+            yield changed
 
     def update_pod(self, change: Pod | Removed) -> list[str]:
         """Applies a change of a pod."""

@@ -17,7 +17,7 @@ from muster.gangs.facts import ObjectReference
 from muster.gangs.quoting import quoted
 from muster.kube.api_resources import PODS, PRIORITY_CLASSES, definitions
 from muster.kube.object_changes import ObjectChanges
-from muster.kube.objects import Pod, decode_pod_group
+from muster.kube.objects import Pod, PriorityClass, decode_pod_group
 from muster.kube.paths import object_path
 from muster.kube.responses import ApiStatusError
 from muster.lifecycle.controller import ControllerContext
@@ -74,11 +74,13 @@ class QueueJobController:
         informers.add_handler(QUEUE_JOBS, self._handler(self._cache.update_job))
         informers.add_handler(PODS, self._handler(self._cache.update_pod, _BATCH_SECONDS))
         informers.add_handler(definitions(kube_arbitrator.DEFINITION), self._handler(self._cache.update_spec))
-        informers.add_handler(PRIORITY_CLASSES, self._handler(self._cache.update_priority_class))
+        informers.add_handler(PRIORITY_CLASSES, self._on_priority_classes)
+        self._priorities_changed = asyncio.Event()
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._reprioritise())
             tasks.create_task(self._job_queue.run())
             tasks.create_task(self._namespace_queue.run())
 
@@ -94,6 +96,21 @@ class QueueJobController:
                         self._drop(uid)
 
         return handle
+
+    def _on_priority_classes(self, changes: ObjectChanges[PriorityClass]) -> None:
+        for item in changes.items:
+            self._cache.update_priority_class(item)
+        self._priorities_changed.set()
+
+    async def _reprioritise(self) -> None:
+        """Reads the jobs again whenever PriorityClasses have changed."""
+        while True:
+            await self._priorities_changed.wait()
+            self._priorities_changed.clear()
+            for changed in self._cache.reprioritise():
+                for uid in changed:
+                    self._job_queue.add(uid)
+                await asyncio.sleep(0)
 
     def _all_keys(self) -> Iterable[str]:
         return list(self._cache.jobs)

@@ -103,7 +103,20 @@ def test_a_job_of_the_same_name_replaces_a_deleted_one(store: QueueJobCache) -> 
 def test_a_priority_class_changes_only_jobs_that_name_it(store: QueueJobCache) -> None:
     store.update_job(job("urgent", priorityClassName="high"))
     high: PriorityClass = decode_priority_class(b'{"metadata": {"name": "high", "uid": "c"}, "value": 5}')
-    assert store.update_priority_class(high) == ["urgent"]
+    store.update_priority_class(high)
+    assert list(store.reprioritise()) == [["urgent"]]
     assert store.jobs["urgent"].priority == 5
-    assert store.update_priority_class(Removed("c", 3)) == ["urgent"]
+    store.update_priority_class(Removed("c", 3))
+    assert list(store.reprioritise()) == [["urgent"]]
     assert store.jobs["urgent"].priority == 0
+
+
+def test_i12_few_jobs_are_read_again_in_one_piece_and_deleted_ones_are_not() -> None:
+    store = QueueJobCache()
+    for number in range(120):
+        store.update_job(job(f"uid-{number}"))
+    slices = store.reprioritise()
+    assert next(slices) == []
+    store.update_job(Removed("uid-119"))
+    assert len([next(slices), *slices]) == 2
+    assert len(store.jobs) == 119
