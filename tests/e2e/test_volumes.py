@@ -51,6 +51,24 @@ async def test_g37_a_pod_moves_from_a_node_that_cannot_get_its_volume(world: Wor
     await volumes_are_with_their_pods(world, a)
 
 
+async def test_i1_no_gang_of_a_group_is_bound_before_the_volumes_of_another_exist(world: World) -> None:
+    refused = await world.nodes(2, 2)
+    a, b = (gang(name).of(2).with_group(*(f"{world.name}/{each}" for each in "ab")) for name in "ab")
+    b = b.with_claims(await world.storage_class(refusedNodes=",".join(refused)))
+    with world.cluster.faults.seen(BINDS) as binds, world.cluster.faults.seen(SELECTIONS) as requests:
+        await world.create(a, b)
+        await world.event(b, "could not be bound", "has no free storage")
+        await world.event(a, "could not be bound", f"the claims of pod {world.name}/b-")
+        await world.cluster.stack.kill("coordinator")
+        before = len(requests)
+        await world.cluster.stack.start()
+        await world.cluster.until(lambda: len(requests) >= before + 4, "the next leader tries twice")
+        assert not binds
+    await world.nodes(2, 2)
+    await world.bound(a, b)
+    await volumes_are_with_their_pods(world, b)
+
+
 async def test_processes_are_killed_during_volume_provisioning(world: World) -> None:
     await world.nodes(2, 2)
     a = gang("a").of(4).with_claims(await world.storage_class(seconds="2"))

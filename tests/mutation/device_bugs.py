@@ -41,7 +41,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "a pod is bound before the devices of other members are allocated",
-        "permits/binding.py",
+        "permits/starts.py",
         "pods[seat.uid].claims or pods[seat.uid].device_claims or seat.devices for",
         "pods[seat.uid].claims for",
         first=_CLAIMS,
@@ -62,7 +62,7 @@ DEVICE_BUGS = (
     ),
     Bug(
         "a claim for extended resources is written after the bind of others",
-        "permits/binding.py",
+        "permits/starts.py",
         "pods[seat.uid].device_claims or seat.devices for seat in seats)",
         "pods[seat.uid].device_claims for seat in seats)",
         first=_EXTENDED,

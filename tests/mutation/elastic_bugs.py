@@ -121,7 +121,7 @@ ELASTIC_BUGS = (
     Bug(
         "a gang whose minimum was raised is evicted",
         "gang/gang.py",
-        "        return not self.growth.met_minimum or self.places + self._succeeded_to_stay < self.growth.met_minimum",
+        "        return not self.growth.met_minimum or self.places + self.succeeded_to_stay < self.growth.met_minimum",
         "        return True",
         first=_GROWTH_TESTS,
     ),

@@ -57,8 +57,8 @@ SLICE_BUGS = (
     Bug(
         "all binds that are due are retried in one slice",
         "permits/binding.py",
-        "            effects += self._send_or_lose(cache, gang, seats)\n            if number % GANGS == 0:\n",
-        "            effects += self._send_or_lose(cache, gang, seats)\n            if number < 0:\n",
+        "gang in start if gang in by_gang})\n            if number % GANGS == 0:\n",
+        "gang in start if gang in by_gang})\n            if number < 0:\n",
         first=_TESTS,
     ),
     Bug(

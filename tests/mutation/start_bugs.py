@@ -2,6 +2,8 @@
 
 from mutation.bug import Bug
 
+_GROUPS = "unit/coordinator/test_claims_of_groups.py"
+
 START_BUGS = (
     Bug(
         "a change of a gang has all gangs reconciled that declare it",
@@ -148,16 +150,79 @@ START_BUGS = (
     Bug(
         "a pod is bound before the volumes of the other members exist",
         "permits/binding.py",
-        "                claims_first(gang),\n",
-        "",
+        "            return [self._bind(seats, claims_first=True)]",
+        "            return [self._bind(seats, claims_first=False)]",
         first="unit/coordinator/test_volumes.py",
     ),
     Bug(
         "members that wait for each other's volumes are retried one by one",
         "permits/binding.py",
-        "        together = {gang: _last_retry(gang) for gang in gangs if claims_first(gang)}\n",
-        "        together: dict[Gang, float] = {}\n",
+        "                together.update(dict.fromkeys(start, _last_retry(start)))\n",
+        "                pass\n",
         first="unit/coordinator/test_volumes.py",
+    ),
+    Bug(
+        "a gang of a group starts although a volume of another one cannot be made",
+        "permits/starts.py",
+        "    if len(ids) < 2:\n",
+        "    if True:\n",
+        first=_GROUPS,
+    ),
+    Bug(
+        "gangs of a composite start although too few others have their volumes",
+        "permits/starts.py",
+        "    if composites_of(gang):\n        return _in_composite(gang, known)\n",
+        "    if composites_of(gang):\n        return (gang,)\n",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a composite whose claims are awaited counts as started",
+        "permits/starts.py",
+        "lambda each: has_started(each) and not _is_starting(each))",
+        "has_started)",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a gang starts without the gang of its group that could not",
+        "permits/starts.py",
+        "    return frozenset(start if whole else ())\n",
+        "    return frozenset(start if whole else complete)\n",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a gang whose partner is gone starts when its claims are ready",
+        "permits/starts.py",
+        "and not any(_lacks_partner(gang, known) for gang in start)",
+        "",
+        first=_GROUPS,
+    ),
+    Bug(
+        "it is not recorded that a gang group has claims",
+        "permits/permits.py",
+        "claims_first=state is RecordState.BINDING and (claims_first or _waits_for_claims(gang)),",
+        "claims_first=False,",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a start is concluded before all of its pods have a result",
+        "permits/binding.py",
+        "            if together and not _all_answered(start):\n                continue\n",
+        "",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a permit whose pods are gone before any was bound is called fulfilled",
+        "reconcile.py",
+        "        if done and not gang.permit.fulfilled and not gang.has_begun:\n",
+        "        if False:\n",
+        first="unit/coordinator/test_ended_gangs.py",
+    ),
+    Bug(
+        "a gang without any member is called satisfied",
+        "gang/gang.py",
+        "            return Phase.ENDED\n",
+        "            return Phase.SATISFIED\n",
+        first="unit/coordinator/test_ended_gangs.py",
     ),
     Bug(
         "a run of which nobody is left keeps its permit",
@@ -169,15 +234,15 @@ START_BUGS = (
     Bug(
         "a gang below its minimum is called satisfied",
         "gang/gang.py",
-        "            return Phase.REPAIRING if self.below_minimum else Phase.SATISFIED",
-        "            return Phase.SATISFIED",
+        "        return Phase.SATISFIED if self.places + self.succeeded_to_stay >= minimum else Phase.REPAIRING",
+        "        return Phase.SATISFIED",
         first="unit/coordinator/test_repair_policy.py",
     ),
     Bug(
         "a new leader does not bind permitted pods",
         "machine.py",
-        "            self._effects += self._binds.send(gang, gang.unbound_seats)\n",
-        "            pass\n",
+        "        self._effects += yield from self._binds.resume(self.cache)\n",
+        "",
         first="unit/coordinator/test_ranks.py",
     ),
     Bug(
@@ -313,8 +378,8 @@ START_BUGS = (
     Bug(
         "pods are bound with a number of attempts that is not durable",
         "permits/binding.py",
-        "                gang.permit.attempts,\n",
-        "                gang.attempts.total,\n",
+        "{gang.id: gang.permit.attempts for gang in by_gang}",
+        "{gang.id: gang.attempts.total for gang in by_gang}",
     ),
     Bug(
         "progress omits the nodes of members with a seat",

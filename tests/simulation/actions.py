@@ -53,11 +53,16 @@ BEGINNINGS = (
     "compose group=4 needed=2 nested=1 divided=2, create slot=5 size=1, create slot=4 size=1, create slot=3 size=2",
     "edit_tree split=1, create_divided parts=1 size=1 more=2 slack=1 minimum=1, run, create slot=1 size=2 priority=2",
     "edit_tree split=1, create_divided parts=2 size=1 slack=1 minimum=2, run, create_divided slot=1 size=1 priority=2",
+    "claim_volumes failing=12, create size=1 group=5, create slot=1 size=2 group=5, settle scale=2, settle scale=3",
+    "claim_volumes failing=3, create size=1 group=5 mode=1, create slot=1 size=1 group=5 mode=1, settle scale=2",
+    "compose group=3 needed=2, claim_volumes slot=1 failing=4, create size=1, create slot=1 size=1, "
+    "create slot=2 size=1, settle scale=1, create_members slot=1 count=1",
     "create slot=1 size=2, create size=3 slack=5 missing=5, run, create slot=2 size=4, settle scale=4, "
     "create_members count=3, settle scale=3, delete_gang slot=1",
 )
 """Actions until gangs contend: for lower ones, for spare pods, for pods that end, for what others hold, in repair, in
-composites, for members and subgroups that others can spare, and for reserved capacity on which surplus runs.
+composites, for members and subgroups that others can spare, and for reserved capacity on which surplus runs; and until
+gangs that start together wait for volumes.
 """
 TROUBLES = ("toggle_graceful", "toggle_thief", "stick_pod", "fail_evict", "edit_budget", "depose", "crash")
 """Actions that may happen before the last of these actions."""

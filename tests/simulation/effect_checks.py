@@ -85,11 +85,12 @@ def _last_written(scenario: Scenario, gang_id: str) -> Record | None:
 
 def check_bound_ranks(scenario: Scenario, effect: Bind) -> None:
     """I2: pods are bound with durable ranks."""
-    durable = dict(scenario.etcd[effect.gang].ranks)
-    assert effect.tries == scenario.etcd[effect.gang].tries, (
-        f"attempts: {effect.gang} is bound with counts that are not recorded"
-    )
-    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gang} is bound with ranks that are not recorded"
+    durable: dict[str, int] = {}
+    for gang in effect.gangs:
+        durable |= dict(scenario.etcd[gang].ranks)
+        tries = scenario.etcd[gang].tries
+        assert effect.tries.get(gang) == tries, f"attempts: {gang} is bound with counts that are not recorded"
+    assert effect.ranks.items() <= durable.items(), f"ranks: {effect.gangs} are bound with ranks that are not recorded"
 
 
 def check_claims_first(leader: Machine, effect: Bind) -> None:
@@ -103,6 +104,8 @@ def check_claims_first(leader: Machine, effect: Bind) -> None:
     if gang.bound or gang.acknowledged or not (effect.claims or effect.devices):
         return
     assert effect.claims_first, f"I1: {effect.gang} is bound before its volumes exist"
+    if effect.partners:
+        return  # checked at the bind
     others = {uid: held for uid, held in gang.seats.items() if uid not in {seat.uid for seat in effect.seats}}
     pods = {uid: gang.pods[uid] for uid in others}
     sent = all(
@@ -125,7 +128,7 @@ def check_chosen_volumes(leader: Machine) -> None:
 
 def check_bound_volumes(scenario: Scenario, effect: Bind) -> None:
     """I2: pods with static claims are bound with volumes that are in the record."""
-    recorded = {seat.uid: seat.volumes for seat in scenario.etcd[effect.gang].seats}
+    recorded = {seat.uid: seat.volumes for gang in effect.gangs for seat in scenario.etcd[gang].seats}
     for seat in effect.seats:
         assert recorded.get(seat.uid) == seat.volumes, f"I2: {seat.uid} is bound with volumes that are not recorded"
         claims = [f"{seat.namespace}/{name}" for name in effect.claims.get(seat.uid, ())]
@@ -167,7 +170,7 @@ def check_not_taken(scenario: Scenario, seats: Iterable[Seat]) -> None:
 
 def check_bound_devices(scenario: Scenario, effect: Bind) -> None:
     """I2: pods are bound with devices that are in the record, one allocation for each claim."""
-    recorded = {seat.uid: seat.devices for seat in scenario.etcd[effect.gang].seats}
+    recorded = {seat.uid: seat.devices for gang in effect.gangs for seat in scenario.etcd[gang].seats}
     if effect.devices:
         check_not_taken(scenario, effect.seats)
     for seat in effect.seats if effect.devices else ():

@@ -29,14 +29,16 @@ def check_members(gang: Gang) -> None:
 
 
 def check_run(gang: Gang, phase: Phase) -> None:
-    """I1: checks that a gang of which no member has a place starts whole again, and that a gang that runs with fewer
-    than its minimum is not called satisfied.
+    """I1: checks that a gang of which no member has a place starts whole again, and that a gang with fewer members than
+    its minimum, or none, is not called satisfied.
     """
     places = len(gang.bound) + len(gang.seats) + len(gang.acknowledged) + len(gang.eviction.pods)
     over = gang.permitted and gang.pending and not places and not gang.succeeded
     assert not over, f"I1: {gang.id} keeps its permit, and none of its members has a place"
-    if phase is Phase.SATISFIED and gang.facts is not None and places:
-        held, minimum = places + len(gang.succeeded), gang.facts.minimum
+    if phase is Phase.ENDED:
+        assert not (places or gang.pending), f"phases: {gang.id} is called ended, and has members"
+    if phase is Phase.SATISFIED:
+        held, minimum = places + len(gang.succeeded), gang.facts.minimum if gang.facts is not None else 1
         assert held >= minimum, f"I6: {gang.id} is called satisfied with {held} of {minimum}"
 
 
@@ -80,5 +82,5 @@ def check_stage(gang: Gang, stage: Stage) -> None:
         )
     began = gang.timing.ready_unix or gang.permitted or not gang.all_present or gang.eviction.whole
     assert began, f"stages: {gang.id} is complete, and the time since then is unknown"
-    started = stage in (Stage.PERMITTED, Stage.BOUND)
+    started = stage in (Stage.PERMITTED, Stage.BOUND, Stage.ENDED)
     assert started is gang.permitted, f"stages: {gang.id} is {stage}, permitted: {gang.permitted}"

@@ -59,7 +59,7 @@ from simulation.turn_checks import Turns
 if TYPE_CHECKING:
     from builders.core.scenario import Scenario
 
-_PREEMPTION_ENDS = (Phase.BINDING, Phase.SATISFIED, Phase.TIMED_OUT, Phase.REPAIRING)
+_PREEMPTION_ENDS = (Phase.BINDING, Phase.SATISFIED, Phase.TIMED_OUT, Phase.REPAIRING, Phase.ENDED)
 """Preemption succeeded; or evictions were rejected for too long; or the gang continues pod by pod."""
 SLACK_SECONDS = 1.0
 """Rounding to milliseconds, and one step."""

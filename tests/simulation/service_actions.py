@@ -152,9 +152,8 @@ def complete_partly(world: World, which: int, count: int) -> None:
 def _do_part(world: World, call: Bind | Deallocate | Evict, count: int) -> None:
     world.scenario.binding.leader_calls()
     if isinstance(call, Bind):
-        if call.devices and world.scenario.claims.write(call):
-            return
-        for seat in call.seats[:count]:
+        failing = world.scenario.unready(call)
+        for seat in call.seats[:count] if not failing else ():
             world.scenario.bind(seat)
     elif isinstance(call, Deallocate):
         world.scenario.claims.deallocate(call)
@@ -181,10 +180,8 @@ def repeat_results(world: World, which: int) -> None:
 def _carried_out(world: World, call: Bind | Deallocate | Evict) -> Event:
     if isinstance(call, Deallocate):
         return DeallocateResults(call.gang, world.scenario.claims.deallocate(call))
-    if isinstance(call, Bind) and call.devices:
-        return BindResults(world.scenario.bind_all(call))
     if isinstance(call, Bind):
-        return BindResults(tuple(world.scenario.bind(seat) for seat in call.seats))
+        return BindResults(world.scenario.bind_all(call))
     return EvictResults(tuple(world.scenario.evict(pod) for pod in call.pods))
 
 
@@ -393,7 +390,7 @@ def deliver_late_call(world: World, which: int, replica: int) -> None:
         return
     with world.scenario.binding.late_call(which, replica) as call:
         if isinstance(call, Bind):
-            failing = world.scenario.claims.write(call, late=True) if call.devices else []
+            failing = world.scenario.unready(call, late=True)
             for seat in call.seats if not (failing and call.claims_first) else ():
                 if seat.uid not in failing:
                     _bind_late(world, seat)

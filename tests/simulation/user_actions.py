@@ -367,6 +367,8 @@ def _without_devices(world: World) -> list[PodFacts]:
 def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
     cpu = world.scenario.cluster.cpu(pod) // 1000
     if pod.class_id == class_with_volume(cpu).id:
+        if any(seat.uid == pod.uid for bind in world.scenario.binds for seat in bind.seats):
+            world.scenario.made_volumes.add(pod.uid)  # its bind was sent before it had a claim
         return replace(pod, class_id=pod_class(cpu).id, claims=("data",))
     return replace(pod, class_id=class_with_volume(cpu).id, claims=())
 
@@ -384,6 +386,13 @@ def static_volumes(world: World, which: int, count: int) -> None:
             static_claims=[StaticClaim(f"{pod.namespace}/disk-{number}", "local")],
             static_volumes=[StaticVolume(f"volume-{number}", "local")],
         )
+
+
+@action(0, slot=6, failing=20)
+def claim_volumes(world: World, slot: int, failing: int) -> None:
+    """From now on each pod of the gang claims a volume; that of the first one created together is refused so often."""
+    world.storing[slot] = failing
+    world.number()
 
 
 @action(0.7, which=8)

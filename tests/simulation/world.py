@@ -296,6 +296,8 @@ class World:
         """Number of devices that each pod of a slot's gang claims."""
         self.shared: dict[int, Sharing] = {}
         """How the pods of a slot's gang share one claim instead."""
+        self.storing: dict[int, int] = {}
+        """Slots of gangs whose pods claim a volume each, and how often the volumes of the first pods are refused."""
         self.nodes_seen = set(self.scenario.cluster.nodes)
         """Nodes that were added at any time."""
         self.backup: Backup | None = None
@@ -326,6 +328,9 @@ class World:
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
         if missing and most:
             pods = [self.dressed(slot, self.anew(pod)) for pod in missing[:most]]
+            if slot in self.storing and not self.claimed.get(slot):
+                pods = [replace(pod, claims=("data",)) for pod in pods]
+                self.scenario.volume_failures[pods[0].uid] = self.storing[slot]
             if count := self.claimed.get(slot):
                 self._create_claiming(slot, pods, count)
             else:

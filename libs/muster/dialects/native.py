@@ -128,7 +128,7 @@ def write_progress(progress: Progress) -> Writes:
     """Returns the conditions of the PodGroup, named as in the API version that it was read by.
 
     The scheduled condition becomes True, finally, when all pods are bound. Before, it has the reason why the gang
-    waits. While the gang is being bound nothing is written.
+    waits. While the gang is being bound, or when none of its pods is left, it is not written.
     """
     definition = progress.facts.definition
     if definition is None or progress.stage in (Stage.ASSIGNED, Stage.PERMITTED):
@@ -136,7 +136,9 @@ def write_progress(progress: Progress) -> Writes:
     scheduled = _FIRST_SCHEDULED.get(definition.api_version, SCHEDULED)
     conditions: list[ObjectCondition] = []
     match progress.stage:
-        case Stage.BOUND:
+        case Stage.ENDED if not any(each.bound for each in progress.members):
+            pass  # what was written while it ran remains
+        case Stage.BOUND | Stage.ENDED:
             conditions.append(ObjectCondition(scheduled, "True", "Scheduled"))
         case Stage.GATHERING | Stage.READY | Stage.TIMED_OUT if progress.reason:
             why = progress.reason[:MAX_MESSAGE_LENGTH]

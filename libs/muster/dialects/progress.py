@@ -26,6 +26,8 @@ class Stage(Enum):
     """The permit is durable and its pods are being bound, or bound again after losing their nodes."""
     BOUND = auto()
     """All permitted pods are bound."""
+    ENDED = auto()
+    """It has started, and no member is left that runs or waits."""
     TIMED_OUT = auto()
     """Waiting time exceeded; the gang is not tried until its user acts."""
     PREEMPTED = auto()

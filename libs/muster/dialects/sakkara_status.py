@@ -1,6 +1,6 @@
 """Progress of Sakkara's groups: status, placement and times in the ConfigMap, ranks in labels of the pods.
 
-    status              Waiting, Ready, Assigned, Permitted, Bound; Preempted
+    status              Waiting, Ready, Assigned, Permitted, Bound, Ended; Preempted
     placement           {"root": {"rack-0": {"node-0": {"pod-0": {}, "pod-4": {}}}}}
     rank                [(pod-0,0) (pod-4,1)]
     preemptor           the group that preempted it, until it is assigned nodes again
@@ -41,10 +41,11 @@ _STATUSES: Final[Mapping[Stage, str]] = {
     Stage.ASSIGNED: "Assigned",
     Stage.PERMITTED: _PERMITTED,
     Stage.BOUND: _BOUND,
+    Stage.ENDED: "Ended",
     Stage.TIMED_OUT: _WAITING,
     Stage.PREEMPTED: "Preempted",
 }
-_ASSIGNED: Final = frozenset({Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND})
+_ASSIGNED: Final = frozenset({Stage.ASSIGNED, Stage.PERMITTED, Stage.BOUND, Stage.ENDED})
 _PENDING: Final = frozenset({Stage.GATHERING, Stage.READY, Stage.TIMED_OUT})
 _ROOT: Final = "root"
 
@@ -110,7 +111,7 @@ def _placement(members: list[MemberProgress]) -> str:
 
 def _times(progress: Progress) -> _Data:
     """Returns the known times. Times of the last start stay until the next start begins."""
-    if progress.stage is Stage.BOUND:
+    if progress.stage in (Stage.BOUND, Stage.ENDED):
         return _final_times(progress)
     if progress.stage in (Stage.GATHERING, Stage.PREEMPTED) or not progress.began:
         return {}

@@ -29,8 +29,11 @@ _MEANING = {
     Phase.PHASE_BINDING: "its permit is durable; pods are being bound",
     Phase.PHASE_SATISFIED: "it has started",
     Phase.PHASE_REPAIRING: "it has started, but some of the members that it needs do not run",
+    Phase.PHASE_ENDED: "it has started, and no member is left: all have ended or were deleted",
     Phase.PHASE_TIMED_OUT: "it waited longer than its waiting-time; edit it or replace its pods to schedule it again",
 }
+
+_WITHOUT_PENDING = (Phase.PHASE_SATISFIED, Phase.PHASE_ENDED)
 
 
 def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None) -> None:
@@ -129,7 +132,7 @@ def _problems(answer: ExplainResponse) -> Iterator[str]:
 
 
 def _placement(answer: ExplainResponse) -> Iterator[str]:
-    if not answer.HasField("explanation") or answer.gang.phase == Phase.PHASE_SATISFIED:
+    if not answer.HasField("explanation") or answer.gang.phase in _WITHOUT_PENDING:
         return
     if lines := list(_infeasibility(answer)):
         yield from ("", "[bold]Why it does not fit[/]", *lines)

@@ -16,6 +16,7 @@ _COLOURS = {
     Phase.PHASE_SATISFIED: "green",
     Phase.PHASE_REPAIRING: "magenta",
     Phase.PHASE_TIMED_OUT: "red",
+    Phase.PHASE_ENDED: "dim",
 }
 
 

@@ -75,10 +75,11 @@ def apply_step(gangs: dict[str, Gang], step: WatchResponse) -> None:
 
 
 def in_order(gangs: Iterable[Gang]) -> list[Gang]:
-    """Pending gangs in queue order, then satisfied ones."""
+    """Pending gangs in queue order, then satisfied ones, then ended ones."""
     return sorted(
         gangs,
         key=lambda gang: (
+            gang.phase == Phase.PHASE_ENDED,
             gang.phase == Phase.PHASE_SATISFIED,
             -gang.priority,
             gang.created_seconds,

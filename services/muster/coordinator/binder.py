@@ -3,7 +3,7 @@
 The results are events of the core.
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import TypeVar
 
 import structlog
@@ -26,6 +26,7 @@ from muster.coordinator.core.events import (
     EvictResult,
     EvictResults,
     PodName,
+    Seat,
 )
 from muster.dialects.registry import labels_at_bind
 from muster.rpc.call_spans import gang_metadata
@@ -52,38 +53,17 @@ class Binder:
         self._epoch = leader_epoch
         self._timeout_seconds = timeout_seconds
 
-    async def bind(self, effect: Bind, trace_id: str, root: str = "") -> AsyncIterator[BindResults | BindCallFailed]:
+    async def bind(
+        self, effect: Bind, trace_ids: Mapping[str, str], root: str = ""
+    ) -> AsyncIterator[BindResults | BindCallFailed]:
         """Yields results as they arrive; every pod is in exactly one of them.
 
-        `trace_id` is annotated on the pods; `root` is the traceparent of the gang's root span.
+        `trace_ids`, by gang, are annotated on the pods; `root` is the traceparent of the first gang's root span.
         """
         request = pb.BindRequest(
             leader_epoch=self._epoch,
             group=effect.gang,
-            pods=[
-                pb.PodBinding(
-                    uid=seat.uid,
-                    namespace=seat.namespace,
-                    name=seat.name,
-                    node=seat.node,
-                    annotations=_annotations(trace_id, effect.ranks.get(seat.uid)),
-                    claims=(claims := effect.claims.get(seat.uid, ())),
-                    volumes={claim: volume for claim, volume in seat.volumes if claim in claims},
-                    labels=labels_at_bind(effect.gang, effect.ranks.get(seat.uid), effect.tries),
-                    device_claims=[
-                        pb.DeviceClaim(
-                            name=each.name,
-                            uid=each.uid,
-                            allocation=each.allocation,
-                            group_name=each.group_name,
-                            group_uid=each.group_uid,
-                        )
-                        for each in effect.devices.get(seat.uid, ())
-                    ],
-                    extended_claim=_extended_claim(effect.extended.get(seat.uid)),
-                )
-                for seat in effect.seats
-            ],
+            pods=[_pod_binding(effect, seat, trace_ids) for seat in effect.seats],
             volumes_first=effect.claims_first,
         )
         pending = {seat.uid for seat in effect.seats}
@@ -147,6 +127,32 @@ class Binder:
         if pending:
             _log.warning("evict_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
             yield EvictCallFailed(tuple(pending), reason)
+
+
+def _pod_binding(effect: Bind, seat: Seat, trace_ids: Mapping[str, str]) -> pb.PodBinding:
+    gang, rank = effect.gang_of(seat.uid), effect.ranks.get(seat.uid)
+    claims = effect.claims.get(seat.uid, ())
+    return pb.PodBinding(
+        uid=seat.uid,
+        namespace=seat.namespace,
+        name=seat.name,
+        node=seat.node,
+        annotations=_annotations(trace_ids.get(gang, ""), rank),
+        claims=claims,
+        volumes={claim: volume for claim, volume in seat.volumes if claim in claims},
+        labels=labels_at_bind(gang, rank, effect.tries.get(gang, 0)),
+        device_claims=[
+            pb.DeviceClaim(
+                name=each.name,
+                uid=each.uid,
+                allocation=each.allocation,
+                group_name=each.group_name,
+                group_uid=each.group_uid,
+            )
+            for each in effect.devices.get(seat.uid, ())
+        ],
+        extended_claim=_extended_claim(effect.extended.get(seat.uid)),
+    )
 
 
 def _extended_claim(write: ExtendedClaimWrite | None) -> pb.ExtendedClaim | None:

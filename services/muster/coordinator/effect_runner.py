@@ -140,8 +140,8 @@ class EffectRunner:
     async def _bind(self, effect: effects.Bind) -> None:
         token = context.attach(tracing.child_context(self._traces.phase_of(effect.gang)))
         try:
-            trace_id, root = self._traces.sampled_trace_id(effect.gang), self._traces.root_of(effect.gang)
-            async for event in self._binder.bind(effect, trace_id, root):
+            trace_ids = {gang: self._traces.sampled_trace_id(gang) for gang in effect.gangs}
+            async for event in self._binder.bind(effect, trace_ids, self._traces.root_of(effect.gang)):
                 self._enqueue(event)
         finally:
             context.detach(token)

@@ -75,6 +75,7 @@ def encode(record: Record, traceparent: str, leader_epoch: int) -> bytes:
             )
             for each in record.shrunk_subgroups
         ],
+        claims_first=record.claims_first,
     ).SerializeToString()
 
 
@@ -166,6 +167,7 @@ def decode(key: str, value: bytes) -> tuple[Record, str]:
         shrunk_subgroups=tuple(
             ShrunkSubgroup(each.name, each.shrinks, each.grows_after_unix_millis) for each in message.shrunk_subgroups
         ),
+        claims_first=message.claims_first,
     )
     return record, message.traceparent
 

@@ -92,7 +92,7 @@ class TermMetrics:
                     now - (start.phase_since if start.schedulable_since is None else start.schedulable_since),
                     trace,
                 )
-        if after is None or after is Phase.SATISFIED:
+        if after in (None, Phase.SATISFIED, Phase.ENDED):
             return
         if start is None:
             start = _Start(now, None, first=before is None and (gang is None or gang.permit.record is None))

@@ -16,7 +16,7 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.report.reasons import reason
 from muster.telemetry import tracing
 
-_ENDED: Final = (Phase.SATISFIED, None)
+_ENDED: Final = (Phase.SATISFIED, Phase.ENDED, None)
 _SETBACKS: Final = (Phase.REPAIRING, Phase.TIMED_OUT)
 """Phases that are setbacks although they come later in the enum."""
 _MAX_LINKS: Final = 32
@@ -157,7 +157,7 @@ class GangTraces:
                 "muster.gang.pods": len(gang.pods),
                 "muster.gang.schedule_cycle": gang.attempts.cycle.number,
             }
-        started = change.after is Phase.SATISFIED
+        started = change.after is not None
         tracing.record_span(
             "gang",
             trace.started_nanos,

@@ -198,7 +198,14 @@ class DeviceClaimWrites:
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.DEALLOCATED))
         return tuple(results)
 
-    # -- at rest
+    # -- at a bind
+
+    def are_ready(self, pod: PodFacts) -> bool:
+        """The pod's claims are allocated and reserved for it."""
+        found = [self.get(pod.namespace, name) for name in pod.device_claims if not self.unobserved]
+        return all(
+            claim is not None and claim.allocation is not None and pod.uid in claim.reserved_for for claim in found
+        )
 
     def check_bound(self, pod: PodFacts, seat: Seat) -> None:
         """A pod that is bound has its devices."""

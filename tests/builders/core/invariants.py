@@ -9,7 +9,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Evict
 from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
-from muster.gangs.facts import PodFacts, PodPhase
+from muster.gangs.facts import GangFacts, PodFacts, PodPhase
 
 
 class World(Protocol):
@@ -54,21 +54,22 @@ def check_composites(known: Mapping[str, Gang], before: Collection[str], written
     children as it needs, up to one that had them before. A gang without seats was started by others.
     """
     now = {id_ for id_, gang in known.items() if gang.permitted}
+    declared = [gang.facts for gang in known.values() if gang.facts is not None]
     for gang in (known[id_] for id_ in sorted(now.intersection(written).difference(before)) if known[id_].seats):
         for composite in reversed(gang.facts.composites if gang.facts is not None else ()):
-            if _children(known, composite.name, before) >= composite.minimum:
+            if complete_children(declared, composite.name, before) >= composite.minimum:
                 break
-            children = _children(known, composite.name, now)
+            children = complete_children(declared, composite.name, now)
             assert children >= composite.minimum, (
                 f"I1: {gang.id} starts with {children} of {composite.minimum} children of {composite.name}"
             )
 
 
-def _children(known: Mapping[str, Gang], name: str, started: Collection[str]) -> int:
-    """Complete children of a composite."""
+def complete_children(declared: Collection[GangFacts], name: str, started: Collection[str]) -> int:
+    """Number of complete children of a composite if these gangs are started."""
     gangs, composites = 0, dict[str, int]()
-    for gang in known.values():
-        chain = gang.facts.composites if gang.facts is not None else ()
+    for gang in declared:
+        chain = gang.composites
         names = [each.name for each in chain]
         if name not in names:
             continue
@@ -77,7 +78,7 @@ def _children(known: Mapping[str, Gang], name: str, started: Collection[str]) ->
         else:
             child = chain[names.index(name) + 1]
             composites[child.name] = child.minimum
-    return gangs + sum(_children(known, child, started) >= minimum for child, minimum in composites.items())
+    return gangs + sum(complete_children(declared, child, started) >= minimum for child, minimum in composites.items())
 
 
 def _left_deleted_gang(world: World, pod: PodFacts) -> bool:

@@ -19,6 +19,7 @@ from builders.core.device_claims import DeviceClaimWrites
 from builders.core.invariants import check_bind, check_composites, check_evict, check_quiet
 from builders.core.objects import Cluster, node
 from builders.core.solver import first_fit
+from builders.core.start_checks import check_claims_of_start
 from builders.core.step_limit import Spins, StepLimit, WakeLimit
 from builders.gangs.facts import CoreGang
 from builders.gangs.labels import label_set_of, selectors_named
@@ -69,6 +70,7 @@ from muster.coordinator.core.report.explain import progress_of
 from muster.dialects.progress import Progress, Stage
 from muster.gangs.facts import (
     Batch,
+    CompositeFacts,
     DeviceObject,
     DisruptionBudget,
     GangFacts,
@@ -97,6 +99,8 @@ class Scenario:
         self.etcd: dict[str, Record] = {}
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
         """Gangs that had a permit when this one was written, by gang."""
+        self.permitted_in: dict[str, tuple[CompositeFacts, ...]] = {}
+        """Composites in which gangs were when they got their permit."""
         self.now = 1000.0
         self.unix_ahead = 1_700_000_000.0
         """Wall clock minus monotonic clock; set it to let the wall clock jump."""
@@ -116,6 +120,8 @@ class Scenario:
         self.binds: list[Bind] = []
         self.bind_failures: Counter[str] = Counter()
         self.volume_failures: Counter[str] = Counter()
+        self.made_volumes: set[str] = set()
+        """Pods whose volumes were made by a call to binding."""
         self.evict_failures: Counter[str] = Counter()
         self.graceful = False
         """Evicted pods keep terminating until `finish_deletions()`."""
@@ -272,6 +278,8 @@ class Scenario:
         for record in effect.puts:
             self.etcd[record.gang] = record
             if record.gang in permits:
+                if record.gang in self.cluster.gangs:
+                    self.permitted_in.setdefault(record.gang, self.cluster.gangs[record.gang].composites)
                 durable = (self.etcd.get(partner) for partner in record.group)
                 others = {other.gang for other in durable if other and other.state is not RecordState.UNPERMITTED}
                 gang = self.machine.cache.gangs.get(record.gang) if self.machine is not None else None
@@ -279,17 +287,14 @@ class Scenario:
                 self.permitted_with[record.gang] |= {*permits, *others, *repaired}
             else:
                 self.permitted_with.pop(record.gang, None)
+                self.permitted_in.pop(record.gang, None)
         for key in effect.deletes:
             self.etcd.pop(key, None)
+            self.permitted_in.pop(key, None)
 
     def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
         """Binds as the binding service does: with `claims_first`, a missing volume withholds all other pods."""
-        failing = [uid for uid in effect.claims if self.volume_failures[uid] > 0]
-        for uid in failing:
-            self.volume_failures[uid] -= 1
-        failing += [seat.uid for seat in effect.seats if self._lost_volume(seat) and seat.uid not in failing]
-        if effect.devices:
-            failing += self.claims.write(effect)
+        failing = self.unready(effect)
         results = []
         for seat in effect.seats:
             if seat.uid in failing:
@@ -301,6 +306,19 @@ class Scenario:
         if effect.devices:
             self.claims.release(effect, results)
         return tuple(results)
+
+    def unready(self, effect: Bind, *, late: bool = False) -> list[str]:
+        """Has the claims of a call made. Returns the pods of which one is not ready. `late`: the call is of a former
+        leader.
+        """
+        failing = [uid for uid in effect.claims if self.volume_failures[uid] > 0]
+        for uid in failing:
+            self.volume_failures[uid] -= 1
+        failing += [seat.uid for seat in effect.seats if self._lost_volume(seat) and seat.uid not in failing]
+        self.made_volumes.update(effect.claims.keys() - set(failing))
+        if effect.devices:
+            failing += self.claims.write(effect, late=late)
+        return failing
 
     def _lost_volume(self, seat: Seat) -> bool:
         """A volume that was chosen for the seat is taken by somebody else."""
@@ -321,6 +339,7 @@ class Scenario:
             return BindResult(seat.uid, BindOutcome.FAILED, message="500: try again")
         known = self.machine.cache.gangs if self.machine is not None else {}
         check_bind(self, known, pod, seat)
+        check_claims_of_start(self, pod, seat)
         if pod.device_claims:
             self.claims.check_bound(pod, seat)
         self.change(

@@ -103,6 +103,13 @@ async def test_hold_offs_of_a_gang_and_its_subgroups_survive_a_crash(store: Stor
     assert found == {"x/ns/shrunk": shrunk, "x/ns/divided": divided}
 
 
+async def test_permits_that_wait_for_claims_survive_a_crash(store: Store) -> None:
+    written = replace(record("x/ns/a"), claims_first=True)
+    await write(store, await fence_of(store), [Persist(1, (written, record("x/ns/b")))])
+    loaded = {found.gang: found.claims_first for found, _ in await records.load(store, PREFIX)}
+    assert loaded == {"x/ns/a": True, "x/ns/b": False}
+
+
 async def test_ranks_of_all_members_survive_a_crash(store: Store) -> None:
     binding = replace(
         record("x/ns/binding"), ranks=(("x/ns/binding-uid-1", 0), ("bound", 1), ("x/ns/binding-uid-0", 2))

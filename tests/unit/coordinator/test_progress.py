@@ -257,7 +257,7 @@ def second_run(scenario: Scenario) -> list[PodFacts]:
 def test_i1_pods_that_come_when_none_is_left_are_a_new_start() -> None:
     scenario = Scenario(nodes={"n": 4})
     pods = second_run(scenario)
-    assert scenario.progress("a").stage is B, "how it ended stands until it begins again"
+    assert scenario.progress("a").stage is Stage.ENDED
     scenario.add_pods(*pods[:2])
     scenario.pass_time(5)
     assert (scenario.bound("a"), scenario.progress("a").stage) == (0, G)

@@ -45,7 +45,7 @@ def test_i10_an_ended_pod_is_not_reported_as_pending_after_a_restart() -> None:
     scenario.start()
     scenario.run()
     found = scenario.leader.cache.gangs["plain/default/p"]
-    assert (found.phase, reason(found)) == (Phase.SATISFIED, "")
+    assert (found.phase, reason(found)) == (Phase.ENDED, "")
 
 
 def test_a_gang_bound_without_a_leader_reports_no_duration() -> None:

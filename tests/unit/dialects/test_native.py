@@ -10,7 +10,7 @@ from builders.gangs.declarations import pod_group, problems_of
 from muster.dialects import native
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import GangMarks, MarkSet, PodAge
-from muster.dialects.progress import ObjectCondition, Progress, Stage, WriteRule
+from muster.dialects.progress import MemberProgress, ObjectCondition, Progress, Stage, WriteRule
 from muster.dialects.registry import gang_marks, membership_of, progress_writes, read_gang, writes_progress
 from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, ObjectReference, Severity
 
@@ -221,6 +221,12 @@ class TestConditions:
     )
     def test_all_bound_is_scheduled_in_the_words_of_the_version(self, version: str, name: str) -> None:
         assert conditions(Stage.BOUND, version)[0] == ObjectCondition(name, "True", "Scheduled")
+
+    def test_a_gang_that_ended_was_scheduled_if_its_pods_are_there(self) -> None:
+        facts, ran = gang_of(group(**GANG)), (MemberProgress("u", "a-0", "node-0", bound=True),)
+        [ended] = progress_writes(Progress(facts, Stage.ENDED, ran)).objects
+        assert ended.conditions[0] == ObjectCondition("PodGroupInitiallyScheduled", "True", "Scheduled")
+        assert [each.type for each in conditions(Stage.ENDED)] == ["DisruptionTarget"], "what was written remains"
 
     @pytest.mark.parametrize("stage", [Stage.GATHERING, Stage.READY])
     def test_a_wait_is_reported_unless_the_gang_was_scheduled_once(self, stage: Stage) -> None:

@@ -57,6 +57,7 @@ def test_sakkara_writes_progress() -> None:
         (Stage.ASSIGNED, "Assigned"),
         (Stage.PERMITTED, "Permitted"),
         (Stage.BOUND, "Bound"),
+        (Stage.ENDED, "Ended"),
         (Stage.TIMED_OUT, "Waiting"),
         (Stage.PREEMPTED, "Preempted"),
     ],

@@ -60,21 +60,33 @@ class ExtendedClaimWrite(Struct, frozen=True):
 
 
 class Bind(Struct, frozen=True):
-    """Bind these pods of one gang. Answered by BindResults and BindCallFailed, each pod in exactly one.
+    """Bind these pods of one gang, or of gangs that start together. Answered by BindResults and BindCallFailed, each
+    pod in exactly one.
 
-    `ranks` and `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are
-    the gang's attempts so far. `claims_first`: none is bound before the claims of all are. `devices`, by uid: the
-    ResourceClaims that are written before; `extended`, by uid: those that are created.
+    `gang` is the only gang or the first; `partners` are the ids of the gangs of pods of others, by uid. `ranks` and
+    `claims` are by uid: the member's rank, and its volume claims that need the selected node. `tries` are the attempts
+    so far, by gang. `claims_first`: none is bound before the claims of all are. `devices`, by uid: the ResourceClaims
+    that are written before; `extended`, by uid: those that are created.
     """
 
     gang: str
     seats: tuple[Seat, ...]
     ranks: dict[str, int] = {}
     claims: dict[str, tuple[str, ...]] = {}
-    tries: int = 0
+    tries: dict[str, int] = {}
     claims_first: bool = False
+    partners: dict[str, str] = {}
     devices: dict[str, tuple[DeviceWrite, ...]] = {}
     extended: dict[str, ExtendedClaimWrite] = {}
+
+    @property
+    def gangs(self) -> list[str]:
+        """Ids of all gangs."""
+        return list(dict.fromkeys((self.gang, *self.partners.values())))
+
+    def gang_of(self, uid: str) -> str:
+        """Id of the pod's gang."""
+        return self.partners.get(uid, self.gang)
 
 
 class StaleClaim(Struct, frozen=True):
@@ -164,6 +176,7 @@ class Phase(IntEnum):
     SATISFIED = 7
     REPAIRING = 8
     TIMED_OUT = 9
+    ENDED = 10
 
 
 class PhaseChanged(Struct, frozen=True):

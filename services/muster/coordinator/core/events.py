@@ -110,6 +110,7 @@ class Record(Struct, frozen=True):
     met_minimum: int = 0
     revoked: bool = False
     shrunk_subgroups: tuple[ShrunkSubgroup, ...] = ()
+    claims_first: bool = False
 
 
 class BindResult(Struct, frozen=True):

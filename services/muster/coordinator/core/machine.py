@@ -75,7 +75,7 @@ class Machine:
         solve_ids = itertools.count(1)
         self._permits = permits = Permits(cache)
         self._confirmations = Confirmations()
-        self._binds = Binds(self._confirmations, ledger)
+        self._binds = Binds(self._confirmations, ledger, cache.gangs)
         self._deallocations = deallocations = Deallocations(cache)
         self._evictions = Evictions()
         self._reports = Reports(cache)
@@ -295,10 +295,7 @@ class Machine:
             if number % OBJECTS == 0:
                 yield
         self._effects += yield from self._plans.recall(resumed, self._now)
-        for number, gang in enumerate(self.cache.gangs.values(), start=1):
-            self._effects += self._binds.send(gang, gang.unbound_seats)
-            if number % OBJECTS == 0:
-                yield
+        self._effects += yield from self._binds.resume(self.cache)
 
     # -- permit, then bind (I1, I2)
 
@@ -333,7 +330,7 @@ class Machine:
         self._permits.grant(gangs)
         for gang in gangs:
             self.cache.touch_partners(gang)
-            self._effects += self._binds.permitted(self.cache, gang)
+        self._effects += self._binds.permitted(self.cache, gangs)
         self.cache.settled(group)
 
     def _overtaken(self, group: Group, gangs: Sequence[Gang]) -> bool:

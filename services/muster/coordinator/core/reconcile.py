@@ -196,7 +196,9 @@ class Reconciler:
     def _update_gang(self, gang: Gang, now: Now, effects: list[Effect]) -> None:
         self._update_start(gang, now)
         done = gang.permit.granted and not (gang.lost or gang.seats or gang.eviction.whole)
-        if done and (gang.permit.record is None or gang.permit.record.state is not RecordState.SATISFIED):
+        if done and not gang.permit.fulfilled and not gang.has_begun:
+            self._cache.restart(gang)  # its pods are gone before any was bound: later ones start whole (I1)
+        elif done and (gang.permit.record is None or gang.permit.record.state is not RecordState.SATISFIED):
             self._finish(gang, now, effects)
         if gang.facts is not None and gang.facts.resources and not gang.permit.granted:
             self._wants_free[gang] = None
@@ -259,7 +261,8 @@ class Reconciler:
         if gang.pending:  # they are surplus from now on, and their place in the queue is another
             self._cache.touch(gang)
         gang.timing.bound(now.unix_seconds)
-        note = f"{len(gang.bound) + len(gang.acknowledged)} of {len(gang.pods)} pods bound"
+        bound = sum(bool(pod.node) or pod.uid in gang.acknowledged for pod in gang.pods.values())
+        note = f"{bound} of {len(gang.pods)} pods bound"
         if (seconds := gang.timing.start(now.monotonic_seconds)) is not None:
             note += f" in {seconds:.3f} s"
         regarding = gang.reference

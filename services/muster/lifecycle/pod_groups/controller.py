@@ -189,7 +189,7 @@ class PodGroupController:
             if not await is_ours(self._client, group.definition.namespace, owner, self._scheduler_names):
                 return None
         clock, since, left = asyncio.get_running_loop().time(), 0.0, 0.0
-        if is_short(minimum, counts):
+        if is_short(minimum, counts, group.status):
             since = self._short_since.setdefault(group.key, clock)
             left = since + GRACE_SECONDS - clock
         else:

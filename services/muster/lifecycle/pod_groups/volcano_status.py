@@ -7,6 +7,8 @@
 
     Unknown   some are running, but for some seconds fewer than the minimum have nodes, after enough had
 
+A group of which no pod is left and that was not completed is Inqueue again, and after the same time not scheduled.
+
 Volcano's Job controller creates no pod before the phase is Inqueue. Unknown lets it apply its policies, so a pod that
 is replaced within the grace period does not cause it.
 """
@@ -63,9 +65,20 @@ def was_written(status: Mapping[str, Any]) -> bool:
     return any(each.get("transitionID") == _TRANSITION_ID for each in _present(status.get("conditions")))
 
 
-def is_short(minimum: int, counts: TaskCounts) -> bool:
-    """Returns whether the group has pods, of which fewer than the minimum have a node or have ended."""
-    return counts.pods > 0 and counts.scheduled < max(minimum, 1)
+def is_short(minimum: int, counts: TaskCounts, before: Mapping[str, Any]) -> bool:
+    """Returns whether fewer pods than the minimum have a node or have ended, of a group that has pods or, according to
+    `before`, its present status, had enough and was not completed.
+    """
+    if counts.scheduled >= max(minimum, 1):
+        return False
+    return counts.pods > 0 or (before.get("phase") != COMPLETED and _is_scheduled(before))
+
+
+def _is_scheduled(status: Mapping[str, Any]) -> bool:
+    return any(
+        each.get("type") == _SCHEDULED and each.get("transitionID") == _TRANSITION_ID
+        for each in _present(status.get("conditions"))
+    )
 
 
 def volcano_status(

@@ -68,7 +68,22 @@ def test_the_phase_after_the_grace_period(pods: str, before: str, expected: str)
 
 @pytest.mark.parametrize(("pods", "short"), [("", False), ("pp", True), ("bbp", True), ("bbb", False), ("P", False)])
 def test_a_group_with_too_few_scheduled_pods_is_short(pods: str, short: bool) -> None:
-    assert is_short(3, task_counts(members(pods))) is short
+    assert is_short(3, task_counts(members(pods)), {}) is short
+
+
+def test_a_scheduled_group_without_pods_is_short_until_its_condition_says_so() -> None:
+    before = status("rrr")
+    assert is_short(3, task_counts([]), before)
+    gone = {**before, **volcano_status(3, task_counts([]), before, NOW, short=True)}
+    [condition] = gone["conditions"]
+    assert (gone["phase"], condition["type"]) == ("Inqueue", "Unschedulable")
+    assert condition["message"] == "0 of 3 pods exist; the events of the pods say why"
+    assert not is_short(3, task_counts([]), gone)
+
+
+def test_a_completed_group_without_pods_is_not_short() -> None:
+    before = {**status("rrr"), "phase": "Completed"}
+    assert not is_short(3, task_counts([]), before)
 
 
 def test_only_changed_fields_are_written() -> None:

@@ -139,7 +139,7 @@ def _hints_table(stack: Stack) -> Table:
 
 
 def _counted(gangs: Sequence[Gang]) -> str:
-    started = sum(gang.phase == Phase.PHASE_SATISFIED for gang in gangs)
+    started = sum(gang.phase in (Phase.PHASE_SATISFIED, Phase.PHASE_ENDED) for gang in gangs)
     bound, pods = sum(gang.bound for gang in gangs), sum(gang.members for gang in gangs)
     return f"{started} of {len(gangs)} gangs started, {bound_of_members(bound, pods)} pods bound"
 

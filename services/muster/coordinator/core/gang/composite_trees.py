@@ -113,6 +113,33 @@ def incomplete_composite(gangs: Collection[Gang], known: Mapping[str, Gang]) -> 
     return None
 
 
+def able_to_start(gangs: Collection[Gang], permitted: Collection[Gang], known: Mapping[str, Gang]) -> list[Gang]:
+    """Those of `gangs` that can start although the others of `permitted`, which have a permit and do not run yet, do
+    not: each composite above them, up to one that has started before, has as many complete children as it needs (I1).
+    """
+    first = next(iter(gangs), None)
+    if first is None:
+        return []
+    tree = gangs_of_tree(first, known)
+    before = {gang for gang in tree if has_started(gang)}.difference(permitted)
+    started = Children(tree, before.__contains__)
+    able, fewer = list(gangs), -1
+    while fewer != len(able):
+        fewer = len(able)
+        together = Children(tree, before.union(able).__contains__)
+        able = [gang for gang in able if _completes(gang, started, together)]
+    return able
+
+
+def _completes(gang: Gang, started: Children, together: Children) -> bool:
+    for composite in reversed(composites_of(gang)):
+        if started.suffice(composite):
+            break
+        if not together.suffice(composite):
+            return False
+    return True
+
+
 def _too_few(composite: CompositeFacts, together: Children, gangs: Collection[Gang], known: Mapping[str, Gang]) -> str:
     others = _others(next(iter(gangs)), gangs, known)
     return (

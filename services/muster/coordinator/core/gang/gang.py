@@ -88,18 +88,23 @@ class Gang(Members):
         return len(self.bound) + len(self.seats) + len(self.acknowledged) + len(self.eviction.pods)
 
     @property
+    def has_begun(self) -> bool:
+        """A member was bound: it is, or it is still there and has ended or is being deleted."""
+        return bool(self.places) or any(pod.node for pod in self.pods.values())
+
+    @property
     def run_ended(self) -> bool:
         """The gang was permitted, none of its members holds a place or has succeeded, and others wait: they belong to
         the next run, which starts whole (I1).
         """
-        return self.permit.granted and bool(self.pending) and not self.places and not self._succeeded_to_stay
+        return self.permit.granted and bool(self.pending) and not self.places and not self.succeeded_to_stay
 
     @property
     def below_minimum(self) -> bool:
         """The gang runs with fewer members than its minimum; those that have succeeded count."""
         if not self.permit.granted or self.facts is None or not (places := self.places):
             return False
-        return places + self._succeeded_to_stay < self.facts.minimum
+        return places + self.succeeded_to_stay < self.facts.minimum
 
     @property
     def met_minimum(self) -> int:
@@ -113,7 +118,7 @@ class Gang(Members):
         """The gang runs with fewer members than its minimum, and has lost some of those it had."""
         if not self.below_minimum or self.facts is None:
             return False
-        return not self.growth.met_minimum or self.places + self._succeeded_to_stay < self.growth.met_minimum
+        return not self.growth.met_minimum or self.places + self.succeeded_to_stay < self.growth.met_minimum
 
     @property
     def raised_from(self) -> int:
@@ -132,10 +137,11 @@ class Gang(Members):
         if facts.match_policy is MatchPolicy.ONLY_WAITING:
             return False
         places = len(self.bound) + len(self.seats) + len(self.acknowledged)
-        return places > 0 and places + self._succeeded_to_stay >= facts.minimum
+        return places > 0 and places + self.succeeded_to_stay >= facts.minimum
 
     @property
-    def _succeeded_to_stay(self) -> int:
+    def succeeded_to_stay(self) -> int:
+        """Members that have succeeded and are not being deleted."""
         return sum(not self.pods[uid].deleting for uid in self.succeeded)
 
     @property
@@ -258,8 +264,16 @@ class Gang(Members):
                 return Phase.REPAIRING
             if self.seats or not self.permit.fulfilled:
                 return Phase.BINDING
-            return Phase.REPAIRING if self.below_minimum else Phase.SATISFIED
+            return self._phase_of_run
         return Phase.TIMED_OUT if self.timed_out else self.group.phase
+
+    @property
+    def _phase_of_run(self) -> Phase:
+        """Phase of a gang whose permit is fulfilled."""
+        if not (self.places or self.pending):
+            return Phase.ENDED
+        minimum = self.facts.minimum if self.facts is not None else 0
+        return Phase.SATISFIED if self.places + self.succeeded_to_stay >= minimum else Phase.REPAIRING
 
 
 SYSTEM_CRITICAL_PRIORITY = 2_000_000_000

@@ -6,13 +6,16 @@ observed bound and is shown without a node again, keeps its place until CONFIRMA
 cluster-state may only be behind. If it is still shown without a node then, its bind is lost, and it is placed again.
 Binding reports the node of a pod that is bound after all. Otherwise acknowledged binds are believed, however long they
 are not observed: what is shown may be late, and the capacity is used.
+
+Gangs that start together (`permits/starts`) and have claims are bound by one call. Its failures are concluded when all
+pods have a result: then all are retried, or the gangs that cannot start whole lose all their seats.
 """
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
@@ -21,6 +24,7 @@ from muster.coordinator.core.effects import Bind, Effect, EventType, ExtendedCla
 from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, HeldSeat
+from muster.coordinator.core.permits.starts import Start, able_without, claims_first, start_of, starts_of
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.retry.backoff import backoff_seconds
 
@@ -37,6 +41,7 @@ INITIAL_PAUSE_SECONDS: Final = 60.0
 MAX_PAUSE_SECONDS: Final = 3600.0
 CONFIRMATION_SECONDS: Final = 30.0
 """Time from a snapshot that went back, or an acknowledgement soon after, until the pod must be observed bound."""
+_FAILURES: Final = (BindOutcome.FAILED, BindOutcome.WITHHELD)
 
 
 class Confirmations:
@@ -125,6 +130,14 @@ class Confirmations:
             del self._deadlines[uid]
 
 
+class _Answer(NamedTuple):
+    """A result of a bind, and the seat."""
+
+    gang: Gang
+    held: HeldSeat
+    result: BindResult
+
+
 class Binds:
     """Binds to be retried, and pods whose binds fail: at most one entry per seat, which ends at the time of its retry,
     and one per pod that is neither bound nor gone.
@@ -133,11 +146,16 @@ class Binds:
     places for ever, and never run: a user can claim volumes that nobody can provision (I13).
     """
 
-    def __init__(self, confirmations: Confirmations, ledger: Ledger) -> None:
-        self._confirmations, self._ledger = confirmations, ledger
+    def __init__(self, confirmations: Confirmations, ledger: Ledger, gangs: Mapping[str, Gang]) -> None:
+        """`gangs`: all gangs by id."""
+        self._confirmations, self._ledger, self._gangs = confirmations, ledger, gangs
         self._retries: dict[str, tuple[Gang, HeldSeat]] = {}
         self._earliest = math.inf
         """No bind is retried before this."""
+        self._failures: dict[Gang, dict[str, _Answer]] = {}
+        """Failures that are concluded when all pods of their start have a result, by gang and uid: at most one per
+        seat. They end then, or with the gang.
+        """
         self._failing: dict[Gang, Counter[str]] = {}
         """Failed binds in a row by pod, on whichever nodes."""
         self._pauses: Deadlines[Gang] = Deadlines()
@@ -153,60 +171,91 @@ class Binds:
         """A seat whose bind was not sent is on a node that is gone, or that other pods filled."""
         return bool(_unbindable(cache, gang, Binds.unsent(gang)))
 
-    def permitted(self, cache: Cache, gang: Gang) -> list[Effect]:
-        """The permit is durable: send binds. If volumes come first while earlier binds of the gang are under way or
-        to be retried, all wait for the joint retry.
+    def permitted(self, cache: Cache, gangs: Sequence[Gang]) -> list[Effect]:
+        """The permit of these gangs is durable: send binds. If claims come first while earlier binds of the start are
+        under way or to be retried, all wait for the joint retry.
         """
-        unsent = self.unsent(gang)
-        if claims_first(gang) and len(unsent) < len(gang.seats):
-            for seat in unsent:
-                self._retry(gang, gang.seats[seat.uid], 0.0)
-            return []
-        return self._send_or_lose(cache, gang, unsent)
+        effects: list[Effect] = []
+        permitted = frozenset(gangs)
+        for start in starts_of(gangs, self._gangs):
+            durable = [gang for gang in start if gang in permitted]
+            if claims_first(start) and not _all_unsent(start, durable):
+                for gang in durable:
+                    for seat in self.unsent(gang):
+                        self._retry(gang, gang.seats[seat.uid], 0.0)
+            else:
+                effects += self._send_or_lose(cache, start, {gang: self.unsent(gang) for gang in durable})
+        return effects
 
-    def _send_or_lose(self, cache: Cache, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
+    def resume(self, cache: Cache) -> Slices[list[Effect]]:
+        """A new leader took up the recorded seats: send their binds. In slices."""
+        effects: list[Effect] = []
+        for number, start in enumerate(starts_of(list(self._gangs.values()), self._gangs), start=1):
+            seats = {gang: gang.unbound_seats for gang in start if gang.seats}
+            if claims_first(start):
+                effects += self._send_or_lose(cache, start, seats)
+            else:
+                effects += self._send(seats)
+            if number % OBJECTS == 0:
+                yield
+        return effects
+
+    def _send_or_lose(self, cache: Cache, start: Start, seats: Mapping[Gang, Sequence[Seat]]) -> list[Effect]:
         """Send binds, but for seats on nodes that are gone or that other pods filled, and for those without a volume:
-        their pods are placed again.
+        their pods are placed again. If claims come first, gangs that cannot start whole start again.
         """
-        full = _unbindable(cache, gang, seats)
-        if full and claims_first(gang):
-            full = {seat.uid for seat in seats}  # it starts again whole
-        for uid in full:
-            cache.lose_seat(gang, uid)
-        return self.send(gang, [seat for seat in seats if seat.uid not in full])
+        full = {uid for gang, of_gang in seats.items() for uid in _unbindable(cache, gang, of_gang)}
+        able = able_without(start, full, self._gangs) if claims_first(start) else frozenset(start)
+        for gang in start:
+            for uid in [uid for uid in gang.seats if uid in full or gang not in able]:
+                cache.lose_seat(gang, uid)
+        return self._send(
+            {gang: [seat for seat in of_gang if seat.uid in gang.seats] for gang, of_gang in seats.items()}
+        )
 
-    def send(self, gang: Gang, seats: Sequence[Seat]) -> list[Effect]:
-        """Send binds."""
-        if not seats:
-            return []
-        for seat in seats:
-            gang.seats[seat.uid].send()
-        pods = {seat.uid: gang.pods[seat.uid] for seat in seats}
-        return [
-            Bind(
-                gang.id,
-                tuple(seats),
-                {uid: gang.permit.ranks[uid] for uid in pods if uid in gang.permit.ranks},
-                {uid: pod.claims for uid, pod in pods.items() if pod.claims},
-                gang.permit.attempts,
-                claims_first(gang),
-                {
-                    seat.uid: self._ledger.devices.writes(seat, pod)
-                    for seat in seats
-                    if (pod := pods[seat.uid]).device_claims
-                },
-                {
-                    seat.uid: write
-                    for seat in seats
-                    if seat.devices and (write := _extended_write(self._ledger, seat)) is not None
-                },
-            )
-        ]
+    def _send(self, seats: Mapping[Gang, Sequence[Seat]]) -> list[Effect]:
+        """Send binds of gangs that start together: in one call if some have claims, else in one for each gang."""
+        seats = {gang: of_gang for gang, of_gang in seats.items() if of_gang}
+        if claims_first(tuple(seats)):
+            return [self._bind(seats, claims_first=True)]
+        return [self._bind({gang: of_gang}, claims_first=False) for gang, of_gang in seats.items()]
+
+    def _bind(self, by_gang: Mapping[Gang, Sequence[Seat]], *, claims_first: bool) -> Bind:
+        seats = [seat for of_gang in by_gang.values() for seat in of_gang]
+        for gang, of_gang in by_gang.items():
+            for seat in of_gang:
+                gang.seats[seat.uid].send()
+        pods = {seat.uid: gang.pods[seat.uid] for gang, of_gang in by_gang.items() for seat in of_gang}
+        first, *others = by_gang
+        return Bind(
+            first.id,
+            tuple(seats),
+            {
+                seat.uid: gang.permit.ranks[seat.uid]
+                for gang, of_gang in by_gang.items()
+                for seat in of_gang
+                if seat.uid in gang.permit.ranks
+            },
+            {uid: pod.claims for uid, pod in pods.items() if pod.claims},
+            {gang.id: gang.permit.attempts for gang in by_gang},
+            claims_first,
+            {seat.uid: gang.id for gang in others for seat in by_gang[gang]},
+            {
+                seat.uid: self._ledger.devices.writes(seat, pod)
+                for seat in seats
+                if (pod := pods[seat.uid]).device_claims
+            },
+            {
+                seat.uid: write
+                for seat in seats
+                if seat.devices and (write := _extended_write(self._ledger, seat)) is not None
+            },
+        )
 
     def results(self, cache: Cache, event: BindResults, now: float) -> Slices[list[Effect]]:
-        """The binding service reports binds. In slices."""
+        """The binding service reports binds; `due` concludes failures of gangs that start together. In slices."""
         effects: list[Effect] = []
-        failed = Counter(cache.gang_of.get(each.uid) for each in event.results if each.outcome is BindOutcome.FAILED)
+        together: dict[Gang, bool] = {}
         for number, result in enumerate(event.results, start=1):
             if number % OBJECTS == 0:
                 yield
@@ -215,19 +264,23 @@ class Binds:
             if gang is None or held is None or not _awaited(held, result):
                 continue
             cache.touch(gang)
-            if result.outcome is BindOutcome.WITHHELD and _starts_without(gang, failed[gang]):
-                note = self._wait_for_others(gang, held, result, now)
+            failure = _Answer(gang, held, result)
+            if result.outcome not in _FAILURES:
+                effects += self._settled(cache, failure, now)
+                continue
+            gang.bind.report(result.message)
+            if gang not in together:
+                together[gang] = claims_first(start_of(gang, self._gangs))
+            if together[gang]:
+                held.retry(math.inf)
+                self._failures.setdefault(gang, {})[result.uid] = failure
             else:
-                note = self._result(cache, gang, held, result, now)
-            if note:
-                pod = gang.pods.get(result.uid)
-                if pod is not None:
-                    event_ = KubeEvent(pod_reference(pod), EventType.WARNING, "FailedBinding", note)
-                    effects.append(Report(gang.id, events=(event_,)))
+                effects += self._failed(cache, failure, now)
         return effects
 
-    def _result(self, cache: Cache, gang: Gang, held: HeldSeat, result: BindResult, now: float) -> str:
-        """Apply one result; returns a message for an event."""
+    def _settled(self, cache: Cache, answer: _Answer, now: float) -> list[Effect]:
+        """A pod is bound, or gone."""
+        gang, held, result = answer
         match result.outcome:
             case BindOutcome.BOUND:
                 gang.acknowledge(result.uid, held.seat.node)
@@ -236,35 +289,96 @@ class Binds:
                 planned = held.seat.node
                 cache.bound_elsewhere(gang, result.uid, result.node)
                 self._confirmations.acknowledge(gang, result.uid, now)
-                return f"the pod was bound to {result.node} by another scheduler; {planned} was decided"
-            case BindOutcome.GONE:
+                note = f"was bound to {result.node} by another scheduler; {planned} was decided"
+                return _reported(gang, result.uid, note)
+            case _:
                 cache.forget_pod(result.uid)
-            case BindOutcome.FAILED | BindOutcome.WITHHELD:
-                held.fail()
-                in_all = self._count_failure(gang, result.uid, result.message)
-                if held.failures < MAX_FAILURES:
-                    pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, in_all)
-                    self._retry(gang, held, now + pause)
-                    return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
-                node = held.seat.node
-                if result.outcome is BindOutcome.FAILED:
-                    gang.bind.avoid(node)
-                pause = self._give_up(gang, result.uid, now)
-                cache.lose_seat(gang, result.uid)
-                again = f" after {pause:g} s" if pause else ""
-                return (
-                    f"the pod could not be bound to {node} {held.failures} times and is placed again{again}: "
-                    f"{result.message}"
-                )
-        return ""
+        return []
 
-    def _wait_for_others(self, gang: Gang, held: HeldSeat, result: BindResult, now: float) -> str:
-        """The bind was withheld because of members whose claims are not ready, and with which the gang need not start:
-        they lose their seats after MAX_FAILURES, and this one keeps its own.
-        """
-        self._count_failure(gang, result.uid, result.message)
+    def _failed(self, cache: Cache, failure: _Answer, now: float) -> list[Effect]:
+        """The bind is retried, or its pod placed again."""
+        if failure.result.outcome is BindOutcome.WITHHELD:
+            return self._wait_for_others(failure, now)
+        failure.held.fail()
+        if failure.held.failures < MAX_FAILURES:
+            return self._try_again(failure, now)
+        return self._place_again(cache, failure, now)
+
+    def _try_again(self, failure: _Answer, now: float) -> list[Effect]:
+        gang, held, result = failure
+        pause = backoff_seconds(INITIAL_RETRY_SECONDS, MAX_RETRY_SECONDS, self._count_failure(gang, result.uid))
+        self._retry(gang, held, now + pause)
+        return _reported(gang, result.uid, f"could not be bound to {held.seat.node} and is retried: {result.message}")
+
+    def _wait_for_others(self, failure: _Answer, now: float) -> list[Effect]:
+        """The bind was withheld because of members with which the gang need not start: the pod keeps its seat."""
+        gang, held, result = failure
+        self._count_failure(gang, result.uid)
         self._retry(gang, held, now + INITIAL_RETRY_SECONDS)
-        return f"the pod could not be bound to {held.seat.node} and is retried: {result.message}"
+        return _reported(gang, result.uid, f"could not be bound to {held.seat.node} and is retried: {result.message}")
+
+    def _place_again(self, cache: Cache, failure: _Answer, now: float) -> list[Effect]:
+        gang, held, result = failure
+        self._count_failure(gang, result.uid)
+        if result.outcome is BindOutcome.FAILED:
+            gang.bind.avoid(held.seat.node)
+        pause = self._give_up(gang, result.uid, now)
+        cache.lose_seat(gang, result.uid)
+        again = f"is placed again after {pause:g} s" if pause else "is placed again"
+        note = f"could not be bound to {held.seat.node} {held.failures} times and {again}: {result.message}"
+        return _reported(gang, result.uid, note)
+
+    def _conclude(self, cache: Cache, now: float) -> Slices[list[Effect]]:
+        """Conclude the calls of which all pods have a result. In slices."""
+        effects: list[Effect] = []
+        for gang in [gang for gang in self._failures if self._gangs.get(gang.id) is not gang]:
+            del self._failures[gang]
+        for number, start in enumerate(starts_of(list(self._failures), self._gangs), start=1):
+            together = claims_first(start)
+            if together and not _all_answered(start):
+                continue
+            failures = [
+                each
+                for gang in start
+                for each in self._failures.pop(gang, {}).values()
+                if gang.seats.get(each.result.uid) is each.held and each.held.state is ActionState.RETRY
+            ]
+            if together:
+                effects += self._conclude_start(cache, start, failures, now)
+            else:  # some were bound meanwhile: the others are finished one by one
+                for failure in failures:
+                    effects += self._failed(cache, failure, now)
+            if number % GANGS == 0:
+                yield
+        return effects
+
+    def _conclude_start(self, cache: Cache, start: Start, failures: Sequence[_Answer], now: float) -> list[Effect]:
+        """Gangs that can start without the members that failed wait for these, which are placed again after
+        MAX_FAILURES; all members of the other gangs are then.
+        """
+        effects: list[Effect] = []
+        failing = {each.result.uid for each in failures if each.result.outcome is BindOutcome.FAILED}
+        able = able_without(start, failing, self._gangs)
+        others: list[_Answer] = []
+        for failure in failures:
+            if failure.gang in able and failure.result.uid not in failing:
+                effects += self._wait_for_others(failure, now)
+            else:
+                others.append(failure)
+        for failure in others:
+            failure.held.fail()
+        exhausted = [each for each in others if each.held.failures >= MAX_FAILURES]
+        unable = [gang for gang in start if gang not in able]
+        undone = unable if any(each.gang not in able for each in exhausted) else []
+        for failure in others:
+            if failure.gang in undone or failure.held.failures >= MAX_FAILURES:
+                effects += self._place_again(cache, failure, now)
+            else:
+                effects += self._try_again(failure, now)
+        for gang in undone:  # seats without a result: their call failed, or they came later
+            for uid in list(gang.seats):
+                cache.lose_seat(gang, uid)
+        return effects
 
     def _give_up(self, gang: Gang, uid: str, now: float) -> float:
         """The pod is to be placed again. Returns the pause before that."""
@@ -282,11 +396,11 @@ class Binds:
             held = gang.seats.get(uid) if gang is not None else None
             if gang is not None and held is not None and held.state is ActionState.SENT:
                 self._retry(gang, held, now + CALL_RETRY_SECONDS)
-                self._count_failure(gang, uid, event.message)
+                gang.bind.report(event.message)
+                self._count_failure(gang, uid)
                 cache.touch(gang)
 
-    def _count_failure(self, gang: Gang, uid: str, message: str) -> int:
-        gang.bind.report(message)
+    def _count_failure(self, gang: Gang, uid: str) -> int:
         failures = self._failing.setdefault(gang, Counter())
         failures[uid] += 1
         return failures[uid]
@@ -326,16 +440,18 @@ class Binds:
         return time if time < math.inf else None
 
     def _times(self) -> dict[str, float]:
-        """When each pod is retried. Members of a gang that waits for volumes are retried together, once the last of
-        them has a result.
+        """When each pod is retried. Members of gangs that start together and wait for claims are retried together, once
+        the last of them has a result.
         """
-        gangs = {gang for gang, _ in self._retries.values()}
-        together = {gang: _last_retry(gang) for gang in gangs if claims_first(gang)}
+        together: dict[Gang, float] = {}
+        for start in starts_of([gang for gang, _ in self._retries.values()], self._gangs):
+            if claims_first(start):
+                together.update(dict.fromkeys(start, _last_retry(start)))
         return {uid: together.get(gang, held.retry_at) for uid, (gang, held) in self._retries.items()}
 
     def any_due(self, now: float) -> bool:
         """`due` may have something to do."""
-        return bool(self._failing) or self._earliest <= now
+        return bool(self._failing or self._failures) or self._earliest <= now
 
     def hasten(self, cache: Cache, now: float) -> None:
         """Nodes or their pods have changed: what cannot be bound there any more is placed again at once. The pause
@@ -354,8 +470,9 @@ class Binds:
         """Retry binds that are due, but for seats that were given up meanwhile. In slices."""
         self._clear_trouble(cache)
         self._end_pauses(cache, now)
+        effects = yield from self._conclude(cache, now)
         if now < self._earliest:
-            return []
+            return effects
         ready = {uid: self._retries[uid] for uid, time in self._times().items() if time <= now}
         by_gang: dict[Gang, list[Seat]] = {}
         for uid in ready:
@@ -364,9 +481,8 @@ class Binds:
         for uid, (gang, held) in ready.items():
             if gang.seats.get(uid) is held and held.state is ActionState.RETRY:
                 by_gang.setdefault(gang, []).append(held.seat)
-        effects: list[Effect] = []
-        for number, (gang, seats) in enumerate(by_gang.items(), start=1):
-            effects += self._send_or_lose(cache, gang, seats)
+        for number, start in enumerate(starts_of(by_gang, self._gangs), start=1):
+            effects += self._send_or_lose(cache, start, {gang: by_gang[gang] for gang in start if gang in by_gang})
             if number % GANGS == 0:
                 yield
         return effects
@@ -377,38 +493,36 @@ def avoid_node(gang: Gang, node: str) -> None:
     gang.bind.avoid(node)
 
 
-def claims_first(gang: Gang) -> bool:
-    """No member of the gang runs yet, and some have claims: none is bound before the volumes of all exist and their
-    devices are allocated, since a claim for which that fails would leave the gang partial.
-    """
-    return starts_with_claims(gang, gang.unbound_seats)
+def _all_unsent(start: Start, durable: Collection[Gang]) -> bool:
+    """No bind of the start was sent, and the permits of all its seats are durable."""
+    return all(gang in durable and held.state is ActionState.DECIDED for gang in start for held in gang.seats.values())
 
 
-def starts_with_claims(gang: Gang, seats: Iterable[Seat]) -> bool:
-    """As `claims_first`, for these seats."""
-    if gang.bound or gang.acknowledged:
-        return False
-    pods = gang.pods
-    return any(pods[seat.uid].claims or pods[seat.uid].device_claims or seat.devices for seat in seats)
+def _all_answered(start: Start) -> bool:
+    """No bind of the start is under way."""
+    return all(held.state is ActionState.RETRY for gang in start for held in gang.seats.values())
 
 
-def _starts_without(gang: Gang, failed: int) -> bool:
-    """The gang has its minimum without this number of its seats."""
-    if gang.facts is None or gang.facts.subgroups:
-        return False
-    return len(gang.bound) + len(gang.acknowledged) + len(gang.seats) - failed >= gang.required
-
-
-def _last_retry(gang: Gang) -> float:
+def _last_retry(start: Start) -> float:
     """When the last of its members is to be retried; inf while one has no result."""
-    return max(held.retry_at if held.state is ActionState.RETRY else math.inf for held in gang.seats.values())
+    return max(
+        held.retry_at if held.state is ActionState.RETRY else math.inf for gang in start for held in gang.seats.values()
+    )
+
+
+def _reported(gang: Gang, uid: str, what: str) -> list[Effect]:
+    """An event on the pod."""
+    pod = gang.pods.get(uid)
+    if pod is None:
+        return []
+    return [
+        Report(gang.id, events=(KubeEvent(pod_reference(pod), EventType.WARNING, "FailedBinding", f"the pod {what}"),))
+    ]
 
 
 def _awaited(held: HeldSeat, result: BindResult) -> bool:
     """The result is of this seat's bind, not of an earlier seat's, nor a failure that was reported before."""
-    return held.state is ActionState.SENT or (
-        held.state is ActionState.RETRY and result.outcome is not BindOutcome.FAILED
-    )
+    return held.state is ActionState.SENT or (held.state is ActionState.RETRY and result.outcome not in _FAILURES)
 
 
 def _unbindable(cache: Cache, gang: Gang, seats: Sequence[Seat]) -> set[str]:

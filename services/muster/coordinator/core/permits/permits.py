@@ -16,7 +16,8 @@ from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState, PartGrowth
 from muster.coordinator.core.gang.subgroups import subgroup_name_of
-from muster.coordinator.core.permits.binding import lacks_extended, starts_with_claims
+from muster.coordinator.core.permits.binding import lacks_extended
+from muster.coordinator.core.permits.starts import starts_with_claims
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.gangs.solve import PodsOnNode
@@ -69,7 +70,11 @@ class Permits:
         """Permit the gangs of the group that have new seats; they start when that is durable."""
         replaced = [gang.permit.record for gang in gangs]
         together = tuple(sorted(gang.id for gang in gangs))
-        records = tuple(self.record(gang, RecordState.BINDING, now.unix_seconds, together) for gang in gangs)
+        claims_first = any(starts_with_claims(gang, gang.unbound_seats) for gang in gangs)
+        records = tuple(
+            self.record(gang, RecordState.BINDING, now.unix_seconds, together, claims_first=claims_first)
+            for gang in gangs
+        )
         persist = self.decide(Permit(group, gangs, records, replaced), records)
         group.persist_id = persist.persist_id
         return persist
@@ -139,9 +144,18 @@ class Permits:
                 state = RecordState.SATISFIED if gang.permit.fulfilled else RecordState.BINDING
         return self.persist((self.record(gang, state, now.unix_seconds),))
 
-    def record(self, gang: Gang, state: RecordState, unix_seconds: float, permitted: tuple[str, ...] = ()) -> Record:
+    def record(
+        self,
+        gang: Gang,
+        state: RecordState,
+        unix_seconds: float,
+        permitted: tuple[str, ...] = (),
+        *,
+        claims_first: bool = False,
+    ) -> Record:
         """The gang's new record. It holds all seats not known to be bound, also of earlier permits, since it replaces
-        the record before. `permitted`: ids of the gangs that are permitted together with some of them.
+        the record before. `permitted`: ids of the gangs that are permitted together with some of them; `claims_first`:
+        some of these have claims.
         """
         facts, whole = gang.facts, gang.growth.parts.get(gang.id, PartGrowth())
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, nominated, preempted_by = _contents(
@@ -173,6 +187,7 @@ class Permits:
                 for id_, part in sorted(gang.growth.parts.items())
                 if part.shrinks and id_ != gang.id
             ),
+            claims_first=state is RecordState.BINDING and (claims_first or _waits_for_claims(gang)),
         )
         gang.permit.write(record)
         return record
@@ -229,6 +244,11 @@ def _permitted_unix_millis(gang: Gang, state: RecordState, unix_seconds: float) 
         return 0
     before = gang.permit.record.permitted_unix_millis if gang.permit.record is not None else 0
     return before or int(unix_seconds * 1000)
+
+
+def _waits_for_claims(gang: Gang) -> bool:
+    """The gang's permit, which is granted, says so."""
+    return gang.permit.granted and gang.permit.record is not None and gang.permit.record.claims_first
 
 
 def _permitted_with(gang: Gang, permitted: tuple[str, ...]) -> tuple[str, ...]:

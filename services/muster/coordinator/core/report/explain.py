@@ -19,7 +19,8 @@ from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodFacts, PodPhase, Severity, TopologyTree
 
 MAX_AHEAD = 10
-_RUNNING = (Phase.SATISFIED,)
+_RANKS: Final = {Phase.SATISFIED: 1, Phase.ENDED: 2}
+"""Order of gangs that are listed behind the pending ones."""
 _KIND = re.compile(r"/[A-Z][A-Za-z0-9]*\.(?=[^/]*$)")
 """Kind of the controller that a gang is named after, in the gang's id; names of other gangs have no capitals."""
 
@@ -32,6 +33,7 @@ _STAGES: Final = {
     Phase.BINDING: Stage.PERMITTED,
     Phase.REPAIRING: Stage.PERMITTED,
     Phase.SATISFIED: Stage.BOUND,
+    Phase.ENDED: Stage.ENDED,
     Phase.TIMED_OUT: Stage.TIMED_OUT,
 }
 
@@ -128,11 +130,11 @@ def _members(gang: Gang, cache: Cache, tree: TopologyTree | None) -> tuple[Membe
 
 
 def in_order(cache: Cache, namespace: str = "") -> Slices[list[str]]:
-    """Ids of all gangs, or of those in a namespace: pending ones in queue order, then running ones. Gangs that are
-    deleted between the slices are left out, or not.
+    """Ids of all gangs, or of those in a namespace: pending ones in queue order, then running ones, then ended
+    ones. Gangs that are deleted between the slices are left out, or not.
     """
     keys: dict[Group, QueueKey] = {}
-    runs: list[list[tuple[bool, QueueKey, str]]] = []
+    runs: list[list[tuple[int, QueueKey, str]]] = []
     for ids in parts(tuple(cache.gangs)):
         run = []
         for id_ in ids:
@@ -141,7 +143,7 @@ def in_order(cache: Cache, namespace: str = "") -> Slices[list[str]]:
                 continue
             if (key := keys.get(gang.group)) is None:
                 key = keys[gang.group] = gang.group.key
-            run.append((gang.phase in _RUNNING, key, id_))
+            run.append((_RANKS.get(gang.phase, 0), key, id_))
         runs.append(sorted(run))
         yield
     merged: list[str] = []
