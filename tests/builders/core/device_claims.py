@@ -201,11 +201,9 @@ class DeviceClaimWrites:
     # -- at a bind
 
     def are_ready(self, pod: PodFacts) -> bool:
-        """The pod's claims are allocated and reserved for it."""
+        """The pod's claims are allocated and reserved for it, or for its PodGroup."""
         found = [self.get(pod.namespace, name) for name in pod.device_claims if not self.unobserved]
-        return all(
-            claim is not None and claim.allocation is not None and pod.uid in claim.reserved_for for claim in found
-        )
+        return all(claim is not None and is_ready(claim, pod) for claim in found)
 
     def check_bound(self, pod: PodFacts, seat: Seat) -> None:
         """A pod that is bound has its devices."""
