@@ -106,7 +106,7 @@ class Broadcaster:
             self._timer = None
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         if self._subscriptions:
-            message = batch_step(batch).SerializeToString()
+            message = _Message(batch)
             for subscription in self._subscriptions:
                 subscription.put(message, changes)
 
@@ -115,12 +115,30 @@ class Broadcaster:
         self._send(Batch(through=self._through), 0)
 
 
+class _Message:
+    """A batch that is encoded when the first subscriber gets it: a delta of many batches holds the loop for one at a
+    time (I12).
+    """
+
+    __slots__ = ("_batch", "_encoded")
+
+    def __init__(self, batch: Batch) -> None:
+        self._batch: Batch | None = batch
+        self._encoded = b""
+
+    def encoded(self) -> bytes:
+        if self._batch is not None:
+            self._encoded = batch_step(self._batch).SerializeToString()
+            self._batch = None
+        return self._encoded
+
+
 class _Subscription:
     """The backlog of one subscriber."""
 
     def __init__(self, backlog_changes: int) -> None:
         self.limit = backlog_changes
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[tuple[_Message, int]] = deque()
         self._changes = 0
         self._reason: _SnapshotReason | None = _SUBSCRIBED
         self._ready = asyncio.Event()
@@ -135,7 +153,7 @@ class _Subscription:
         reason, self._reason = self._reason, None
         return reason
 
-    def put(self, message: bytes, changes: int) -> None:
+    def put(self, message: _Message, changes: int) -> None:
         if self._reason is not None:
             return
         changes = max(changes, 1)
@@ -158,7 +176,7 @@ class _Subscription:
             return None
         message, changes = self._queue.popleft()
         self._changes -= changes
-        return message
+        return message.encoded()
 
     async def wait(self) -> None:
         """Wait for something to send."""

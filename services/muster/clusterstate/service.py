@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -88,7 +89,7 @@ class ClusterStateService:
 
     def __init__(self, session: KubeSession, settings: Settings, pace: InformerOptions = InformerOptions()) -> None:  # noqa: B008 (frozen)
         trees = Trees(settings.label_keys, settings.default_tree)
-        self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
+        self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds, perf_counter)
         self.broadcaster = Broadcaster(self.state.snapshot)
         self.complete = asyncio.Event()
         """Set once all kinds have been listed and snapshots may be sent."""
@@ -134,8 +135,9 @@ class ClusterStateService:
     def _facts(self) -> dict[tuple[str, ...], float]:
         return {(kind,): count for kind, count in self.state.sizes().items()}
 
-    def _take_in(self, changes: ObjectChanges[Any]) -> None:
-        batch = self.state.apply(changes)
+    def _take_in(self, changes: ObjectChanges[Any]) -> ObjectChanges[Any] | None:
+        """Apply changes; returns those for which the time of a slice did not suffice (I12)."""
+        batch, left = self.state.apply(changes)
         if self.state.has_work:
             self._work.set()
         if self.complete.is_set():
@@ -144,6 +146,7 @@ class ClusterStateService:
                 self.broadcaster.restart(f"{changes.kind} have a lower revision: was the API server restored?")
         if self.state.trees.stale:
             self._stale.set()
+        return left
 
     async def _advance(self) -> None:
         """Compute what changes have left, in slices between which other tasks run (I12)."""
