@@ -9,6 +9,7 @@ from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey,
 from muster.clusterstate.device_objects import MANY_DEVICES, WEIGHT_OF_SLICE
 from muster.clusterstate.device_offers import WEIGHT_OF_STEP
 from muster.clusterstate.disruption_budgets import Budgets
+from muster.clusterstate.encodable import POD_CLASSES, SELECTORS, NotEncoded
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.namespaces import Namespaces
@@ -287,6 +288,21 @@ class ClusterState:
         if self._tree_updates.review():
             self._recompute_slice()
         return self._take_batch()
+
+    def not_encoded(self, found: Iterable[NotEncoded]) -> None:
+        """Facts cannot be sent to subscribers: pods of such classes wait, and of classes that name such selectors.
+        While `has_work`, `advance` returns the pods. Other facts that need more than to be left out are replaced where
+        they are encoded.
+        """
+        classes: dict[str, str] = {}
+        for each in found:
+            if each.kind == POD_CLASSES:
+                classes[each.id] = f"what it requests of nodes {each.problem}"
+            elif each.kind == SELECTORS:
+                problem = f"a selector of its affinity or spread {each.problem}"
+                classes |= dict.fromkeys(self.pods.classes.naming(each.id), problem)
+        self._cause = (PODS.kind, self.through.get(PODS.kind, 0))
+        self._queue(Recomputed.POD, self.pods.block(classes))
 
     def snapshot(self) -> Batch:
         """The whole state."""
