@@ -92,15 +92,17 @@ class _WatchTooShort(RuntimeError):
 class Informer(Generic[T]):
     """Delivers all changes of a resource to `sink`, in order.
 
-    `sink` is called on the event loop with at most `InformerOptions.batch_size` changes and must not block. `complete`
-    is set once the first list has been delivered, or the resource is found unavailable; it stays set.
+    `sink` is called on the event loop with at most `InformerOptions.batch_size` changes and must not block: changes
+    that take too long for one call are returned by it, and delivered again after other tasks have run (I12); None: all
+    were taken in. `complete` is set once the first list has been delivered, or the resource is found unavailable; it
+    stays set.
     """
 
     def __init__(
         self,
         session: KubeSession,
         resource: ApiResource[T],
-        sink: Callable[[ObjectChanges[T]], None],
+        sink: Callable[[ObjectChanges[T]], ObjectChanges[T] | None],
         options: InformerOptions = InformerOptions(),  # noqa: B008 (a frozen value)
         report: Callable[[Unreadable], None] | None = None,
     ) -> None:
@@ -361,11 +363,17 @@ class Informer(Generic[T]):
                 self._revisions[_uid(item)] = _revision(item)
         start = 0
         while (end := self._end_of_batch(start, len(items), sizes)) < len(items):
-            self._sink(ObjectChanges(self.resource.kind, items[start:end]))
+            await self._pass_on(ObjectChanges(self.resource.kind, items[start:end]))
             await asyncio.sleep(0)
             start = end
         if items or through:
-            self._sink(ObjectChanges(self.resource.kind, items[start:], through))
+            await self._pass_on(ObjectChanges(self.resource.kind, items[start:], through))
+
+    async def _pass_on(self, changes: ObjectChanges[T]) -> None:
+        left = self._sink(changes)
+        while left is not None:
+            await asyncio.sleep(0)
+            left = self._sink(left)
 
     def _end_of_batch(self, start: int, count: int, sizes: Sequence[int]) -> int:
         end = min(start + self._options.batch_size, count)

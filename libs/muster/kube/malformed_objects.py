@@ -24,6 +24,8 @@ class Reason(StrEnum):
     FIELDS = "fields"
     REJECTED = "rejected"
     """The object was decoded, but its content made a computation fail: a defect of Muster."""
+    ENCODING = "encoding"
+    """What follows from the object does not fit the messages of the stream: a defect of Muster."""
 
 
 class Unreadable(Struct, frozen=True):

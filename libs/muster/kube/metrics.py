@@ -28,7 +28,8 @@ MALFORMED: Final = counter(
     "muster_malformed_objects_total",
     "Objects of a kind that could not be read, or only in part, at each list or change of them. Reasons: "
     "not_an_object, identity (no name or uid), revision (no usable resourceVersion), fields (some have wrong types), "
-    "rejected (its content made a computation fail: a defect of Muster).",
+    "rejected (its content made a computation fail: a defect of Muster), encoding (facts of this kind could not be "
+    "sent to subscribers, at each attempt: a defect of Muster).",
     ("kind", "reason"),
 )
 OBJECTS: Final = sampled("muster_watched_objects", "Objects of a kind as of its watch.", ("kind",))

@@ -22,7 +22,13 @@ from muster.gangs.selectors import PodSelector
 from muster.kube.inter_pod_rules import InterPodRules, inter_pod_rules, may_have_pod_terms, shared_label_keys
 from muster.kube.node_selection import node_selection
 from muster.kube.objects import NOTHING, UNREADABLE, Container, Pod, PodStatus
-from muster.kube.pod_requests import ContainerRequestFields, PodRequestFields, container_requests, effective_requests
+from muster.kube.pod_requests import (
+    MAX_NAMES,
+    ContainerRequestFields,
+    PodRequestFields,
+    container_requests,
+    effective_requests,
+)
 
 _CACHE_BYTES: Final = 24 * 1024 * 1024
 """Limit of each of the two caches: 20,000 usual templates."""
@@ -30,6 +36,10 @@ MAX_FIELD_BYTES: Final = 128 * 1024
 """Bytes of JSON of each field that selects nodes or pods; longer ones are not read: reading them, and evaluating what
 they say, takes longer than anything else about a pod. A list of 5,000 host names fits.
 """
+MAX_CONTAINERS: Final = 500
+"""Containers of a pod, init containers included, whose requests are added up."""
+MAX_AMOUNTS: Final = 3000
+"""Amounts in the resources of a pod's containers together: two requests and two limits of each of that many."""
 MAX_EXTENDED_REQUESTS: Final = 100
 """Requests of containers for extended resources that a pod may have, as many as resources."""
 MAX_HOST_PORTS: Final = 500
@@ -105,9 +115,13 @@ def read_class(pod: Pod, *, ours: bool = True) -> ReadClass:
         node_selector = _readable(node_selector, "nodeSelector", problems)
         tolerations = _readable(tolerations, "tolerations", problems)
         too_long = "; ".join(problems)
+    containers, init_containers = spec.containers, spec.init_containers
+    if len(containers or ()) + len(init_containers or ()) > MAX_CONTAINERS:
+        containers, init_containers, problem = _few(containers or [], init_containers or [])
+        too_long = f"{too_long}; {problem}" if too_long else problem
     key = (
-        _container_keys(spec.containers),
-        _container_keys(spec.init_containers) if spec.init_containers else (),
+        _container_keys(containers),
+        _container_keys(init_containers) if init_containers else (),
         bytes(spec.overhead),
         bytes(spec.resources),
         node_selector,
@@ -133,6 +147,14 @@ def _readable(field: bytes, name: str, problems: list[str]) -> bytes:
         return field
     problems.append(f"{name} has {len(field)} bytes: at most {MAX_FIELD_BYTES} are read")
     return b""
+
+
+def _few(containers: list[Container], init_containers: list[Container]) -> tuple[list[Container], list[Container], str]:
+    """The first of too many containers, which count on the node of a bound pod, and a problem."""
+    count = len(containers) + len(init_containers)
+    containers = containers[:MAX_CONTAINERS]
+    problem = f"it has {count} containers: at most {MAX_CONTAINERS} are supported"
+    return containers, init_containers[: MAX_CONTAINERS - len(containers)], problem
 
 
 def _container_keys(containers: list[Container] | None) -> tuple[_ContainerKey, ...]:
@@ -181,6 +203,7 @@ def _computed_class(key: _ClassKey) -> ReadClass:
     statuses, allocated, actual, conditions = status or ((), b"", b"", b"")
     by_name = {name: (one, other) for name, one, other in reversed(statuses)}
     problems: list[str] = []
+    containers, init_containers = _readable_resources(containers, init_containers, problems)
     fields = PodRequestFields(
         containers=tuple(_request_fields(each, by_name) for each in containers),
         init_containers=tuple(_request_fields(each, by_name) for each in init_containers),
@@ -208,6 +231,22 @@ def _computed_class(key: _ClassKey) -> ReadClass:
         extended=_extended(fields, requests, problems) if any(is_extended(name) for name, _ in requests) else (),
     )
     return ReadClass(identified(content), listed(list(dict.fromkeys(problems))), terms.selectors)
+
+
+def _readable_resources(
+    containers: tuple[_ContainerKey, ...], init_containers: tuple[_ContainerKey, ...], problems: list[str]
+) -> tuple[tuple[_ContainerKey, ...], tuple[_ContainerKey, ...]]:
+    """The containers; the resources only of the first of them, and a problem, if these have too many amounts."""
+    both = (*containers, *init_containers)
+    counts = [min(resources.count(b":"), MAX_NAMES) for _, resources, _, _ in both]  # those of JSON, 3 or fewer, too
+    if sum(counts) <= MAX_AMOUNTS:
+        return containers, init_containers
+    problems.append(f"resources of its containers have {sum(counts)} amounts: at most {MAX_AMOUNTS} are read")
+    left, read = MAX_AMOUNTS, []
+    for (name, resources, restart_policy, ports), count in zip(both, counts, strict=True):
+        left -= count
+        read.append((name, resources if left >= 0 else b"", restart_policy, ports))
+    return tuple(read[: len(containers)]), tuple(read[len(containers) :])
 
 
 _cached_class: Final = ByteCache(_computed_class, _CACHE_BYTES)

@@ -128,6 +128,8 @@ class _Requests:
         starting: Nanos = {}
         for each in self._fields.init_containers:
             own = of(each, f"initContainers {quoted(each.name)}")
+            if not own:
+                continue
             at_its_start = _sum([sidecars, own])
             if each.restarts:
                 sidecars = at_its_start

@@ -28,6 +28,7 @@ from muster.gangs.facts import (
     SubgroupPolicy,
     Taint,
     TaintEffect,
+    TopologyTree,
 )
 from muster.rpc.pod_class_codec import (
     EFFECTS,
@@ -97,7 +98,7 @@ def encode_batch(batch: Batch) -> pb.Batch:
         removed_gangs=batch.removed_gangs,
         budgets=map(encode_budget, batch.budgets),
         removed_budgets=batch.removed_budgets,
-        trees=[encode_tree(tree, encode_reference, encode_problem) for tree in batch.trees],
+        trees=map(encode_topology_tree, batch.trees),
         removed_trees=batch.removed_trees,
         removed_pod_classes=batch.removed_pod_classes,
         selectors=map(encode_selector, batch.selectors),
@@ -120,6 +121,11 @@ def encode_batch(batch: Batch) -> pb.Batch:
     if batch.through:
         message.through.kinds.update(batch.through)
     return message
+
+
+def encode_topology_tree(tree: TopologyTree) -> pb.TopologyTree:
+    """A topology tree as a message."""
+    return encode_tree(tree, encode_reference, encode_problem)
 
 
 def decode_batch(message: pb.Batch) -> Batch:

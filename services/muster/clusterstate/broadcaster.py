@@ -2,12 +2,13 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import NamedTuple
 
 import structlog
 
 from muster.clusterstate.chunks import change_count, delta_chunks, object_count, snapshot_chunks
+from muster.clusterstate.encodable import NotEncoded, encodable, encodable_revisions
 from muster.clusterstate.metrics import CHANGES, SNAPSHOTS
 from muster.gangs.facts import Batch
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
@@ -36,9 +37,17 @@ _SUBSCRIBED = _SnapshotReason("subscribed", "subscribed")
 class Broadcaster:
     """Subscribers and their backlogs, which are bounded and end with the subscription (I11)."""
 
-    def __init__(self, take_snapshot: Callable[[], Batch], backlog_changes: int = MAX_BACKLOG_CHANGES) -> None:
-        """`take_snapshot` returns the whole state, with `through`."""
+    def __init__(
+        self,
+        take_snapshot: Callable[[], Batch],
+        backlog_changes: int = MAX_BACKLOG_CHANGES,
+        report: Callable[[Sequence[NotEncoded]], None] | None = None,
+    ) -> None:
+        """`take_snapshot` returns the whole state, with `through`; `report` is called with what cannot be encoded, at
+        each attempt.
+        """
         self._take_snapshot = take_snapshot
+        self._report = report
         self._backlog_changes = backlog_changes
         self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
@@ -96,9 +105,19 @@ class Broadcaster:
         for chunk in snapshot_chunks(snapshot):
             if subscription.needs_snapshot:
                 return
-            yield batch_step(chunk).SerializeToString()
+            yield self._encoded(chunk)
             await asyncio.sleep(0)
-        yield synced_step(snapshot.through).SerializeToString()
+        yield synced_step(encodable_revisions(snapshot.through)).SerializeToString()
+
+    def _encoded(self, batch: Batch) -> bytes:
+        """A batch as a step of the stream. What cannot be encoded must not keep the rest from subscribers."""
+        try:
+            return batch_step(batch).SerializeToString()
+        except Exception:
+            rest, not_encoded = encodable(batch)
+            if self._report is not None:
+                self._report(not_encoded)
+            return batch_step(rest).SerializeToString()
 
     def _send(self, batch: Batch, changes: int) -> None:
         if self._timer is not None:
@@ -106,7 +125,7 @@ class Broadcaster:
             self._timer = None
         self._quiet_until = asyncio.get_running_loop().time() + QUIET_SECONDS
         if self._subscriptions:
-            message = batch_step(batch).SerializeToString()
+            message = _Message(batch, self._encoded)
             for subscription in self._subscriptions:
                 subscription.put(message, changes)
 
@@ -115,12 +134,31 @@ class Broadcaster:
         self._send(Batch(through=self._through), 0)
 
 
+class _Message:
+    """A batch that is encoded when the first subscriber gets it: a delta of many batches holds the loop for one at a
+    time (I12).
+    """
+
+    __slots__ = ("_batch", "_encode", "_encoded")
+
+    def __init__(self, batch: Batch, encode: Callable[[Batch], bytes]) -> None:
+        self._batch: Batch | None = batch
+        self._encode = encode
+        self._encoded = b""
+
+    def encoded(self) -> bytes:
+        if self._batch is not None:
+            self._encoded = self._encode(self._batch)
+            self._batch = None
+        return self._encoded
+
+
 class _Subscription:
     """The backlog of one subscriber."""
 
     def __init__(self, backlog_changes: int) -> None:
         self.limit = backlog_changes
-        self._queue: deque[tuple[bytes, int]] = deque()
+        self._queue: deque[tuple[_Message, int]] = deque()
         self._changes = 0
         self._reason: _SnapshotReason | None = _SUBSCRIBED
         self._ready = asyncio.Event()
@@ -135,7 +173,7 @@ class _Subscription:
         reason, self._reason = self._reason, None
         return reason
 
-    def put(self, message: bytes, changes: int) -> None:
+    def put(self, message: _Message, changes: int) -> None:
         if self._reason is not None:
             return
         changes = max(changes, 1)
@@ -158,7 +196,7 @@ class _Subscription:
             return None
         message, changes = self._queue.popleft()
         self._changes -= changes
-        return message
+        return message.encoded()
 
     async def wait(self) -> None:
         """Wait for something to send."""

@@ -47,6 +47,8 @@ class Classes:
         self._named_by: dict[str, NamedSelectors] = {}  # of classes that name any
         self.extended: Counter[str] = Counter()
         """Number of known classes by extended resource that they request."""
+        self.blocked: dict[str, str] = {}
+        """Why pods of a class wait, by id, if it cannot be sent to subscribers; ends with the class."""
         self._completed: dict[tuple[str, tuple[NodeTerms, ...], Pairs, Amounts, SharedClaims], PodClass] = {}
 
     def __len__(self) -> int:
@@ -112,6 +114,17 @@ class Classes:
         if not self._users[class_id]:
             del self._users[class_id]
 
+    def block(self, class_id: str, problem: str) -> bool:
+        """The pods of a class wait; returns False if they did already, or the class is not known."""
+        if class_id not in self._known or class_id in self.blocked:
+            return False
+        self.blocked[class_id] = problem
+        return True
+
+    def naming(self, selector: str) -> list[str]:
+        """Classes that name a selector."""
+        return [class_id for class_id, named in self._named_by.items() if any(each.id == selector for each in named)]
+
     def sweep(self) -> Iterator[None]:
         """Drop classes that no pod had at the last sweep nor has now. Yields after SWEPT_AT_ONCE of them; classes may
         be added and dropped meanwhile.
@@ -128,6 +141,7 @@ class Classes:
                 if not self.extended[resource]:
                     del self.extended[resource]
             self.changed[class_id] = None
+            self.blocked.pop(class_id, None)
             for each in self._named_by.pop(class_id, ()):
                 self._unname(each.id)
             number += 1

@@ -1,6 +1,6 @@
 """Pods that use capacity of a node, and all pods of ours; other pods are ignored."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from functools import cached_property
 from typing import Final
 
@@ -152,6 +152,7 @@ class Pods:
         before = self.facts.get(uid)
         if before is None:  # the pod was removed, or could not be read
             return []
+        before = self._unblocked(before)
         selectors = self.classes.named_by(before.class_id)
         facts, pod_class, selectors = self._completed(
             self._reprioritised(before), self.classes[before.class_id], selectors
@@ -165,6 +166,7 @@ class Pods:
         facts = self.facts.get(uid)
         if facts is None:  # the pod could not be read
             return []
+        facts = self._unblocked(facts)
         pod_class, selectors = self.classes[facts.class_id], self.classes.named_by(facts.class_id)
         narrowed = self._narrowed.get(uid)
         own_selector = pod_class.node_selector if narrowed is None else narrowed.own
@@ -224,10 +226,34 @@ class Pods:
         else:
             self.devices.release(uid)
 
+    def block(self, classes: Mapping[str, str]) -> list[str]:
+        """Let the pods of classes that cannot be sent to subscribers wait; `classes`: why, by id. Returns the pods to
+        compute again.
+        """
+        new = {class_id for class_id, problem in classes.items() if self.classes.block(class_id, problem)}
+        return [uid for uid, facts in self.facts.items() if facts.class_id in new] if new else []
+
+    def _unblocked(self, facts: PodFacts) -> PodFacts:
+        """The facts without the problem of their class."""
+        if (problem := self.classes.blocked.get(facts.class_id)) is None or not facts.problem.endswith(problem):
+            return facts
+        return replace(facts, problem=facts.problem.removesuffix(problem).removesuffix("; "))
+
     def _completed(
         self, facts: PodFacts, pod_class: PodClass, selectors: NamedSelectors
     ) -> tuple[PodFacts, PodClass, NamedSelectors]:
         """Facts, class and the selectors that it names, completed by what does not follow from the pod alone."""
+        completed, pod_class, selectors = self._with_demands(facts, pod_class, selectors)
+        problem = self.classes.blocked.get(completed.class_id) if self.classes.blocked else None
+        if problem is not None and completed.ours:
+            both = f"{completed.problem}; {problem}" if completed.problem else problem
+            completed = replace(completed, problem=both)
+        return completed, pod_class, selectors
+
+    def _with_demands(
+        self, facts: PodFacts, pod_class: PodClass, selectors: NamedSelectors
+    ) -> tuple[PodFacts, PodClass, NamedSelectors]:
+        """Facts, class and the selectors that it names, with the demands of claims and of the controller's gang."""
         own_problem = self._with_more.get(facts.uid)
         if own_problem is None:
             return facts, pod_class, selectors

@@ -12,7 +12,9 @@ from enum import IntEnum
 from typing import Final
 
 SLICE: Final = 250
-"""Facts that are computed in one piece: about 10 ms of processor time, with their encoding."""
+"""Facts that are computed in one piece: about 10 ms of processor time, with their encoding, if they are ordinary."""
+WEIGHT_OF_GANG: Final = 5
+"""Processor time of a gang's facts in multiples of a pod's."""
 
 
 class Recomputed(IntEnum):
@@ -112,8 +114,10 @@ class Recomputation:
         self._added += 1
         self._waiting = {(place + 1, each): through for (place, each), through in self._waiting.items()}
 
-    def take(self, weight: Callable[[Recomputed], int]) -> Iterable[Entry]:
-        """Take the entries of one slice, oldest first: `SLICE` of them, or fewer if they weigh more than 1 each."""
+    def take(self, weight: Callable[[Recomputed], int], is_used: Callable[[], bool]) -> Iterable[Entry]:
+        """Take the entries of one slice, oldest first: `SLICE` of them, or fewer if they weigh more than 1 each or the
+        time of the slice `is_used`.
+        """
         left = SLICE
         while left > 0 and self._queue:
             entry = self._queue.popleft()
@@ -122,6 +126,8 @@ class Recomputation:
             self._first -= entry[0] in _FIRST
             left -= weight(entry[0])
             yield entry
+            if is_used():
+                break
 
     def reach(self, kind: str, through: int) -> None:
         """A kind is known up to a revision. If it has queued something, subscribers must wait for all present entries

@@ -3,6 +3,7 @@
 import asyncio
 import gc
 from collections.abc import Sequence
+from time import perf_counter
 from typing import Any
 
 import structlog
@@ -10,6 +11,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate import metrics
 from muster.clusterstate.broadcaster import Broadcaster
+from muster.clusterstate.encodable import NotEncoded
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
@@ -30,6 +32,7 @@ from muster.kube.api_resources import (
     topologies,
 )
 from muster.kube.informer import Informer, InformerOptions
+from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
 from muster.rpc.process import until_stopped
@@ -88,8 +91,8 @@ class ClusterStateService:
 
     def __init__(self, session: KubeSession, settings: Settings, pace: InformerOptions = InformerOptions()) -> None:  # noqa: B008 (frozen)
         trees = Trees(settings.label_keys, settings.default_tree)
-        self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds)
-        self.broadcaster = Broadcaster(self.state.snapshot)
+        self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds, perf_counter)
+        self.broadcaster = Broadcaster(self.state.snapshot, report=self._note_not_encoded)
         self.complete = asyncio.Event()
         """Set once all kinds have been listed and snapshots may be sent."""
         self._watch = WatchServicer(self.broadcaster, self.complete)
@@ -102,6 +105,7 @@ class ClusterStateService:
             for resource in resources
             if resource.kind not in unread
         }
+        self._malformed: dict[str, MalformedObjects] = {}  # by kind of facts (I11)
         self._stale = asyncio.Event()
         self._work = asyncio.Event()
         metrics.FACTS.read_from(self._facts)
@@ -136,8 +140,9 @@ class ClusterStateService:
     def _facts(self) -> dict[tuple[str, ...], float]:
         return {(kind,): count for kind, count in self.state.sizes().items()}
 
-    def _take_in(self, changes: ObjectChanges[Any]) -> None:
-        batch = self.state.apply(changes)
+    def _take_in(self, changes: ObjectChanges[Any]) -> ObjectChanges[Any] | None:
+        """Apply changes; returns those for which the time of a slice did not suffice (I12)."""
+        batch, left = self.state.apply(changes)
         if self.state.has_work:
             self._work.set()
         if self.complete.is_set():
@@ -146,6 +151,17 @@ class ClusterStateService:
                 self.broadcaster.restart(f"{changes.kind} have a lower revision: was the API server restored?")
         if self.state.trees.stale:
             self._stale.set()
+        return left
+
+    def _note_not_encoded(self, found: Sequence[NotEncoded]) -> None:
+        """Count and log what cannot be sent to subscribers; pods that depend on it wait."""
+        for each in found:
+            malformed = self._malformed.setdefault(each.kind, MalformedObjects(each.kind))
+            unreadable = Unreadable(Reason.ENCODING, each.message, each.id, each.namespace, each.name)
+            malformed.note(unreadable, effect=each.effect, error=each.error)
+        self.state.not_encoded(found)
+        if self.state.has_work:
+            self._work.set()
 
     async def _advance(self) -> None:
         """Compute what changes have left, in slices between which other tasks run (I12)."""

@@ -9,13 +9,15 @@ from muster.clusterstate.controller_gangs import ControllerGangs, ControllerKey,
 from muster.clusterstate.device_objects import MANY_DEVICES, WEIGHT_OF_SLICE
 from muster.clusterstate.device_offers import WEIGHT_OF_STEP
 from muster.clusterstate.disruption_budgets import Budgets
+from muster.clusterstate.encodable import POD_CLASSES, SELECTORS, NotEncoded
 from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Member, MemberState
 from muster.clusterstate.gangs import Gangs
 from muster.clusterstate.namespaces import Namespaces
 from muster.clusterstate.nodes import Nodes
 from muster.clusterstate.pending_batch import PendingBatch
 from muster.clusterstate.pods import ENDED_PHASES, Pods
-from muster.clusterstate.recomputation import SLICE, Recomputation, Recomputed
+from muster.clusterstate.recomputation import SLICE, WEIGHT_OF_GANG, Recomputation, Recomputed
+from muster.clusterstate.slice_budget import SliceBudget
 from muster.clusterstate.tree_updates import WEIGHTS, TreeUpdates
 from muster.clusterstate.trees import Trees
 from muster.dialects import native, registry
@@ -79,9 +81,15 @@ class ClusterState:
     """
 
     def __init__(
-        self, scheduler_names: Collection[str], trees: Trees | None = None, waiting_kinds: Collection[str] = ()
+        self,
+        scheduler_names: Collection[str],
+        trees: Trees | None = None,
+        waiting_kinds: Collection[str] = (),
+        clock: Callable[[], float] | None = None,
     ) -> None:
-        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their gang."""
+        """`waiting_kinds`: "Kind.group" of controllers whose pods always wait for the definition of their gang;
+        `clock`: monotonic seconds, by which slices end (I12); None: they are bounded by number alone.
+        """
         self.pods = Pods(scheduler_names)
         self.nodes = Nodes(self.pods.offered)
         self.trees = trees or Trees()
@@ -102,6 +110,7 @@ class ClusterState:
         self._pending = PendingBatch()
         self._recomputation = Recomputation()
         self._sweeping: Iterator[None] | None = None
+        self._slice = SliceBudget(clock)
         self._tree_updates = TreeUpdates(self.trees, self.nodes.facts, self._pending, self._recomputation)
         self._listed: dict[str, int] = {}  # newest revisions of lists and watches, which `through` follows
         self._volumes_counted = False  # in this slice
@@ -165,13 +174,37 @@ class ClusterState:
             **{name: partial(self._drop_definition, name) for name in DEFINITIONS},
         }
 
-    def apply(self, changes: ObjectChanges[Any]) -> Batch:
-        """Apply changes of one kind; returns the resulting batch. While `has_work`, `advance` returns more of it."""
+    def apply(self, changes: ObjectChanges[Any]) -> tuple[Batch, ObjectChanges[Any] | None]:
+        """Apply changes of one kind; returns the resulting batch, and the changes that are left if the time of a slice
+        ended before them: apply these next. While `has_work`, `advance` returns more of the batch.
+        """
+        self._slice.begin()
+        taken, newest = self._apply_items(changes)
+        left = None
+        if taken < len(changes.items):
+            left = ObjectChanges(changes.kind, changes.items[taken:], changes.through)
+        self._cause = (changes.kind, newest)
+        self._tree_updates.end_batch(newest)
+        self._queue_volumes()
+        if changes.through and left is None:
+            self._reach_through(changes.kind, changes.through)
+        many_devices = self.pods.devices.objects.take_decoded_devices() > MANY_DEVICES
+        fits = len(self._recomputation) <= SLICE and not many_devices and not self._slice.is_used()
+        if fits or not self.has_work:
+            self._recompute()
+        else:
+            self._reach()
+        return self._take_batch(), left
+
+    def _apply_items(self, changes: ObjectChanges[Any]) -> tuple[int, int]:
+        """Apply changes until the time of the slice is used; returns their number, and the newest revision."""
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0
         items: list[Any] = changes.items
-        newest = 0
-        for item in items:
+        newest, is_used = 0, self._slice.is_used
+        for taken, item in enumerate(items):
+            if taken and is_used():
+                return taken, newest
             try:
                 self._cause = (changes.kind, item.revision if type(item) is Removed else item.metadata.revision)
                 newest = max(newest, self._cause[1])
@@ -191,25 +224,19 @@ class ClusterState:
                 self._pending.raise_revision(changes.kind, revision)
             if changes.kind in _CLASS_KINDS:
                 self._newest[changes.kind] = max(revision, self._newest.get(changes.kind, 0))
-        self._cause = (changes.kind, newest)
-        self._tree_updates.end_batch(newest)
-        self._queue_volumes()
-        if changes.through:
-            if changes.through < self._listed.get(changes.kind, 0):
-                self._restart_history(changes.kind, changes.through)
-            self._listed[changes.kind] = changes.through
-            if changes.kind in self._unread:
-                self._unread.discard(changes.kind)
-                self._cause = (changes.kind, changes.through)
-                self._queue(Recomputed.POD, self.pods.unread(self._unread))
-                self._queue_volumes()
-            self._recomputation.reach(changes.kind, changes.through)
-        many_devices = self.pods.devices.objects.take_decoded_devices() > MANY_DEVICES
-        if len(self._recomputation) <= SLICE and not many_devices:
-            self._recompute()
-        else:
-            self._reach()
-        return self._take_batch()
+        return len(items), newest
+
+    def _reach_through(self, kind: str, through: int) -> None:
+        """All changes of a kind up to a revision were applied."""
+        if through < self._listed.get(kind, 0):
+            self._restart_history(kind, through)
+        self._listed[kind] = through
+        if kind in self._unread:
+            self._unread.discard(kind)
+            self._cause = (kind, through)
+            self._queue(Recomputed.POD, self.pods.unread(self._unread))
+            self._queue_volumes()
+        self._recomputation.reach(kind, through)
 
     @property
     def has_work(self) -> bool:
@@ -220,7 +247,7 @@ class ClusterState:
         """Compute the next slice of what changes have left; returns the resulting batch. Its `through` rises when all
         facts are computed that are due to the changes up to it.
         """
-        self._recompute()
+        self._recompute_slice()
         self._sweep()
         return self._take_batch()
 
@@ -252,7 +279,7 @@ class ClusterState:
         self._queue_volumes()
         yield from self._finish_work()
         if self._tree_updates.review():
-            self._recompute()
+            self._recompute_slice()
         for _ in range(2 * self.gangs.unsettled // SLICE):
             self._settle_gangs(SLICE)
             yield
@@ -275,8 +302,23 @@ class ClusterState:
         changes call this at intervals while `trees.stale`.
         """
         if self._tree_updates.review():
-            self._recompute()
+            self._recompute_slice()
         return self._take_batch()
+
+    def not_encoded(self, found: Iterable[NotEncoded]) -> None:
+        """Facts cannot be sent to subscribers: pods of such classes wait, and of classes that name such selectors.
+        While `has_work`, `advance` returns the pods. Other facts that need more than to be left out are replaced where
+        they are encoded.
+        """
+        classes: dict[str, str] = {}
+        for each in found:
+            if each.kind == POD_CLASSES:
+                classes[each.id] = f"what it requests of nodes {each.problem}"
+            elif each.kind == SELECTORS:
+                problem = f"a selector of its affinity or spread {each.problem}"
+                classes |= dict.fromkeys(self.pods.classes.naming(each.id), problem)
+        self._cause = (PODS.kind, self.through.get(PODS.kind, 0))
+        self._queue(Recomputed.POD, self.pods.block(classes))
 
     def snapshot(self) -> Batch:
         """The whole state."""
@@ -398,10 +440,14 @@ class ClusterState:
         self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
         self._queue(Recomputed.DEVICE_OFFERS, self.pods.device_offers.take_begun())
 
+    def _recompute_slice(self) -> None:
+        self._slice.begin()
+        self._recompute()
+
     def _recompute(self) -> None:
-        """Compute one slice."""
+        """Compute what is left of one slice."""
         work, changed = self._recomputation, False
-        for fact, name in work.take(self._weight):
+        for fact, name in work.take(self._weight, self._slice.is_used):
             try:
                 changed |= self._recomputed[fact](name)
             except Exception as error:
@@ -443,6 +489,8 @@ class ClusterState:
             return WEIGHT_OF_SLICE
         if fact is Recomputed.DEVICE_OFFERS:
             return WEIGHT_OF_STEP
+        if fact is Recomputed.GANG:
+            return WEIGHT_OF_GANG
         return self.pods.weight_of_node if fact is Recomputed.NODE else WEIGHTS.get(fact, 1)
 
     def _count_volume(self, name: str) -> bool:

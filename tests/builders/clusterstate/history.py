@@ -261,7 +261,9 @@ class History:
         return self.state.review()
 
     def _apply(self, resource: ApiResource[Any], items: list[Any], through: int = 0) -> Batch:
-        return self.state.apply(ObjectChanges(resource.kind, items, through))
+        batch, left = self.state.apply(ObjectChanges(resource.kind, items, through))
+        assert left is None, "without a clock"
+        return batch
 
     def _next(self) -> int:
         self.revision = next(self._count)

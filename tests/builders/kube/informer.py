@@ -22,14 +22,22 @@ QUICK = InformerOptions(
 
 
 class Sink:
-    """Records deliveries of an informer, and the resulting state of the cluster."""
+    """Records deliveries of an informer, and the resulting state of the cluster.
 
-    def __init__(self) -> None:
+    `most`: changes that it takes in at a time; it returns the others.
+    """
+
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
         self.batches: list[ObjectChanges[Any]] = []
         self.names: dict[str, str] = {}
         self.through = 0
 
-    def __call__(self, changes: ObjectChanges[Any]) -> None:
+    def __call__(self, changes: ObjectChanges[Any]) -> ObjectChanges[Any] | None:
+        left = None
+        if self.most is not None and len(changes.items) > self.most:
+            left = ObjectChanges(changes.kind, changes.items[self.most :], changes.through)
+            changes = ObjectChanges(changes.kind, changes.items[: self.most])
         self.batches.append(changes)
         for item in changes.items:
             if isinstance(item, Removed):
@@ -37,6 +45,7 @@ class Sink:
             else:
                 self.names[item.metadata.uid] = item.metadata.name
         self.through = changes.through or self.through
+        return left
 
     @property
     def pods(self) -> list[str]:

@@ -22,6 +22,8 @@ from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodPhase
+from muster.kube.malformed_objects import Reason
+from muster.kube.metrics import MALFORMED
 from muster.kube.session import ApiStatusError, KubeSession
 from muster.rpc.channel import open_channel
 
@@ -384,3 +386,24 @@ async def test_i12_a_change_that_concerns_many_pods_reaches_subscribers_in_slice
         await kube.delete("PodDisruptionBudget", "b")
         await mirror.until(lambda: not mirror.budgets)
         assert not any(pod.budgets for pod in mirror.pods.values()), "the budget is removed after the last pod names it"
+
+
+async def test_facts_that_cannot_be_encoded_do_not_end_the_service(
+    config: KubeSettings, kube: KubeCalls, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The defect: amounts are not cut to the range of their field."""
+    monkeypatch.setattr("muster.kube.pod_requests.amount_of", lambda name, nanos, *, round_up: nanos * 10**6)
+    counted = MALFORMED.labels("pod_classes", Reason.ENCODING.value)
+    before = counted.value
+    await kube.create("Pod", pod_object("listed", cpu="7777777"))
+    async with replica(config) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: "cannot be sent" in mirror.names["ml/listed"].problem)
+        await kube.create("Pod", pod_object("watched", cpu="7777778"))
+        await kube.create("Pod", pod_object("sound", cpu="0.000000001"))
+        await mirror.until(
+            lambda: "ml/sound" in mirror.names and "cannot be sent" in mirror.names["ml/watched"].problem
+        )
+        assert mirror.classes[mirror.names["ml/watched"].class_id].required_node_affinity == ()
+        assert mirror.names["ml/sound"].problem == ""
+        assert (mirror.snapshots, mirror.disconnected) == (1, 0)
+    assert counted.value >= before + 2

@@ -1,5 +1,6 @@
 """Informer: a watch delivers every change once and in order, and never gives up."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -38,6 +39,34 @@ class TestWatch:
         await eventually(lambda: sink.through == api.revision)
         assert len(sink.pods) == 50
         assert len(sink.batches) - before < 10
+
+    async def test_i12_changes_that_the_sink_returns_are_delivered_after_other_tasks(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        for number in range(5):
+            api.object(f"listed-{number}")
+        sink.most = 1
+        turns: list[int] = []
+        loop = asyncio.get_running_loop()
+
+        def other() -> None:
+            turns.append(sink.changes)
+            if sink.changes < 25:
+                loop.call_soon(other)
+
+        other()
+        await follow(batch_size=100)
+        watch = await api.watch()
+        for number in range(20):
+            watch.say("ADDED", api.object(f"pod-{number}"))
+        watch.write(b"".join([watch.lines.get_nowait() or b"" for _ in range(20)]))
+        await eventually(lambda: sink.through == api.revision)
+        assert sink.objects == [
+            *(f"listed-{number}" for number in range(5)),
+            *(f"pod-{number}" for number in range(20)),
+        ]
+        assert set(turns) >= set(range(1, 25)), "other tasks ran after each"
+        assert [batch.through for batch in sink.batches if batch.items].count(0) >= 18, "the last has the revision"
 
     async def test_line_in_several_chunks(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         await follow()

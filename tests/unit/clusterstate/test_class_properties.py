@@ -267,7 +267,7 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
         selection.forget(batch)
 
     def listen(changes: Any) -> Any:
-        batch = told_of(changes)
+        batch, left = told_of(changes)
         take(batch)
         assert not batch.pods or batch.changed
         known.update((pod.uid, pod) for pod in batch.pods)
@@ -282,7 +282,7 @@ def test_batches_with_classes_add_up_to_the_state(events: list[Event], sweep_at:
             volumes_told.pop(name, None)
         for name in batch.removed_static_claims:
             claims_told.pop(name, None)
-        return batch
+        return batch, left
 
     history.state.apply = listen  # type: ignore[method-assign]
     alive = played(events[:sweep_at], history)

@@ -175,8 +175,10 @@ def test_an_invalid_tree_blocks_its_gangs_and_is_quoted(composites: list[Object]
 def test_too_many_groups_wait_until_there_are_fewer() -> None:
     names = {f"g{number}": "root" for number in range(MAX_GANGS + 1)}
     history = started(composite("root", 1), leaves=names)
+    history.review()
     assert all(f"more than {MAX_GANGS} PodGroups" in why(facts) for facts in gangs_of(history).values())
     history.remove(NATIVE_POD_GROUPS, "uid-native-g0")
+    history.review()
     found = gangs_of(history)
     del found["g0"]
     assert not any(map(why, found.values()))

@@ -109,7 +109,7 @@ def test_a_snapshot_has_the_revisions_of_its_trees() -> None:
 def test_a_restored_history_lowers_the_revision_of_trees() -> None:
     history = cluster(hyper_node("r0", 1, member(regexMatch={"pattern": "^[ab]$"})), nodes="a")
     history.nodes(node_object("b"))
-    batch = history.state.apply(ObjectChanges(NODES.kind, [Removed("uid-b", 1)], through=2))
+    batch, _ = history.state.apply(ObjectChanges(NODES.kind, [Removed("uid-b", 1)], through=2))
     assert batch.through["topologytrees"] == 1, "trees contain the node until they are computed again"
     batch = history.review()
     assert batch.through["topologytrees"] == batch.through["nodes"] == 2

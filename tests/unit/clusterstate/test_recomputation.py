@@ -211,7 +211,7 @@ def test_further_changes_of_the_kind_wait_for_their_turn_only() -> None:
 def test_a_restarted_history_does_not_reach_revisions_of_before() -> None:
     history = cluster()
     history.put(VOLUMES, local_volume("new", "n0", "7Gi"))
-    batch = history.state.apply(ObjectChanges(VOLUMES.kind, [Removed("uid-volume-new")], through=5))
+    batch, _ = history.state.apply(ObjectChanges(VOLUMES.kind, [Removed("uid-volume-new")], through=5))
     assert history.state.take_history_restarted()
     batches = [batch, *completed(history)]
     assert all(each.through[VOLUMES.kind] < 5 for each in batches[:-1])

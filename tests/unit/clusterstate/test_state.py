@@ -128,7 +128,7 @@ class TestRevisions:
         history.pods(pod_object("b"))
         history.page(PODS, pod_object("c"))
         assert not history.state.take_history_restarted()
-        restored = history.state.apply(ObjectChanges(PODS.kind, [Removed("uid-b")], through=1))
+        restored, _ = history.state.apply(ObjectChanges(PODS.kind, [Removed("uid-b")], through=1))
         assert restored.through == {"pods": 1}
         assert all(revision <= 1 for revision in restored.changed.values()), "a subscriber could wait for it for ever"
         assert history.state.take_history_restarted()
@@ -391,5 +391,5 @@ class TestBadInput:
         history = History()
         good = history.stamped(PODS, pod_object("good"))
         odd = Pod(ObjectMeta(uid="odd", resource_version="junk"))
-        batch = history.state.apply(ObjectChanges(PODS.kind, [odd, good], 1))
+        batch, _ = history.state.apply(ObjectChanges(PODS.kind, [odd, good], 1))
         assert [pod.name for pod in batch.pods] == ["good"]

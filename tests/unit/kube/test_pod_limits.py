@@ -8,7 +8,7 @@ from msgspec import Raw
 
 from builders.kube.inter_pod_rules import affinity, labelled, spread, term
 from builders.kube.objects import container, pod, sidecar
-from muster.kube.pod_class import MAX_FIELD_BYTES, read_class
+from muster.kube.pod_class import MAX_AMOUNTS, MAX_CONTAINERS, MAX_FIELD_BYTES, read_class
 from muster.kube.volume_facts import MAX_CLAIMS, claims_of
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
@@ -79,6 +79,23 @@ def test_list_of_all_nodes_of_a_large_cluster_is_read() -> None:
 def test_rules_of_another_schedulers_pod_are_bounded_too() -> None:
     spec = {"affinity": affinity(away=[term(labelled(app=each)) for each in several(101)])}
     assert read_class(pod(spec=spec), ours=False).pod_class.required_pod_anti_affinity == ()
+
+
+def test_first_of_too_many_containers_count_on_the_node_of_a_bound_pod() -> None:
+    containers = [container(each, requests={"cpu": "1"}) for each in several(MAX_CONTAINERS - 1)]
+    sidecars = [sidecar(f"s{each}", {"cpu": "1"}) for each in several(2)]
+    read = read_class(pod(spec={"containers": containers, "initContainers": sidecars}))
+    assert read.problem == f"it has {MAX_CONTAINERS + 1} containers: at most {MAX_CONTAINERS} are supported"
+    assert dict(read.pod_class.requests)["cpu"] == 1000 * MAX_CONTAINERS
+    fewer = read_class(pod(spec={"containers": containers, "initContainers": sidecars[:1]}))
+    assert (fewer.problem, fewer.pod_class) == ("", read.pod_class)
+
+
+def test_first_of_too_many_amounts_count_on_the_node_of_a_bound_pod() -> None:
+    requests = {"cpu": "1", **{f"example.com/{each}": "1" for each in several(98)}}
+    read = read_class(pod(spec={"containers": [container(each, requests=requests) for each in several(200)]}))
+    assert read.problem.startswith(f"resources of its containers have 20000 amounts: at most {MAX_AMOUNTS} are read")
+    assert dict(read.pod_class.requests)["cpu"] == 1000 * (MAX_AMOUNTS // 100)
 
 
 def test_claims_beyond_the_limit_are_a_problem() -> None:
