@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.e2e.devices import claims_of, devices_of, gpus, with_claims
+from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_named_claim
 from builders.e2e.faults import BINDS, Requests
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
@@ -77,3 +77,28 @@ async def test_allocations_of_a_placement_that_is_lost_are_given_back_i5(world: 
         await world.nodes(4, cards=TWO)
         await world.cluster.stack.start()
     await has_devices(world, a)
+
+
+@pytest.mark.parametrize("of_group", [False, True], ids=["reserved-for-pods", "reserved-for-a-PodGroup"])
+async def test_the_claim_of_a_gang_whose_placement_is_lost_is_allocated_anew_i5_i6(
+    world: World, of_group: bool
+) -> None:
+    """All pods share the claim. It is allocated, and no pod is bound, when the node of the permit is removed."""
+    [first] = await world.nodes(4, cards=TWO)
+    workload = gang("a").of(3)
+    if of_group:
+        entry = {"name": "devices", "resourceClaimName": "a"}
+        workload = workload.declared_by("native").declaring(resourceClaims=[entry])
+    a = await with_named_claim(world, workload, gpus(world, 2))
+    with world.cluster.faults.hold(BINDS) as held:
+        await world.create(a)
+        await held.until(3)
+        await kill(world, "coordinator binding")
+        held.drop()
+        await world.remove_nodes(first)
+        [second] = await world.nodes(4, cards=TWO)
+        await world.cluster.stack.start()
+    await world.bound(a)
+    assert set(world.bound_pods(a).values()) == {second}
+    [claim] = await claims_of(world, a)
+    assert {each["pool"] for each in claim["status"]["allocation"]["devices"]["results"]} == {second}
