@@ -26,9 +26,9 @@ _POLICIES: Final = ("gang", "basic")
 
 
 class CompositeSpec(Struct, frozen=True):
-    """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic, and 1 suffices. `key`: node label
-    that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is read, but not
-    done.
+    """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic, and 1 suffices.
+    `key`: node label that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is
+    read, but not done.
     """
 
     namespace: str

@@ -13,10 +13,7 @@ from muster.coordinator.core.report.waits import Wait
 from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase
 
 PARTS = (
-    gang("a")
-    .needing(2)
-    .in_subgroups(2, 2, 2, minimum=1, rack=False)
-    .with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
+    gang("a").needing(2).in_subgroups(2, 2, 2, minimum=1, rack=False).with_match_policy(MatchPolicy.WAITING_AND_RUNNING)
 )
 """Three subgroups of two pods, of which one must run."""
 

@@ -60,11 +60,11 @@ class Growths:
         self._await(gang)
 
     def recall(self, gang: Gang, record: Record, now: Now) -> None:
-        """Continue the hold-offs that an earlier leader recorded, as far as they would not have begun later than now."""
+        """Continue the hold-offs that an earlier leader recorded, as far as they would not begin later than now."""
         gang.growth.meet(record.met_minimum)
         shrunk = [(gang.id, record.shrinks, record.grows_after_unix_millis)] if record.shrinks else []
         for each in record.shrunk_subgroups:
-            shrunk.append((subgroup_id(gang, each.name), each.shrinks, each.grows_after_unix_millis))
+            shrunk += [(subgroup_id(gang, each.name), each.shrinks, each.grows_after_unix_millis)]
         for id_, shrinks, unix_millis in shrunk:
             seconds = backoff_seconds(self._initial, self._longest, shrinks)
             left = min(seconds, unix_millis / 1000 - now.unix_seconds)
@@ -85,7 +85,7 @@ class Growths:
         for id_ in waiting:
             part = gang.growth.part(id_)
             if (part.in_part and id_ in seated) or (not part.in_part and math.isinf(part.batch_until)):
-                part.begin_batch(now.monotonic_seconds + self._batch_seconds)  # after a part of it, the rest is the next
+                part.begin_batch(now.monotonic_seconds + self._batch_seconds)  # of the rest, after a part of it
         for id_, part in list(gang.growth.parts.items()):
             if id_ in waiting:
                 continue
