@@ -60,7 +60,7 @@ ELASTIC_BUGS = (
         "elastic/growth.py",
         "            if self._cache.gangs.get(gang.id) is gang:",
         "            if True:",
-        first="simulation/test_found_scenarios.py",
+        first=_GROWTH_TESTS,
     ),
     Bug(
         "the rest of a batch is placed pod by pod",

@@ -11,7 +11,7 @@ from builders.etcd.server import etcd_in, fence_of, store_at
 from builders.wait import WAIT_SECONDS
 from muster.coordinator import records
 from muster.coordinator.core.effects import Persist
-from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat
+from muster.coordinator.core.events import NotPersisted, Persisted, PodName, Record, RecordState, Seat, ShrunkSubgroup
 from muster.coordinator.v1 import record_pb2 as pb
 from muster.etcd.errors import Fenced
 from muster.etcd.store import Fence, Store
@@ -92,6 +92,15 @@ async def test_holds_and_timeouts_survive_a_crash(store: Store) -> None:
     await write(store, await fence_of(store), [Persist(1, written)])
     loaded = {found.gang: found for found, _ in await records.load(store, PREFIX)}
     assert loaded == {each.gang: each for each in written}
+
+
+async def test_hold_offs_of_a_gang_and_its_subgroups_survive_a_crash(store: Store) -> None:
+    subgroups = (ShrunkSubgroup("workers/0", 1, 1_700_000_000_000), ShrunkSubgroup("workers/1", 3, 1_700_000_040_000))
+    shrunk = Record("x/ns/shrunk", "a", RecordState.SATISFIED, shrinks=2, grows_after_unix_millis=1_700_000_020_000)
+    divided = replace(shrunk, gang="x/ns/divided", shrunk_subgroups=subgroups)
+    await write(store, await fence_of(store), [Persist(1, (shrunk, divided))])
+    found = {record.gang: record for record, _ in await records.load(store, PREFIX)}
+    assert found == {"x/ns/shrunk": shrunk, "x/ns/divided": divided}
 
 
 async def test_ranks_of_all_members_survive_a_crash(store: Store) -> None:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from builders.core.actions import brought_back, end, evicted, full, places, pods_of, until_planned
+from builders.core.entries import entries
 from builders.core.objects import node
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
@@ -192,6 +193,18 @@ def test_pods_that_are_added_do_not_prolong_a_batch() -> None:
         scenario.add_pods(*extra(WIDE, number, number + 10))
         scenario.pass_time(6)
     assert scenario.bound("a") == 5
+
+
+def test_i11_a_batch_that_ends_in_the_step_in_which_its_gang_is_gone() -> None:
+    scenario = full(WIDE, nodes={"n": 4})
+    scenario.add_pods(*extra(WIDE, 10))
+    scenario.run_effects()
+    anew = replace(WIDE.gang_facts(), incarnation="anew")
+    scenario.now += 31
+    scenario.change(gangs=[anew], remove_pods=[pod.uid for pod in pods_of(scenario, "a")])
+    scenario.run()
+    found = entries(scenario.leader)
+    assert (found["_reports._reported"], found["_reconciler._phases"]) == (1, 1)
 
 
 def test_pods_that_are_added_leave_a_batch_the_capacity_that_is_freed_for_it() -> None:
