@@ -11,7 +11,7 @@ from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.machine import Machine
-from muster.coordinator.core.report.waits import UNSCHEDULABLE
+from muster.coordinator.core.report.waits import UNSCHEDULABLE, Wait
 from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.devices.facts import DeviceId
 from muster.gangs.facts import LevelPolicy, MatchPolicy, PodPhase
@@ -263,4 +263,6 @@ def check_conditions(scenario: Scenario, report: Report) -> None:
             nominated = nomination is not None and nomination.capacity[key]
             assert nominated, f"nominated nodes: {condition.uid} has {node}, where it holds nothing"
     reasons = {condition.reason for condition in report.conditions if condition.uid in gang.pending}
+    if gang.facts is not None and gang.facts.subgroups and gang.growth.held_off is not None:
+        reasons.discard(Wait.SHRUNK.reason)  # of subgroups that were shrunk, while others may grow
     assert len(reasons) <= 1, f"reasons: {gang.id} has {reasons} at the same time"

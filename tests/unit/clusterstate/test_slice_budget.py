@@ -1,6 +1,7 @@
 """Objects are taken in, and facts computed, until the time of a slice is used, whatever the objects say (I12)."""
 
 import itertools
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,7 +29,7 @@ def timed(clock: Callable[[], float] | None = None) -> History:
     """A history of a replica whose slices end by time."""
     history = History()
     history.state = ClusterState(("muster",), clock=clock or Clock())
-    history.state.settle()
+    deque(history.state.settle(), maxlen=0)
     return history
 
 
