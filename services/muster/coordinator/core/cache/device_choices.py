@@ -141,7 +141,9 @@ class DeviceChoices:
             if not claims:
                 del self._allocated[uid]
             self._changed_users[uid] = None
-        for uid in after.allocated_to if after is not None else ():
+        if after is None:
+            return
+        for uid in after.allocated_to:
             self._allocated.setdefault(uid, {})[id_] = after
             self._changed_users[uid] = None
 
