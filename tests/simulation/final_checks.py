@@ -198,7 +198,10 @@ def check_reasons(world: World) -> None:
         if found.pending:
             assert why, f"I10: {found.id} is pending without a reason"
         for uid in found.pending:
-            reported, true = reported_of(uid), (wait_of(found, leader.cache).reason, why)
+            reported, wait = reported_of(uid), wait_of(found, leader.cache)
+            true = (wait.reason, why)
+            if wait is Wait.FAILED and reported is not None:  # an attempt that failed does not change the reason
+                true = (reported[0], why)
             assert reported == true, f"I10: {uid} has the condition {reported}, the true one is {true}"
         for uid in found.invalid:
             reported, true = reported_of(uid), (Wait.BLOCKED_POD.reason, found.pods[uid].problem)

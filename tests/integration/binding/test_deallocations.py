@@ -119,6 +119,33 @@ async def test_a_claim_that_others_use_is_kept(muster: Rig) -> None:
     assert (result.outcome, result.message) == (KEPT, 'it is reserved for "trainings/other-0"')
 
 
+async def test_a_claim_that_pods_share_is_deallocated_unless_one_of_them_is_bound(muster: Rig) -> None:
+    pods = await muster.pods("trainer-0", "trainer-1")
+    [made] = await claims(muster, "c0")
+    await allocate(muster, "c0", "gpu-0", users=[user(pod) for pod in pods])
+    given = stale(await claim(muster, "c0"), pods[0])
+    given.sharing.append(name_of(pods[1]))
+    [result] = await deallocate(muster, given)
+    assert result.outcome == DEALLOCATED
+    await muster.bind([pods[1]], devices=by_uid([pods[1]], [wanted(made, "gpu-0")]))
+    given.resource_version = (await claim(muster, "c0"))["metadata"]["resourceVersion"]
+    [result] = await deallocate(muster, given)
+    assert (result.outcome, result.message) == (KEPT, 'its pod "trainer-1" is bound to node-0')
+
+
+async def test_the_claim_of_a_pod_group_is_deallocated_if_the_order_names_the_group(muster: Rig) -> None:
+    [pod] = await muster.pods("trainer-0")
+    await claims(muster, "c0")
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-of-g"}
+    await allocate(muster, "c0", "gpu-0", users=[group])
+    given = stale(await claim(muster, "c0"), pod)
+    [result] = await deallocate(muster, given)
+    assert (result.outcome, result.message) == (KEPT, 'it is reserved for "podgroups/g"')
+    given.pod_groups.append("uid-of-g")
+    [result] = await deallocate(muster, given)
+    assert result.outcome == DEALLOCATED
+
+
 async def test_a_claim_that_is_gone_or_replaced_is_kept(muster: Rig) -> None:
     pod, found = await allocated(muster)
     await muster.delete(f"{CLAIMS}/c0")
@@ -166,6 +193,14 @@ async def test_a_former_leader_deallocates_nothing(muster: Rig) -> None:
         await deallocate(muster, stale(found, pod), epoch=5)
     assert error.value.code() == grpc.StatusCode.FAILED_PRECONDITION
     assert devices_of(await claim(muster, "c0")) == ["gpu-0"]
+
+
+async def test_pods_of_two_namespaces_are_rejected(muster: Rig) -> None:
+    pod, found = await allocated(muster)
+    given = stale(found, pod)
+    given.sharing.append(pb.PodName(uid="u", namespace="other", name="trainer-1"))
+    with pytest.raises(aio.AioRpcError, match="not in the namespace of pod 'ml/trainer-0'"):
+        await deallocate(muster, given)
 
 
 async def test_a_claim_without_a_version_is_rejected(muster: Rig) -> None:

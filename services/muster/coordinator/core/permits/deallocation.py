@@ -152,7 +152,7 @@ class Deallocations:
             late = {
                 uid: each for uid, each in orders.items() if each.state is ActionState.RETRY and each.retry_at <= now
             }
-            if not late:
+            if not late or self._cache.gangs.get(gang.id) is not gang:  # it is gone, and will be forgotten
                 continue
             stale = {claim.uid for claim in self._stale(gang)}
             effects += self._send(gang, [order for uid, order in late.items() if uid in stale])
