@@ -95,7 +95,8 @@ async def test_two_of_three_groups_start_together_and_the_third_when_it_fits(wor
 
 
 async def test_groups_of_a_basic_one_start_on_their_own_in_its_domain(world: World) -> None:
-    here, there = ({KEY: f"{world.name}-{rack}"} for rack in "ab")
+    here: dict[str, Any] = {KEY: f"{world.name}-a"}
+    there: dict[str, Any] = {KEY: f"{world.name}-b"}
     await world.nodes(1, 1, 1, 1, **here)
     await composite(world, "any", BASIC, schedulingConstraints={"topology": [{"key": KEY}]})
     first, second, third = (part(f"part-{number}", "any") for number in range(3))

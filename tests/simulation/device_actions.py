@@ -102,11 +102,11 @@ def leave_allocation(world: World, which: int, device: int) -> None:
     free = _free_devices(world)
     pod = pods[which % len(pods)] if pods else None
     claim = scenario.claims.get(pod.namespace, pod.device_claims[0]) if pod is not None else None
-    if free and claim is not None and claim.allocation is None:
+    if free and pod is not None and claim is not None and claim.allocation is None:
         id_ = free[device % len(free)]
         scenario.claims.contested.add(id_)
         left = allocated(claim, id_.device, node=id_.pool)
-        if is_shared(claim.name):
+        if is_shared(claim.name) and left.allocation is not None:
             term = NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (id_.pool,)),))
             local = replace(left.allocation, node_selector=(term,))
             scenario.claims.put(replace(left, allocation=local, reserved_for=(pod.group_uid or pod.uid,)))

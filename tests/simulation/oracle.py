@@ -246,8 +246,8 @@ class Oracle:
                 )
 
     def _note_shrunk(self, scenario: Scenario, persist: Persist) -> None:
-        for key in [key for key in self._shrunk if key[0] in persist.deletes]:
-            del self._shrunk[key]  # the hold-off ends with the record; a backup may bring the gang back without it
+        for gone in [key for key in self._shrunk if key[0] in persist.deletes]:
+            del self._shrunk[gone]  # the hold-off ends with the record; a backup may bring the gang back without it
         for record in persist.puts:
             gang, key = scenario.leader.cache.gangs[record.gang], (record.gang, record.incarnation)
             ends = record.state is RecordState.UNPERMITTED

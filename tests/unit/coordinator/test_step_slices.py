@@ -1,6 +1,8 @@
 """Work in thousands of gangs for one event, or as time passes, is done in slices of a step (I12)."""
 
+from collections.abc import Callable
 from types import ModuleType
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -22,7 +24,7 @@ from muster.coordinator.core.events import (
     Solved,
     Tick,
 )
-from muster.coordinator.core.gang.gang import Group
+from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState
 from muster.coordinator.core.hold import hold_and_wait
 from muster.coordinator.core.permits import binding, permits
@@ -224,15 +226,25 @@ def test_few_repairs_time_out_in_one_slice() -> None:
 
 
 @pytest.mark.parametrize("gangs", [singles(), [each.in_subgroups(1, minimum=1, rack=False) for each in singles()]])
-def test_few_running_gangs_are_listed_as_potential_victims_in_one_slice(gangs: list[CoreGang]) -> None:
+def test_few_running_gangs_are_listed_as_potential_victims_in_one_slice(
+    gangs: list[CoreGang], monkeypatch: pytest.MonkeyPatch
+) -> None:
     scenario = Scenario({"n": GANGS})
     scenario.add(*gangs)
     scenario.run()
     scenario.add(gang("first").of(1).with_priority(100).created(GANGS))
     running, read = scenario.leader._preemption.running, list[str]()
     offer, split = running.offer, running.split
-    setattr(running, "offer", lambda each: (read.append(each.id), offer(each))[1])  # noqa: B010
-    setattr(running, "split", lambda each: (read.append(each.id), split(each))[1])  # noqa: B010
+
+    def read_by(list_pods: Callable[[Gang], Any]) -> Callable[[Gang], Any]:
+        def listed(each: Gang) -> Any:
+            read.append(each.id)
+            return list_pods(each)
+
+        return listed
+
+    monkeypatch.setattr(running, "offer", read_by(offer))
+    monkeypatch.setattr(running, "split", read_by(split))
     solve = scenario.only(Solve)
     results = tuple(SolveResult(group.id, SolveOutcome.INFEASIBLE) for group in solve.groups)
     in_slices, effects = slices_of(scenario, Solved(solve.solve_id, results), lambda: len(read))

@@ -60,8 +60,8 @@ def creation_order(demands: Sequence[Demand], blocked: Container[str] = ()) -> I
     while turns:
         left = []
         for job, further in turns:
-            if job.uid not in blocked and (slot := next(further, None)) is not None:
-                yield job, slot
+            if job.uid not in blocked and (more := next(further, None)) is not None:
+                yield job, more
                 left.append((job, further))
         turns = left
 
