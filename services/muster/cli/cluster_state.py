@@ -15,7 +15,8 @@ from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
 from muster.rpc.watch_codec import decode_batch
 
-_SNAPSHOT_SECONDS = 120.0  # enough for the largest clusters, a million pods
+SNAPSHOT_SECONDS = 120.0
+"""Enough for the largest clusters, a million pods."""
 
 
 class Cluster(Struct):
@@ -62,7 +63,7 @@ async def _read(address: str) -> Cluster:
     cluster = Cluster()
     async with channel_to(address, "cluster-state") as channel:
         call = pb_grpc.ClusterStateServiceStub(channel).Watch(
-            pb.WatchRequest(subscriber="muster topology"), timeout=_SNAPSHOT_SECONDS
+            pb.WatchRequest(subscriber="muster topology"), timeout=SNAPSHOT_SECONDS
         )
         try:
             async for message in call:
@@ -74,7 +75,7 @@ async def _read(address: str) -> Cluster:
                     case "synced":
                         return cluster
         except grpc.aio.AioRpcError as error:
-            raise _call_error(address, error) from error
+            raise call_error(address, error) from error
         finally:
             call.cancel()
     raise CliError(f"cluster-state at {address} closed the stream before the snapshot was complete", hint="try again")
@@ -90,7 +91,8 @@ def _apply(cluster: Cluster, message: pb.Batch) -> None:
             cluster.seated.setdefault(pod.node, Counter())[pod.class_id] += 1
 
 
-def _call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
+def call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
+    """The error to show for a failed call."""
     detail = error.details() or error.code().name
     if (failed_tls := tls_error("cluster-state", address, detail)) is not None:
         return failed_tls
@@ -100,5 +102,5 @@ def _call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
             hint="is it running? `muster up` starts a local one; --cluster-state sets its address",
         )
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return CliError(f"cluster-state at {address} did not complete its snapshot within {_SNAPSHOT_SECONDS:g} s")
+        return CliError(f"cluster-state at {address} did not complete its snapshot within {SNAPSHOT_SECONDS:g} s")
     return CliError(f"cluster-state at {address} rejected the call: {detail} ({error.code().name})")

@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +10,9 @@ from muster.cli.errors import exit_on_error
 from muster.cli.options import ClusterState, Coordinator, Output, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
+
+if TYPE_CHECKING:
+    from muster.cli.whatif import Addresses
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the command reports errors itself
 # gRPC's fork handlers crash one in twenty child processes with SIGSEGV before exec, if they are started on uvloop with
@@ -173,6 +176,160 @@ def check(
     from muster.config.settings import KubeSettings
 
     check(CheckOptions(KubeSettings(kubeconfig=kubeconfig), namespace, scheduler_name, image, timeout))
+
+
+@app.command()
+def whatif(
+    *,
+    file: Annotated[
+        list[Path],
+        typer.Option("--filename", "-f", metavar="FILE", help="Manifests, as for kubectl apply; - for standard input."),
+    ],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
+    count: Annotated[
+        int | None,
+        typer.Option(min=1, help="Pods of each template, instead of those in the manifest.", show_default=False),
+    ] = None,
+    topology: Annotated[str, typer.Option(help="Constraints, as in muster.dev/topology.", show_default=False)] = "",
+    priority_class: Annotated[str, typer.Option(help="PriorityClass of the pods.", show_default=False)] = "",
+    without: Annotated[
+        list[str] | None, typer.Option(metavar="GANG", help="As if this gang were not there; may be repeated.")
+    ] = None,
+    without_node: Annotated[
+        list[str] | None, typer.Option(metavar="NODE", help="As if this node were not there; may be repeated.")
+    ] = None,
+    add_nodes: Annotated[int, typer.Option(min=0, help="As if there were so many nodes more.")] = 0,
+    like: Annotated[str, typer.Option(metavar="NODE", help="What the new nodes are like.", show_default=False)] = "",
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="A file of `muster snapshot` instead of a cluster.", show_default=False),
+    ] = None,
+    limit: Annotated[float, typer.Option(min=1, help="Time limit of the answer, in seconds.")] = 30,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Say what would happen if manifests were applied now: nothing is applied.
+
+    Exit code 0: all gangs start now; 3: later; 4: never, as long as nothing changes but the ends of pods that are
+    expected; 5: not found in time.
+    """
+    from muster.cli.discovery import local_kubectl
+    from muster.cli.whatif import WhatIfRequest, load_snapshot, take_snapshot, whatif
+
+    request = WhatIfRequest(
+        files=file,
+        namespace=namespace,
+        count=count,
+        topology=topology,
+        priority_class=priority_class,
+        without_gangs=without or [],
+        without_nodes=without_node or [],
+        add_nodes=add_nodes,
+        like=like,
+        limit_seconds=limit,
+    )
+    if snapshot is not None:
+        whatif(request, load_snapshot(snapshot), None, as_json=output is TextOutput.JSON)
+    addresses = _scheduler(coordinator, cluster_state, state_dir)
+    kubectl = None if coordinator else local_kubectl(state_dir)
+    whatif(request, take_snapshot(addresses), kubectl, as_json=output is TextOutput.JSON)
+
+
+@app.command()
+def snapshot(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    *,
+    coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Save what the scheduler knows, for `muster whatif --snapshot`. It has names, labels and requests of all pods."""
+    from muster.cli.whatif import save_snapshot
+
+    save_snapshot(_scheduler(coordinator, cluster_state, state_dir), file)
+
+
+def _scheduler(coordinator: str, cluster_state: str, state_dir: Path | None) -> "Addresses":
+    """Raises CliError."""
+    from muster.cli.cluster_state import find_cluster_state
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.whatif import Addresses
+
+    return Addresses(find_cluster_state(cluster_state, state_dir), find_coordinator(coordinator, state_dir))
+
+
+@app.command()
+def replay(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace: JSON lines, or CSV if it ends with .csv.")],
+    *,
+    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes; all are equal.")],
+    node: Annotated[
+        str, typer.Option(metavar="RESOURCES", help="What each node has.")
+    ] = "cpu=96,memory=1Ti,nvidia.com/gpu=8",
+    rack_size: Annotated[int, typer.Option(min=0, help="Nodes of a rack; 0: no racks.")] = 16,
+    mode: Annotated[
+        list[str] | None,
+        typer.Option(help="muster, fcfs (no backfill) or pod-by-pod; may be repeated.", show_default="muster"),
+    ] = None,
+    placement: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|HOST:PORT",
+            help="placement, first-fit, or the address of your own, which watches --listen; may be repeated.",
+            show_default="placement",
+        ),
+    ] = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE[,VALUE...]",
+            help="Setting of the coordinator, e.g. starvation-after-seconds=30,300; several values are compared.",
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the cluster-state for a placement of your own.")
+    ] = "127.0.0.1:7001",
+    until: Annotated[
+        float | None, typer.Option(metavar="SECONDS", min=0, help="Stop at this time of the trace.", show_default=False)
+    ] = None,
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+) -> None:
+    """Play a trace of submissions in virtual time through the coordinator's rules and a real placement.
+
+    Needs no cluster. Prints utilisation, fragmentation, preemptions, and waits by size and priority. Several modes,
+    placements or settings are compared.
+    """
+    from muster.cli.replay import ReplayRequest, replay
+    from muster.forecast.suite import Nodes
+
+    request = ReplayRequest(
+        trace,
+        Nodes(nodes, node, rack_size),
+        mode or ["muster"],
+        placement or ["placement"],
+        set_ or [],
+        listen,
+        until,
+    )
+    replay(request, as_json=output is Output.JSON)
+
+
+@app.command("generate-trace")
+def generate_trace(
+    *,
+    days: Annotated[float, typer.Option(min=0, help="Time for which gangs are submitted.")] = 1.0,
+    gpus: Annotated[int, typer.Option(min=1, help="GPUs of the cluster that the trace is for.")],
+    load: Annotated[float, typer.Option(min=0, help="GPU time submitted, as a share of what the GPUs have.")] = 0.9,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal traces.")] = 0,
+) -> None:
+    """Print a synthetic trace as JSON lines, after published figures of a GPU cluster."""
+    from muster.cli.replay import generate_trace
+    from muster.forecast.suite import Workload
+
+    generate_trace(Workload(days, gpus, load, seed))
 
 
 @app.command("prepare-etcd")

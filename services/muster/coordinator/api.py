@@ -2,11 +2,15 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
+from dataclasses import fields
 from typing import Any
 
 import grpc
+import msgspec
 
+from muster.coordinator.core.events import Rules
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.machine import DEFAULTS
 from muster.coordinator.core.report import explain
 from muster.coordinator.core.report.device_shortages import ClaimedDevices, claimed_devices
 from muster.coordinator.core.report.reasons import reason
@@ -79,6 +83,19 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
         response = await term.between_steps(_explain_response(term, gang))
         self._check_current(term)
         return response
+
+    async def Records(  # noqa: N802
+        self, request: pb.RecordsRequest, context: Any
+    ) -> AsyncIterator[pb.RecordsResponse]:
+        term = await self._synced_term()
+        yield pb.RecordsResponse(settings=_changed_rules(term.machine.rules))
+        ids = list(term.machine.cache.gangs)
+        for start in range(0, len(ids), GANGS_PER_MESSAGE):
+            response = pb.RecordsResponse()
+            await term.between_steps(_records(term, ids[start : start + GANGS_PER_MESSAGE], response.records.append))
+            self._check_current(term)
+            if response.records:
+                yield response
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         term = await self._current_term()
@@ -204,6 +221,26 @@ def _describe(term: Term, ids: Iterable[str], add: Callable[[pb.Gang], None]) ->
             add(_gang(term, gang))
         if number % GANGS == 0:
             yield
+
+
+def _records(term: Term, ids: Iterable[str], add: Callable[[bytes], None]) -> Slices[None]:
+    """Add the records of the gangs with these ids, as far as they have one."""
+    for number, id_ in enumerate(ids, start=1):
+        gang = term.machine.cache.gangs.get(id_)
+        if gang is not None and gang.permit.record is not None:
+            add(msgspec.json.encode(gang.permit.record))
+        if number % GANGS == 0:
+            yield
+
+
+def _changed_rules(rules: Rules) -> dict[str, str]:
+    """The rules that differ from their defaults, by the names of their settings."""
+    names = (each.name for each in fields(Rules))
+    return {
+        name.replace("_", "-"): str(getattr(rules, name)).lower()
+        for name in names
+        if getattr(rules, name) != getattr(DEFAULTS, name)
+    }
 
 
 async def _messages(term: Term, ids: list[str]) -> AsyncIterator[pb.WatchResponse]:

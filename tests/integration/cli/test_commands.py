@@ -71,6 +71,11 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
         yield pb.WatchResponse(gangs=self.gangs, synced=True)
         yield pb.WatchResponse(removed=[RESNET.id])
 
+    async def Records(  # noqa: N802
+        self, request: pb.RecordsRequest, context: Any
+    ) -> AsyncIterator[pb.RecordsResponse]:
+        yield pb.RecordsResponse()
+
     async def _refuse(self, context: Any) -> None:
         if self.refusal:
             await context.abort(*self.refusal)

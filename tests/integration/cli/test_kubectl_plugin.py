@@ -57,6 +57,11 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         yield pb.WatchResponse(gangs=[RESNET], synced=True)
 
+    async def Records(  # noqa: N802
+        self, request: pb.RecordsRequest, context: Any
+    ) -> AsyncIterator[pb.RecordsResponse]:
+        yield pb.RecordsResponse()
+
 
 async def served(*, leads: bool) -> tuple[Any, str]:
     server = grpc.aio.server()

@@ -8,7 +8,7 @@ from muster.coordinator.core.events import BindOutcome, BindResults, Seat
 SEATS = tuple(Seat(f"uid-{i}", "ns", f"pod-{i}", "class-0", "node-0") for i in range(3))
 
 
-async def test_pods_of_gangs_that_start_together_are_one_request_with_the_traces_of_their_gangs() -> None:
+async def test_gangs_that_start_together_are_one_request_with_their_traces() -> None:
     stub = BindingStub()
     effect = Bind("test/ns/g", SEATS, claims_first=True, partners={"uid-2": "test/ns/h"})
     async with serving(stub) as channel:

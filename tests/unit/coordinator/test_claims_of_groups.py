@@ -114,7 +114,7 @@ def test_i6_a_call_of_a_group_that_broke_off_is_repeated_as_one() -> None:
     assert [len(each.seats) for each in scenario.binds] == [4, 4, 4]
 
 
-def test_i6_a_group_of_which_some_pods_were_bound_when_the_call_broke_off_is_finished() -> None:
+def test_i6_a_group_that_was_bound_in_part_by_a_broken_call_is_finished() -> None:
     scenario = with_pair(0)
     bind = until(scenario, Bind)
     assert not scenario.unready(bind)

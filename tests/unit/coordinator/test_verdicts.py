@@ -49,7 +49,7 @@ def test_i10_verdicts_end_with_the_explanation_that_they_belong_to() -> None:
     assert reason(scenario.gang("a")).endswith(f"3 of 8 members fit; {NO_VICTIMS_HELP}")
 
 
-def test_i10_a_gang_for_which_capacity_is_reserved_does_not_say_that_waiting_would_not_help() -> None:
+def test_i10_a_gang_with_reserved_capacity_does_not_say_that_waiting_is_in_vain() -> None:
     """The pod of the other scheduler is replaced by one of ours, which is expected to end."""
     scenario = starving(low_priority=20)
     scenario.lagging = True

@@ -359,7 +359,7 @@ class TestOrder:
         assert made[6:] == ["b-0-2", "a-0-2", "c-0-2", "a-0-3", "c-0-3", "c-0-4"]
 
     @pytest.mark.parametrize("minimum", [1, 10_000])
-    def test_i12_missing_pods_are_computed_one_by_one_and_none_of_a_job_that_gets_no_more(self, minimum: int) -> None:
+    def test_i12_missing_pods_are_computed_one_by_one_for_jobs_that_get_more(self, minimum: int) -> None:
         job = read(queue_job("j", (10_000, template()), minimum=minimum))
         jobs = [replace(job, uid=f"uid-{number}") for number in range(50)]
         names, blocked = CountedNames(), set[str]()

@@ -1,0 +1,108 @@
+"""Changes of a question or of the cluster that may let gangs start: each is tried before it is said.
+
+All are values: a question or a cluster, and one that differs from it in one respect.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from muster.gangs.facts import Batch, GangFacts, LevelConstraint, NodeFacts, PodFacts, TopologyTree
+from muster.topology.constraints import as_text
+
+HOSTNAME: Final = "kubernetes.io/hostname"
+_MAX_NODE_KINDS: Final = 3
+
+
+class Alternative(NamedTuple):
+    """One change. `text` completes the sentence "it would start if ..."."""
+
+    text: str
+    question: Batch
+    cluster: Batch
+
+
+def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int]) -> Iterator[Alternative]:
+    """Changes in the order in which they are tried: each hard constraint soft, one node more of each kind, each higher
+    priority class. `priorities`: values of the priority classes, by name.
+    """
+    for gang in question.gangs:
+        for constraint in gang.constraints:
+            if constraint.hard:
+                yield Alternative(
+                    f'the constraint "{as_text(constraint)}" of {gang.namespace}/{gang.name} were soft',
+                    _with_gang(question, _softened(gang, constraint)),
+                    cluster,
+                )
+    for node in _kinds_of_nodes(cluster.nodes):
+        text = f"there were one more node like {node.name}"
+        yield Alternative(text, question, with_nodes_like(cluster, node.name, 1))
+    highest = max((pod.priority for pod in question.pods), default=0)
+    for name, value in sorted(priorities.items(), key=lambda pair: pair[1]):
+        if value > highest:
+            yield Alternative(f"its priority class were {name} ({value})", with_priority(question, value), cluster)
+
+
+def smaller(question: Batch, members: int) -> Batch:
+    """The question with so many members of its only gang, all of which must start together."""
+    [gang] = question.gangs
+    kept = question.pods[:members]
+    return replace(question, pods=kept, gangs=(replace(gang, minimum=len(kept), total=0),))
+
+
+def with_priority(question: Batch, priority: int) -> Batch:
+    """The question with another priority of all its pods."""
+    return replace(question, pods=tuple(replace(pod, priority=priority) for pod in question.pods))
+
+
+def without_gang(cluster: Batch, gang: str) -> Batch:
+    """The cluster without a gang and its pods."""
+    pods = tuple(pod for pod in cluster.pods if (pod.gang or _plain(pod)) != gang)
+    return replace(cluster, pods=pods, gangs=tuple(each for each in cluster.gangs if each.id != gang))
+
+
+def without_node(cluster: Batch, name: str) -> Batch:
+    """The cluster without a node and the pods on it."""
+    nodes = tuple(node for node in cluster.nodes if node.name != name)
+    return replace(cluster, nodes=nodes, pods=tuple(pod for pod in cluster.pods if pod.node != name))
+
+
+def with_nodes_like(cluster: Batch, name: str, count: int) -> Batch:
+    """The cluster with more nodes that are like one of it, but empty, ready, and in the same topology domains."""
+    [like] = [node for node in cluster.nodes if node.name == name]
+    added = []
+    for number in range(1, count + 1):
+        new = f"{name}-more-{number}"
+        labels = {**like.labels, **({HOSTNAME: new} if HOSTNAME in like.labels else {})}
+        added.append(replace(like, name=new, uid=new, labels=labels, unschedulable=False, ready=True))
+    trees = tuple(_with_leaves(tree, name, [node.name for node in added]) for tree in cluster.trees)
+    return replace(cluster, nodes=(*cluster.nodes, *added), trees=trees)
+
+
+def _with_leaves(tree: TopologyTree, like: str, names: Iterable[str]) -> TopologyTree:
+    domain = next((at for node, at in tree.leaves if node == like), None)
+    if domain is None:
+        return tree
+    return replace(tree, leaves=(*tree.leaves, *((name, domain) for name in names)))
+
+
+def _softened(gang: GangFacts, constraint: LevelConstraint) -> GangFacts:
+    constraints = tuple(replace(each, hard=False) if each == constraint else each for each in gang.constraints)
+    return replace(gang, constraints=constraints)
+
+
+def _with_gang(question: Batch, gang: GangFacts) -> Batch:
+    return replace(question, gangs=tuple(gang if each.id == gang.id else each for each in question.gangs))
+
+
+def _kinds_of_nodes(nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
+    """One node of each kind, the most frequent kinds first: kinds differ in what they offer and in their taints."""
+    kinds: dict[object, list[NodeFacts]] = {}
+    for node in nodes:
+        kinds.setdefault((node.allocatable, node.taints), []).append(node)
+    return [some[0] for some in sorted(kinds.values(), key=len, reverse=True)[:_MAX_NODE_KINDS]]
+
+
+def _plain(pod: PodFacts) -> str:
+    return f"plain/{pod.namespace}/{pod.name}"

@@ -1,0 +1,142 @@
+"""What commands use of forecasts: replays of a trace, and what-if, each with a placement of its own."""
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from muster.coordinator.core.events import Rules
+from muster.forecast.alternatives import alternatives, smaller, with_nodes_like, without_gang, without_node
+from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
+from muster.forecast.replay import Mode, Replay, uniform_nodes
+from muster.forecast.replay_report import as_json
+from muster.forecast.rules import BadChoice, rules_of
+from muster.forecast.snapshot import BadSnapshot, Snapshot, decode_record
+from muster.forecast.snapshot import read as read_snapshot
+from muster.forecast.snapshot import write as write_snapshot
+from muster.forecast.submissions import BadTrace, Submission, as_row, parse_requests, read_trace
+from muster.forecast.synthetic import Workload, generate
+from muster.forecast.virtual_cluster import VirtualCluster
+from muster.forecast.whatif import Answer, Forecaster, Verdict
+from muster.gangs.facts import PODS, Amounts
+
+__all__ = [
+    "Answer",
+    "BadChoice",
+    "BadSnapshot",
+    "BadTrace",
+    "Choice",
+    "Forecaster",
+    "Mode",
+    "NoPlacement",
+    "Nodes",
+    "Snapshot",
+    "Submission",
+    "Verdict",
+    "VirtualCluster",
+    "Workload",
+    "alternatives",
+    "decode_record",
+    "forecaster",
+    "generate",
+    "read_snapshot",
+    "read_trace",
+    "run_all",
+    "smaller",
+    "trace_lines",
+    "with_nodes_like",
+    "without_gang",
+    "without_node",
+    "write_snapshot",
+]
+
+_PODS_PER_NODE: Final = 110
+_OWN_PLACEMENTS: Final = ("placement", "first-fit")
+
+
+@dataclass(frozen=True)
+class Nodes:
+    """Equal nodes in racks. `allocatable`: "cpu=96,memory=1Ti,nvidia.com/gpu=8"."""
+
+    count: int
+    allocatable: str
+    rack_size: int = 0
+
+    def amounts(self) -> Amounts:
+        """What each node has. Raises BadChoice."""
+        try:
+            amounts = dict(parse_requests(self.allocatable))
+        except ValueError as error:
+            raise BadChoice(str(error)) from None
+        return tuple(sorted({**amounts, PODS: _PODS_PER_NODE}.items()))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One replay of the trace: who schedules, with which settings of the coordinator, and which placement.
+
+    `placement`: "placement", "first-fit", or HOST:PORT of one that watches the cluster-state at `listen`.
+    """
+
+    mode: Mode = Mode.MUSTER
+    settings: Mapping[str, str] = field(default_factory=dict)
+    placement: str = "placement"
+    listen: str = "127.0.0.1:7001"
+
+    @property
+    def name(self) -> str:
+        """For people."""
+        parts = [self.mode.value, *(f"{name}={value}" for name, value in self.settings.items())]
+        return " ".join([*parts, *([self.placement] if self.placement != "placement" else [])])
+
+    def rules(self) -> Rules:
+        """The coordinator's rules with these settings. Raises BadChoice."""
+        return rules_of(self.settings)
+
+
+async def run_all(
+    submissions: Sequence[Submission],
+    nodes: Nodes,
+    choices: Sequence[Choice],
+    *,
+    until: float | None = None,
+    on_progress: Callable[[str, float, int], None] = lambda _choice, _now, _ended: None,
+) -> list[dict[str, Any]]:
+    """Replay the trace once for each choice; returns their figures. Raises BadChoice, NoPlacement, CannotListen."""
+    amounts, figures = nodes.amounts(), []
+    rules = [choice.rules() for choice in choices]
+    for choice, each in zip(choices, rules, strict=True):
+        name = choice.name
+        replay = Replay(
+            *uniform_nodes(nodes.count, amounts, nodes.rack_size),
+            submissions,
+            rules=each,
+            mode=choice.mode,
+            on_progress=lambda now, ended, name=name: on_progress(name, now, ended),  # type: ignore[misc]
+        )
+        if choice.placement in _OWN_PLACEMENTS:
+            serving = own_placement(replay.stream, (choice.placement,))
+        else:
+            serving = external_placement(replay.stream, choice.listen, choice.placement)
+        async with serving as solver:
+            outcome = await replay.run(solver, until=until)
+        figures.append({"name": name, **as_json(outcome)})
+    return figures
+
+
+def trace_lines(submissions: Sequence[Submission]) -> Iterator[str]:
+    """The trace as JSON lines."""
+    encode = msgspec.json.Encoder().encode
+    for each in submissions:
+        yield encode(as_row(each)).decode()
+
+
+@asynccontextmanager
+async def forecaster() -> AsyncIterator[Forecaster]:
+    """Answers to what-if, until the block ends. Raises NoPlacement."""
+    stream = ClusterStream(VirtualCluster())
+    async with own_placement(stream) as solver:
+        yield Forecaster(stream, solver)
