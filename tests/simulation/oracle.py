@@ -256,6 +256,7 @@ class Oracle:
             uids = frozenset(pod.uid for pod in record.evicting)
             known = frozenset[str]().union(*(each[2] for at, each in self._shrunk.items() if at[:2] == key))
             if record.evicted_for and not ends and not uids <= known:
+                self._evicted -= uids  # those that were, before a restore
                 for part in {part_of(gang, uid) for uid in uids}:
                     self._shrunk[*key, part] = (scenario.now, scenario.unix_ahead, uids)
             elif known and not uids and not known & self._evicted:

@@ -24,7 +24,9 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
     composites = scenario.cluster.gangs[record.gang].composites
     if not composites:
         for partner in map(scenario.etcd.get, record.group):
-            if partner is not None and _starts_with(partner, record) and not _has_run(scenario, partner.gang):
+            if partner is None or _is_in_composite(scenario, partner):
+                continue  # this gang was taken out of the composite after the permit
+            if _starts_with(partner, record) and not _has_run(scenario, partner.gang):
                 assert _is_ready(scenario, partner), f"I1: {record.gang} is bound before the claims of {partner.gang}"
         return
     permitted = {each.gang for each in scenario.etcd.values() if each.state is not RecordState.UNPERMITTED}
@@ -52,6 +54,11 @@ def _starts_with(partner: Record, record: Record) -> bool:
         and record.gang in partner.group
         and partner.permitted_unix_millis == record.permitted_unix_millis
     )
+
+
+def _is_in_composite(scenario: "Scenario", record: Record) -> bool:
+    facts = scenario.cluster.gangs.get(record.gang)
+    return facts is not None and bool(facts.composites)
 
 
 def _has_run(scenario: "Scenario", gang: str) -> bool:
