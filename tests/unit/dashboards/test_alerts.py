@@ -48,6 +48,7 @@ CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", in
 DROPPED = 'muster_spans_total{job="binding", outcome="dropped"}'
 SLI, FIRST_TRY = "scheduler_pod_scheduling_sli_duration_seconds", 'job="coordinator", attempts="1"'
 ETCD, COMMIT = "muster_etcd_request_duration_seconds", 'job="coordinator", operation="commit"'
+HOLD = 'muster_event_loop_hold_max_seconds{job="coordinator", instance="a"}'
 LAG, PROCESS = "muster_event_loop_lag_seconds", 'job="coordinator", instance="a"'
 
 HEALTHY: Series = {
@@ -80,6 +81,7 @@ HEALTHY: Series = {
     IN_VAIN: "0 1 2x60",
     'muster_capacity_claims_ended_total{job="coordinator", kind="hold", reason="timed_out"}': "0+1x60",
     **latencies(LAG, PROCESS, slow=False),
+    HOLD: "0.08 0.2 0.05x60",
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
     UNDECIDED: "0x60",
@@ -130,6 +132,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
     ("MusterPlacementsRejected", "30m", {WRONG: "0+1x60"}, {"reason": "insufficient_capacity"}),
     ("MusterPreemptionInVain", "50m", {IN_VAIN: "0+1x60"}, {}),
     ("MusterEventLoopLag", "40m", latencies(LAG, PROCESS, slow=True), {"job": "coordinator", "instance": "a"}),
+    ("MusterEventLoopHeld", "5m", {HOLD: "0 2 0x60"}, {"job": "coordinator", "instance": "a"}),
     ("MusterControllerFailing", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
     ("MusterQuotaReviewsFailing", "30m", {UNDECIDED: "0+5x60"}, {}),
     (
