@@ -328,7 +328,7 @@ class World:
         missing = [pod for pod in built.pods() if (pod.gang, pod.name) not in there]
         if missing and most:
             pods = [self.dressed(slot, self.anew(pod)) for pod in missing[:most]]
-            if slot in self.storing and not self.claimed.get(slot):
+            if pods and slot in self.storing and not self.claimed.get(slot):
                 pods = [replace(pod, claims=("data",)) for pod in pods]
                 self.scenario.volume_failures[pods[0].uid] = self.storing[slot]
             if count := self.claimed.get(slot):
