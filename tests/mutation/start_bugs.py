@@ -159,7 +159,7 @@ START_BUGS = (
         "permits/binding.py",
         "                together.update(dict.fromkeys(start, _last_retry(start)))\n",
         "                pass\n",
-        first="unit/coordinator/test_volumes.py",
+        first=_GROUPS,
     ),
     Bug(
         "a gang of a group starts although a volume of another one cannot be made",

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from builders.core.actions import brought_back, held_back, until
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core.effects import Bind, Phase
-from muster.coordinator.core.events import BindOutcome, BindResult, BindResults
+from muster.coordinator.core.effects import Bind, Phase, Solve
+from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodFacts
 
@@ -103,6 +103,35 @@ def test_i1_a_group_waits_for_results_that_arrive_apart() -> None:
     scenario.pass_time(5)
     assert bound(scenario, "a", "b") == [2, 2]
     assert [len(each.seats) for each in scenario.binds] == [4, 4]
+
+
+def test_i5_seats_of_a_group_are_kept_until_all_pods_have_a_result() -> None:
+    scenario = with_pair(0)
+    for _ in range(3):
+        bind = held_back(scenario, Bind)
+        failing, *others = sorted(bind.seats, key=lambda seat: seat.name, reverse=True)
+        scenario.tell(BindResults((BindResult(failing.uid, BindOutcome.FAILED, message="no volume yet"),)))
+        assert len(scenario.leader.cache.ledger.reserved) == 4, "the others may be bound at any moment"
+        withheld = (BindResult(seat.uid, BindOutcome.WITHHELD, message="no volume yet") for seat in others)
+        scenario.tell(BindResults(tuple(withheld)))
+        if not scenario.under_way:
+            scenario.now += 5
+            scenario.wake()
+    assert len(until(scenario, Solve).groups[0].gangs) == 2, "they are placed again"
+
+
+def test_i1_pods_of_a_group_whose_call_broke_off_wait_for_the_pause_of_the_others() -> None:
+    scenario = with_pair(0)
+    for pause in (0.5, 1.0):
+        bind = held_back(scenario, Bind)
+        failing, *others = sorted(bind.seats, key=lambda seat: seat.name, reverse=True)
+        scenario.tell(
+            BindResults((BindResult(failing.uid, BindOutcome.FAILED, message="no volume yet"),)),
+            BindCallFailed(tuple(seat.uid for seat in others), "connection refused"),
+        )
+        scenario.now += pause
+        scenario.wake()
+    assert [len(each.seats) for each in scenario.binds] == [4, 4, 4]
 
 
 def test_i6_a_call_of_a_group_that_broke_off_is_repeated_as_one() -> None:
