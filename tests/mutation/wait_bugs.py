@@ -142,9 +142,30 @@ WAIT_BUGS = (
     ),
     Bug(
         "the limit of what may be held is a result of preemption, which the next one replaces",
-        "preemption/preemption.py",
-        "        group.preemption.limit_hold(why)\n",
-        "        group.preemption.conclude(why)\n",
+        "solve/solve.py",
+        "            group.verdicts.conclude(Verdict.HOLD_LIMIT, limit)\n",
+        "            group.verdicts.conclude(Verdict.PREEMPTION, limit)\n",
         first="unit/coordinator/test_holds_end.py",
+    ),
+    Bug(
+        "a verdict of one kind replaces those of others",
+        "gang/verdicts.py",
+        "        others = {each: said for each, said in self.sentences.items() if each is not kind}\n",
+        "        others: dict[Verdict, str] = {}\n",
+        first="unit/coordinator/test_verdicts.py",
+    ),
+    Bug(
+        "a gang for which capacity is reserved still says that waiting would not help",
+        "preemption/plan.py",
+        "Verdict.RESERVATION if nomination.backfill else Verdict.PREEMPTION",
+        "Verdict.PREEMPTION",
+        first="unit/coordinator/test_verdicts.py",
+    ),
+    Bug(
+        "verdicts outlive the explanation that they belong to",
+        "solve/solve.py",
+        "            group.verdicts.forget()\n",
+        "",
+        first="unit/coordinator/test_verdicts.py",
     ),
 )

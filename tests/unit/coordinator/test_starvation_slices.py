@@ -11,6 +11,7 @@ from builders.gangs.facts import gang
 from muster.coordinator.core.backfill import expected_completions, reservation
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.events import Delta, Event, Now, Tick
+from muster.coordinator.core.gang.verdicts import Verdict
 from muster.gangs.facts import Batch
 
 
@@ -190,7 +191,7 @@ def test_that_there_are_no_pods_to_offer_is_found_once_for_all_gangs(
         scenario.run_effects()
         steps += 1
     waiting = [each.group for each in scenario.leader.cache.gangs.values() if each.pending and not each.plain]
-    assert {group.preemption.verdict for group in waiting} == {reservation.NO_COMPLETIONS_HELP}
+    assert {group.verdicts[Verdict.RESERVATION] for group in waiting} == {reservation.NO_COMPLETIONS_HELP}
     assert steps <= 2 * (40 + 820) / 10, "gangs and pods are looked at once"
 
 

@@ -21,7 +21,8 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    order; the selection is placement's (`muster.placement.preemption`) and is validated. A starving group
    gets a backfill reservation (`backfill/reservation`): capacity that is expected to become free. Either
    becomes a plan (`preemption/plan`): capacity is nominated (`preemption/nomination`), victims are evicted
-   (`preemption/eviction`), as are pods of started gangs that cannot be completed.
+   (`preemption/eviction`). Started gangs that cannot be completed are evicted, or are potential victims of earlier
+   ones (`preemption/repair`).
 7. Every claim on capacity has an end (I13): nominations expire (`preemption/plan`), reservations do and are followed by
    a pause (`backfill/reservation`), waits have a longest time and a share (`hold/hold_and_wait`), and a preemptor whose
    plans are in vain pauses longer each time (`preemption/plan`).

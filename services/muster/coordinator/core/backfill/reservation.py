@@ -21,6 +21,7 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import ClaimEnded, Effect
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Group, QueueKey
+from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.preemption.nomination import Nomination, capacity_reserved, reservation_expired
 from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.priority_queue import PriorityQueue
@@ -83,7 +84,7 @@ class BackfillReservations:
         """
         verdict = self._verdict(completions)
         for number, group in enumerate(self.starving.take(now.monotonic_seconds), start=1):
-            group.preemption.conclude(verdict)
+            group.verdicts.conclude(Verdict.RESERVATION, verdict)
             self._cache.touch_group(group)
             if number % OBJECTS == 0:
                 yield
@@ -96,7 +97,7 @@ class BackfillReservations:
 
     def _conclude(self, group: Group, verdict: str) -> None:
         for other in self.starving.give_up(group):
-            other.preemption.conclude(verdict)
+            other.verdicts.conclude(Verdict.RESERVATION, verdict)
             self._cache.touch_group(other)
 
     def reserve(self, nomination: Nomination, ends: Mapping[str, float], now: Now) -> list[Effect]:
@@ -134,9 +135,10 @@ class BackfillReservations:
         pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
         self.starving.expired(held, pause, time)
         self._plans.drop(held)
-        state.conclude(_why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause))
+        verdict = _why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause)
+        held.group.verdicts.conclude(Verdict.RESERVATION, verdict)
         ended = ClaimEnded("reservation", "overrun" if overran else "expired")
-        return [*reservation_expired(held, state.verdict), ended]
+        return [*reservation_expired(held, verdict), ended]
 
     def forget(self, group: Group) -> None:
         """The group has a place, or is gone."""

@@ -9,6 +9,7 @@ from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.events import Record
 from muster.coordinator.core.gang.members import Members
 from muster.coordinator.core.gang.state import Attempts, BindTrouble, Growth, PermitState, RunTime, Timing
+from muster.coordinator.core.gang.verdicts import Verdicts
 from muster.coordinator.core.report.waits import Wait
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.solve import Explanation, PodsOnNode
@@ -353,10 +354,6 @@ class QueueState(Struct, gc=False):
 class PreemptionState:
     """Results of preemption and of backfill reservations for a group, and the group that it yields to."""
 
-    verdict: str = ""
-    """Why no victims help the group; empty: not known."""
-    hold_limit: str = ""
-    """Why the group may not hold all that placement found for it; empty: it may."""
     not_before: float = 0.0
     """Monotonic time before which no preemption is tried."""
     plans_in_vain: int = 0
@@ -371,12 +368,6 @@ class PreemptionState:
     """Monotonic time before which no capacity is reserved for the group, since a reservation for it expired."""
     yields_to: "Group | None" = None
     """The group for which this group gave up its reservations: it is not tried before that has started or timed out."""
-
-    def conclude(self, verdict: str) -> None:
-        self.verdict = verdict
-
-    def limit_hold(self, why: str) -> None:
-        self.hold_limit = why
 
     def postpone(self, until: float) -> None:
         self.not_before = max(self.not_before, until)
@@ -402,12 +393,12 @@ class PreemptionState:
 
     def succeed(self) -> None:
         """The group got its seats."""
-        self.verdict, self.hold_limit, self.reservations_in_vain, self.no_reservation_before = "", "", 0, 0.0
+        self.reservations_in_vain, self.no_reservation_before = 0, 0.0
         self.settle_gain(kept=True)
 
     def gain(self, gained_at: float, places: dict[str, int]) -> None:
         """The same, but pods were evicted for them: the group may still lose them."""
-        self.verdict, self.hold_limit, self.reservations_in_vain, self.no_reservation_before = "", "", 0, 0.0
+        self.reservations_in_vain, self.no_reservation_before = 0, 0.0
         self.gained_at, self.gained = gained_at, places
 
     def settle_gain(self, *, kept: bool) -> None:
@@ -436,6 +427,7 @@ class Group:
     solve: SolveState = field(default_factory=SolveState)
     queueing: QueueState = field(default_factory=QueueState)
     preemption: PreemptionState = field(default_factory=PreemptionState)
+    verdicts: Verdicts = field(default_factory=Verdicts)
 
     def inherit_pause(self, gang: Gang) -> None:
         """Note the pause of the group that the gang is in, which it leaves for this one."""

@@ -10,6 +10,7 @@ from muster.coordinator.core.elastic.loans import note_defaults, recall_loans
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.composite_trees import least_members
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
@@ -73,6 +74,7 @@ class Plans:
         nomination.topology = self._cache.topology_of(nomination.group)
         self._queue.leave_class(nomination.group)  # its equals cannot use the capacity
         self._cache.nominations[nomination.group] = nomination
+        nomination.group.verdicts.conclude(Verdict.RESERVATION if nomination.backfill else Verdict.PREEMPTION, "")
         self._cache.touch_group(nomination.group)
 
     def begin(self, plan: Plan, now: Now) -> list[Effect]:
@@ -346,7 +348,7 @@ class Plans:
                 continue  # nobody was evicted
             group.preemption.fail()
             self._pause(group, group.preemption.plans_in_vain, self._taken(nomination), now)
-            effects += capacity_taken(group, group.preemption.verdict)
+            effects += capacity_taken(group, group.verdicts[Verdict.PREEMPTION])
             effects.append(ClaimEnded("nomination", "capacity_taken"))
         return effects
 
@@ -354,7 +356,7 @@ class Plans:
         """Nothing is evicted for the group for a while. Returns the seconds."""
         pause = backoff_seconds(INITIAL_PAUSE_SECONDS, MAX_PAUSE_SECONDS, times)
         group.preemption.postpone(now.monotonic_seconds + pause)
-        group.preemption.conclude(f"{why}; nothing is evicted for it for {pause:g} s")
+        group.verdicts.conclude(Verdict.PREEMPTION, f"{why}; nothing is evicted for it for {pause:g} s")
         self._cache.touch_group(group)
         return pause
 
@@ -369,7 +371,10 @@ class Plans:
         if not (recent and lost):
             return 0.0, []
         pause = self._pause(group, state.plans_in_vain, "the places for which pods were evicted were lost at once", now)
-        return pause, [*capacity_taken(group, state.verdict), ClaimEnded("nomination", "capacity_taken")]
+        return pause, [
+            *capacity_taken(group, group.verdicts[Verdict.PREEMPTION]),
+            ClaimEnded("nomination", "capacity_taken"),
+        ]
 
     def _taken(self, nomination: Nomination) -> str:
         """Why the group did not get the capacity that was freed for it."""

@@ -20,6 +20,7 @@ from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, 
 from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.subgroups import gang_id_of
+from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.preemption.eviction import EvictionLimit
 from muster.coordinator.core.preemption.nomination import (
@@ -154,6 +155,7 @@ class Preemption:
                 nomination.overtaken |= not nomination.feasible(self._cache.ledger)
         if whole:
             self.forget(group)
+            group.verdicts.forget()
             own = self._cache.nominations.get(group)
             if own is not None and own.evictions_begun:
                 group.preemption.gain(now.monotonic_seconds, {gang.id: gang.places for gang in group.gangs})
@@ -161,16 +163,6 @@ class Preemption:
                 group.preemption.succeed()
             if own is not None:
                 own.used = not group.non_strict
-
-    @staticmethod
-    def forget_verdict(group: Group) -> None:
-        """The group has a new explanation: the verdict may not hold any more."""
-        group.preemption.conclude("")
-
-    @staticmethod
-    def limit_hold(group: Group, why: str) -> None:
-        """Why the group may not hold all that it could; empty: it may."""
-        group.preemption.limit_hold(why)
 
     def ask_again(self, group: Group, now: Now) -> None:
         """Other gangs may be evicted for the group than at the last request."""
@@ -326,7 +318,7 @@ class Preemption:
         if isinstance(attempt.offer, ExpectedCompletions):
             self._backfill.give_up(attempt.offer)
         else:
-            attempt.group.preemption.conclude(NO_VICTIMS_HELP)
+            attempt.group.verdicts.conclude(Verdict.PREEMPTION, NO_VICTIMS_HELP)
             self._cache.touch_group(attempt.group)
 
     def _plan(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
@@ -371,7 +363,8 @@ class Preemption:
         if (ready_at := self._limit.ready_at(time)) > time:
             self._due_at[group] = ready_at
             wait = f"the next pods may be evicted in {ready_at - time:.0f} s"
-            group.preemption.conclude(f"{self._limit.per_hour} evictions per hour are used up: {wait}")
+            used_up = f"{self._limit.per_hour} evictions per hour are used up: {wait}"
+            group.verdicts.conclude(Verdict.PREEMPTION, used_up)
             self._cache.touch_group(group)
             return False
         self._limit.use(pods, time)

@@ -207,8 +207,7 @@ def _because(gang: Gang) -> str:
     if explanation is None:
         return ""
     other = f"gang {_label(explanation.gang)}: " if explanation.gang not in ("", gang.id) else ""
-    why = (f"{other}{explanation.summary}", group.preemption.hold_limit, group.preemption.verdict)
-    return f": {'; '.join(filter(None, why))}"
+    return f": {'; '.join((f'{other}{explanation.summary}', *group.verdicts.sentences.values()))}"
 
 
 def _label(gang_id: str) -> str:

@@ -11,6 +11,7 @@ from muster.coordinator.core.effects import Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Rules, Solved, SolveFailed
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, QueueKey
 from muster.coordinator.core.gang.subgroups import gang_id_of, subgroup_name_of
+from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import has_minimum_with, within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
@@ -271,7 +272,7 @@ class Solves:
             self._back_off(group, claim, now)
             return {}
         if not placed:
-            self._preemption.limit_hold(group, "")
+            group.verdicts.conclude(Verdict.HOLD_LIMIT, "")
             self._not_placed(group, request, result, now)
         if not placed and not (group.non_strict and result.outcome is SolveOutcome.PARTIAL):
             return {}
@@ -310,7 +311,7 @@ class Solves:
         kept = within_share(self._cache, request, result.assignments, share)
         if kept != result.assignments:
             limit = f"gangs that wait may hold {share:.0%} of the cluster (max-held-share)"
-            self._preemption.limit_hold(group, limit)
+            group.verdicts.conclude(Verdict.HOLD_LIMIT, limit)
             self._queue.back_off(group, now.monotonic_seconds, at_least=MAX_BACKOFF_SECONDS)
         return kept
 
@@ -402,7 +403,7 @@ class Solves:
             cache = self._cache
             named = name_device_request(explanation, cache)
             group.solve.explain(explanation, name_unplaced_pod(named, cache.gangs, cache.ledger.classes))
-            self._preemption.forget_verdict(group)
+            group.verdicts.forget()
             cache.touch_group(group)
 
 
