@@ -32,7 +32,8 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
     permitted = {each.gang for each in scenario.etcd.values() if each.state is not RecordState.UNPERMITTED}
     runs = {id_ for id_ in permitted if id_ in scenario.cluster.gangs and _has_run(scenario, id_)}
     ready = runs | {id_ for id_ in permitted - runs if _is_ready(scenario, scenario.etcd[id_])}
-    declared = [each for each in scenario.cluster.gangs.values() if each.composites[:1] == composites[:1]]
+    root = composites[0].name  # a restore may bring gangs back with another minimum of the same composite
+    declared = [each for each in scenario.cluster.gangs.values() if each.composites and each.composites[0].name == root]
     if any(scenario.permitted_in.get(each.id, each.composites) != each.composites for each in declared):
         return  # gangs were put into composites after their permit
     if ready.issuperset(each.id for each in declared if each.id in permitted):
