@@ -38,8 +38,8 @@ START_BUGS = (
     Bug(
         "the pre-enqueue check covers only the first gang of a group",
         "queue/pre_enqueue.py",
-        "    for gang in gangs:\n        lack = _lacks(gang, known, trees, ledger)",
-        "    for gang in gangs[:1]:\n        lack = _lacks(gang, known, trees, ledger)",
+        "    for gang in gangs:\n        lack = _lacks(gang, known, trees, ledger, gang_of)",
+        "    for gang in gangs[:1]:\n        lack = _lacks(gang, known, trees, ledger, gang_of)",
     ),
     Bug(
         "gang groups need not be declared by all their gangs",

@@ -16,6 +16,7 @@ from builders.binding.device_claims import (
     claim,
     claims,
     devices_of,
+    pod_group,
     user,
     users_of,
     wanted,
@@ -136,12 +137,13 @@ async def test_a_claim_that_pods_share_is_deallocated_unless_one_of_them_is_boun
 async def test_the_claim_of_a_pod_group_is_deallocated_if_the_order_names_the_group(muster: Rig) -> None:
     [pod] = await muster.pods("trainer-0")
     await claims(muster, "c0")
-    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "uid-of-g"}
+    uid = (await pod_group(muster))["metadata"]["uid"]
+    group = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}
     await allocate(muster, "c0", "gpu-0", users=[group])
     given = stale(await claim(muster, "c0"), pod)
     [result] = await deallocate(muster, given)
     assert (result.outcome, result.message) == (KEPT, 'it is reserved for "podgroups/g"')
-    given.pod_groups.append("uid-of-g")
+    given.pod_groups.append(uid)
     [result] = await deallocate(muster, given)
     assert result.outcome == DEALLOCATED
 
