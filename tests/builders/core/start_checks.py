@@ -33,6 +33,8 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
     runs = {id_ for id_ in permitted if id_ in scenario.cluster.gangs and _has_run(scenario, id_)}
     ready = runs | {id_ for id_ in permitted - runs if _is_ready(scenario, scenario.etcd[id_])}
     root = composites[0].name  # a restore may bring gangs back with another minimum of the same composite
+    if not permitted <= scenario.cluster.gangs.keys():
+        return  # one with a permit was deleted since, perhaps of this composite; the call may have been under way
     declared = [each for each in scenario.cluster.gangs.values() if each.composites and each.composites[0].name == root]
     if any(scenario.permitted_in.get(each.id, each.composites) != each.composites for each in declared):
         return  # gangs were put into composites after their permit
