@@ -26,13 +26,6 @@ DEVICE_BUGS = (
         first=_CHOICES,
     ),
     Bug(
-        "a new leader keeps devices that another claim got",
-        "permits/permits.py",
-        "    return devices.is_kept(seat) and not",
-        "    return not",
-        first=_CLAIMS,
-    ),
-    Bug(
         "a pod is bound without the devices of a claim that is gone",
         "cache/device_choices.py",
         "        return any(claim is None or (",
@@ -173,13 +166,6 @@ DEVICE_BUGS = (
         "permits/deallocation.py",
         "            if (order := self._sent(gang, uid)) is not None:\n                order.fail()",
         "            if (order := self._sent(gang, uid)) is None:\n                order.fail()",
-        first=_STALE,
-    ),
-    Bug(
-        "a new leader binds the rest of a gang of which a device was taken",
-        "permits/permits.py",
-        "    if starts_with_claims(gang, seats):",
-        "    if False:",
         first=_STALE,
     ),
     Bug(
