@@ -897,6 +897,7 @@ FOUND = {
 }
 
 
+@pytest.mark.timeout(600)  # a thousand gangs whose calls are counted
 @pytest.mark.parametrize("scenario", FOUND.values(), ids=FOUND.keys())
 def test_found_scenario_passes(scenario: str) -> None:
     play(read(scenario))
