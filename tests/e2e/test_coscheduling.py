@@ -62,3 +62,18 @@ async def test_a_finished_gang_without_its_pod_group_is_not_listed(world: World)
     assert gang_id in world.cluster.gangs
     await world.undefine(a)
     await eventually(lambda: gang_id not in world.cluster.gangs, f"{gang_id} is not listed", seconds=WAIT_SECONDS)
+
+
+async def test_a_pod_group_without_pods_has_ended_until_it_starts_whole_again(world: World) -> None:
+    await world.nodes(2)
+    a = gang("a").of(2).declared_by("coscheduling")
+    await world.create(a)
+    await world.bound(a)
+    await world.delete_pods(a, 0, 1)
+    await world.phase(a, "ended")
+    await status(world, a, phase="Pending", scheduled=0, running=0)
+    await world.add_pods(a, 0)
+    await world.waits(a, "1 of 2 members exist")
+    await world.add_pods(a, 1)
+    await world.bound(a)
+    await world.satisfied(a)

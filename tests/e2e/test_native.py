@@ -60,6 +60,17 @@ async def test_a_gang_waits_for_its_pod_group_and_for_capacity(world: World, ver
     assert reported["reason"] == "Scheduled"
 
 
+async def test_a_gang_whose_pods_have_ended_is_called_ended_and_was_scheduled(world: World, version: str) -> None:
+    await world.nodes(2)
+    two = native("two", 2)
+    await world.create(two)
+    await world.bound(two)
+    await world.end_pods(two, 0, 1)
+    await world.phase(two, "ended")
+    reported = await condition(world, two, first(version), "True")
+    assert reported["reason"] == "Scheduled"
+
+
 async def test_v1alpha2_pod_groups_get_status_in_their_own_format(world: World) -> None:
     if "v1alpha2" not in world.cluster.api_server.native_versions:
         pytest.skip("this API server does not serve v1alpha2 any more")

@@ -867,6 +867,30 @@ FOUND = {
         complete_effect
         compose group=4 needed=1 nested=1 divided=1
     """,
+    "a gang of a group does not start while a volume of another one cannot be made": """
+        claim_volumes failing=12
+        create size=1 group=5
+        create slot=1 size=2 group=5
+        settle scale=2
+        settle scale=3
+    """,
+    "a gang of a group does not start under a new leader that cannot take up another one with claims": """
+        claim_volumes failing=4
+        create group=5
+        create slot=1 size=2 group=5
+        settle scale=2
+        shrink_node which=1
+        depose
+    """,
+    "a composite does not start while too few of its children have their volumes": """
+        compose group=3 needed=2
+        claim_volumes slot=1 failing=4
+        create size=1
+        create slot=1 size=1
+        create slot=2 size=1
+        settle scale=1
+        settle scale=3
+    """,
     "a member that came during a solve is kept apart from the pods of another solve": """
         create
         break_pod

@@ -18,6 +18,13 @@ def waiting() -> pb.ExplainResponse:
     return pb.ExplainResponse(gang=gang)
 
 
+def test_a_gang_without_members_is_called_ended() -> None:
+    answer = pb.ExplainResponse(gang=pb.Gang(namespace="ns", name="g", phase=pb.PHASE_ENDED, minimum=4))
+    printed = lines(answer)
+    assert "is [dim]ended[/]: it has started, and no member is left: all have ended or were deleted." in printed
+    assert "0 exist, 0 bound; 4 must start together" in printed
+
+
 def test_the_best_domain_is_named() -> None:
     answer = waiting()
     answer.explanation.CopyFrom(

@@ -13,7 +13,8 @@ Theory of operation. `machine.Machine.step(events, now)` is the main loop:
    requests at the same time if their groups cannot want the same nodes (`solve/concurrent`).
 4. Answers are validated against members, ledger and topology constraints (`solve/request`); seats are reserved and
    the permit, with the members' ranks, is written to etcd (`permits/permits`). What is durable is bound
-   (`permits/binding`). A new leader takes up recorded permits.
+   (`permits/binding`); gangs that start together and have claims by one call (`permits/starts`). A new leader takes up
+   recorded permits.
 5. NonStrict gangs hold reservations while they wait for the rest, until they start, time out, or release them for an
    group ahead of them in the queue (`hold/hold_and_wait`).
 6. For a group that has no place, `preemption/preemption` asks placement which potential victims would make it fit:
