@@ -12,11 +12,10 @@ from muster.cli.endpoints import local_endpoints
 from muster.cli.errors import CliError
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
-from muster.gangs.facts import Amounts, NodeFacts, TopologyTree
+from muster.gangs.facts import Amounts, Batch, NodeFacts, TopologyTree
 from muster.rpc.watch_codec import decode_batch
 
-SNAPSHOT_SECONDS = 120.0
-"""Enough for the largest clusters, a million pods."""
+_SNAPSHOT_SECONDS = 120.0  # enough for the largest clusters, a million pods
 
 
 class Cluster(Struct):
@@ -61,28 +60,35 @@ def read_cluster(address: str) -> Cluster:
 
 async def _read(address: str) -> Cluster:
     cluster = Cluster()
+    for batch in await read_snapshot(address, "muster topology"):
+        _apply(cluster, batch)
+    return cluster
+
+
+async def read_snapshot(address: str, subscriber: str) -> list[Batch]:
+    """The batches of one whole snapshot. Raises CliError."""
+    batches: list[Batch] = []
     async with channel_to(address, "cluster-state") as channel:
         call = pb_grpc.ClusterStateServiceStub(channel).Watch(
-            pb.WatchRequest(subscriber="muster topology"), timeout=SNAPSHOT_SECONDS
+            pb.WatchRequest(subscriber=subscriber), timeout=_SNAPSHOT_SECONDS
         )
         try:
             async for message in call:
                 match message.WhichOneof("step"):
                     case "snapshot_begin":
-                        cluster = Cluster()
+                        batches = []
                     case "batch":
-                        _apply(cluster, message.batch)
+                        batches.append(decode_batch(message.batch))
                     case "synced":
-                        return cluster
+                        return batches
         except grpc.aio.AioRpcError as error:
-            raise call_error(address, error) from error
+            raise _call_error(address, error) from error
         finally:
             call.cancel()
     raise CliError(f"cluster-state at {address} closed the stream before the snapshot was complete", hint="try again")
 
 
-def _apply(cluster: Cluster, message: pb.Batch) -> None:
-    batch = decode_batch(message)
+def _apply(cluster: Cluster, batch: Batch) -> None:
     cluster.nodes.update((node.name, node) for node in batch.nodes)
     cluster.trees.update((tree.name, tree) for tree in batch.trees)
     cluster.requests.update((each.id, each.requests) for each in batch.pod_classes)
@@ -91,8 +97,7 @@ def _apply(cluster: Cluster, message: pb.Batch) -> None:
             cluster.seated.setdefault(pod.node, Counter())[pod.class_id] += 1
 
 
-def call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
-    """The error to show for a failed call."""
+def _call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
     detail = error.details() or error.code().name
     if (failed_tls := tls_error("cluster-state", address, detail)) is not None:
         return failed_tls
@@ -102,5 +107,5 @@ def call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
             hint="is it running? `muster up` starts a local one; --cluster-state sets its address",
         )
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return CliError(f"cluster-state at {address} did not complete its snapshot within {SNAPSHOT_SECONDS:g} s")
+        return CliError(f"cluster-state at {address} did not complete its snapshot within {_SNAPSHOT_SECONDS:g} s")
     return CliError(f"cluster-state at {address} rejected the call: {detail} ({error.code().name})")

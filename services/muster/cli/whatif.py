@@ -15,11 +15,9 @@ from typing import Any, Final, NamedTuple
 import msgspec
 import typer
 import yaml
-from grpc import aio
 from rich.markup import escape
 
-from muster.cli.channel import channel_to
-from muster.cli.cluster_state import SNAPSHOT_SECONDS, call_error
+from muster.cli.cluster_state import read_snapshot as read_cluster_snapshot
 from muster.cli.coordinator import connected
 from muster.cli.discovery import Kubectl
 from muster.cli.errors import CliError
@@ -27,8 +25,6 @@ from muster.cli.format import duration
 from muster.cli.output import show
 from muster.cli.workload_pods import BadWorkload, expanded
 from muster.clusterstate.suite import UnreadableObject, facts_of
-from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.coordinator.v1.coordinator_pb2 import RecordsRequest
 from muster.forecast.suite import (
     Answer,
@@ -49,7 +45,6 @@ from muster.forecast.suite import (
     write_snapshot,
 )
 from muster.gangs.facts import Batch
-from muster.rpc.watch_codec import decode_batch
 from muster.telemetry.logs import configure_logs
 
 EXIT_CODES: Final = {Verdict.NOW: 0, Verdict.LATER: 3, Verdict.NEVER: 4, Verdict.UNKNOWN: 5}
@@ -92,7 +87,7 @@ class Priority(NamedTuple):
 
 
 def take_snapshot(addresses: Addresses) -> Snapshot:
-    """What the scheduler knows now. Raises CliError."""
+    """Read the facts of the cluster, and the coordinator's records and settings. Raises CliError."""
     return asyncio.run(_snapshot(addresses))
 
 
@@ -214,23 +209,8 @@ def _priority_classes(kubectl: Kubectl | None) -> dict[str, Priority]:
 
 async def _snapshot(addresses: Addresses) -> Snapshot:
     cluster = VirtualCluster()
-    async with channel_to(addresses.cluster_state, "cluster-state") as channel:
-        call = pb_grpc.ClusterStateServiceStub(channel).Watch(
-            pb.WatchRequest(subscriber="muster snapshot"), timeout=SNAPSHOT_SECONDS
-        )
-        try:
-            async for message in call:
-                match message.WhichOneof("step"):
-                    case "snapshot_begin":
-                        cluster = VirtualCluster()
-                    case "batch":
-                        cluster.apply(decode_batch(message.batch))
-                    case "synced":
-                        break
-        except aio.AioRpcError as error:
-            raise call_error(addresses.cluster_state, error) from error
-        finally:
-            call.cancel()
+    for batch in await read_cluster_snapshot(addresses.cluster_state, "muster snapshot"):
+        cluster.apply(batch)
     records, settings = [], dict[str, str]()
     async with connected(addresses.coordinator) as stub:
         async for response in stub.Records(RecordsRequest(), timeout=_RECORDS_SECONDS):

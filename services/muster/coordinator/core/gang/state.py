@@ -353,7 +353,7 @@ class PartGrowth(Struct, gc=False):
         self.batch_until, self.in_part = math.inf, True
 
     def end_batch(self) -> None:
-        """It has no pending surplus."""
+        """The part has no pending surplus."""
         self.batch_until, self.in_part = math.inf, False
 
     @property
