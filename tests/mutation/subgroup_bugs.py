@@ -87,7 +87,7 @@ SUBGROUP_BUGS = (
     Bug(
         "a gang that is not complete keeps children of its composite waiting that suffice",
         "cache/cache.py",
-        "            if why_not_alone(gang, self.gangs, self.trees, self.ledger) is not None:",
+        "            if why_not_alone(gang, self.gangs, self.trees, self.ledger, self.gang_of) is not None:",
         "            if False:",
         first=COMPOSITES,
     ),
@@ -185,7 +185,7 @@ SUBGROUP_BUGS = (
     Bug(
         "whole gangs are as good victims as subgroups",
         "preemption/potential_victims.py",
-        "            whole = level + self._spare_subgroups(group, gangs)",
+        "            whole = level + (yield from self._spare_subgroups(group, gangs))",
         "            whole = level",
         first=VICTIMS,
     ),

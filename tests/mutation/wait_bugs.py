@@ -138,7 +138,7 @@ WAIT_BUGS = (
         "queue/equivalence.py",
         " or bool(group.queueing.failure)\n",
         "\n",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_equivalence_classes.py",
     ),
     Bug(
         "the limit of what may be held is a result of preemption, which the next one replaces",

@@ -730,13 +730,6 @@ FOUND = {
         stall scale=4
         create slot=5
     """,
-    "a gang whose answer was rejected gives its class's reason when it waits with the class": """
-        flood fit=3
-        settle scale=3 more=2
-        create_divided more=2 slack=1 priority=1 policy=2
-        toggle_lag
-        run
-    """,
     "a held reservation ends when another claim gets its device": """
         edit_devices which=1 count=2
         claim_devices slot=2 count=1

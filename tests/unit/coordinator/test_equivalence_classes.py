@@ -9,7 +9,8 @@ from builders.core.objects import node, plain_pod, pod_class
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Solve
-from muster.coordinator.core.events import Solved, SolveFailed
+from muster.coordinator.core.events import Solved, SolveFailed, Tick
+from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import PodPhase
 from muster.gangs.solve import Explanation, SolveOutcome, SolveResult
 
@@ -98,6 +99,28 @@ def test_the_whole_class_reports_the_explanation_of_its_representative() -> None
         for group in scenario.leader.queue.groups.values()
         if group.solve.solver_explanation
     } == {"so it is for the 101th time"}
+
+
+def test_a_gang_whose_answer_was_rejected_gives_the_reason_of_its_class_once_it_is_represented() -> None:
+    scenario = Scenario({"n": 2})
+    scenario.solver = lambda solve: tuple(
+        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation("so it is")) for group in solve.groups
+    )
+    scenario.scale(2)
+    waiting(scenario, line(2))
+    scenario.change(nodes=[node("small0", 1)])
+    (solve,) = under_way(scenario)
+    scenario.under_way.remove(solve)
+    scenario.tell(Solved(solve.solve_id, ()))
+    assert "no answer" in reason(scenario.gang("g00"))
+    scenario.change(nodes=[node("small1", 1)])  # the next one is tried while the first backs off
+    assert [group.id[-3:] for solve in under_way(scenario) for group in solve.groups] == ["g01"]
+    scenario.now += 1
+    scenario.tell(Tick())
+    scenario.pass_time(2)
+    assert [reason(scenario.gang(name)) for name in ("g00", "g01")] == [
+        f"gang default/{name} cannot start: so it is" for name in ("g00", "g01")
+    ]
 
 
 # -- whoever speaks goes
