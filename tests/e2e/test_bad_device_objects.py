@@ -63,7 +63,7 @@ async def test_the_largest_pool_is_used(world: World) -> None:
     await slices(*range(31))
     a = await claiming(world, gang("a").of(4), 32)
     await world.create(a)
-    await world.waits(a, "devices")
+    await world.waits(a, "wants 32 per pod, 0 are free")
     [found] = (await world.cluster.explain(world.here(a).id)).claimed_devices[0].requests
     assert (found.devices, found.unusable) == (31 * 128, 31 * 128)
     assert f'pool "{node}" is incomplete: 31 of 32 ResourceSlices exist' in found.summary
@@ -78,13 +78,13 @@ async def test_slices_of_a_lower_generation_do_not_count(world: World) -> None:
     newest = await publish(world, node, device("new"), owner=node, driver=CARDS, generation=5)
     a = await claiming(world, gang("a").of(2), 1)
     await world.create(a)
-    await world.waits(a, "devices")
+    await world.waits(a, "enough free devices")
     await publish(world, node, *(device(f"old-{index}") for index in range(4)), owner=node, driver=CARDS, generation=4)
     b = await claiming(world, gang("b").of(1), 1)
     await world.create(b)
     await world.bound(b)
     assert [each["device"] for each in await results_of(world, b)] == ["new"]
-    await world.waits(a, "devices")
+    await world.waits(a, "enough free devices")
     await withdraw(world, newest)
     await world.bound(a)
 

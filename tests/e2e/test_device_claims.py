@@ -110,7 +110,7 @@ async def test_a_gang_without_enough_devices_holds_none_and_starts_with_more(wor
     await world.nodes(4, cards=FOUR)
     a = await with_claims(world, gang("a").of(2), gpus(world, 3))
     await world.create(a)
-    await world.waits(a, "devices")
+    await world.waits(a, "enough free devices")
     assert await devices_of(world, a) == {}
     b = await with_claims(world, gang("b").of(2), gpus(world, 2))
     await world.create(b)
@@ -174,7 +174,7 @@ async def test_devices_that_a_rule_taints_are_used_when_it_is_removed(world: Wor
     async with tainted_by_rule(world, node, "broken"):
         a = await with_claims(world, gang("a").of(2), gpus(world, 3))
         await world.create(a)
-        await world.waits(a, "devices")
+        await world.waits(a, "enough free devices")
     await world.bound(a)
     assert node in world.bound_pods(a).values()
 
@@ -226,7 +226,7 @@ async def test_an_expression_that_fails_is_quoted_in_the_reason(world: World) ->
     await world.nodes(4, cards=FOUR)
     a = await with_claims(world, gang("a").of(1), gpus(world, 1, f"device.attributes['{DRIVER}'].index == 9"))
     await world.create(a)
-    await world.waits(a, "devices")
+    await world.waits(a, "enough free devices")
 
 
 async def test_pods_whose_template_is_missing_wait_for_it(world: World) -> None:

@@ -45,6 +45,6 @@ async def test_a_gang_starts_when_the_taint_is_removed(world: World) -> None:
     await publish(world, node, device("card", taint=TAINT), owner=node, driver=CARDS)
     a = await claiming(world, gang("a").of(1), 1)
     await world.create(a)
-    await world.waits(a, "devices")
+    await world.waits(a, "enough free devices")
     await publish(world, node, device("card"), owner=node, driver=CARDS, generation=2)
     await world.bound(a)
