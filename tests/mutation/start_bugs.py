@@ -171,8 +171,15 @@ START_BUGS = (
     Bug(
         "gangs of a composite start although too few others have their volumes",
         "permits/starts.py",
-        "    if composites_of(gang):\n        return _in_composite(gang, known)\n",
-        "    if composites_of(gang):\n        return (gang,)\n",
+        "    if composites_of(gang):\n        start = _starting_in_composite(gang, known)\n",
+        "    if composites_of(gang):\n        start = ()\n",
+        first=_GROUPS,
+    ),
+    Bug(
+        "a child that joins a start that waits for claims does not record that it waits with it",
+        "permits/starts.py",
+        "    return any(map(_permitted_with_claims, _starting_in_composite(gangs[0], known)))\n",
+        "    return False\n",
         first=_GROUPS,
     ),
     Bug(

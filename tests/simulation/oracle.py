@@ -441,7 +441,8 @@ class Oracle:
         over = {capacity.names[row] for row in full}
         if scenario.shared_nodes and not scenario.under_way and not scenario.stream:
             free = scenario.cluster.free()
-            scenario.shared_nodes &= over | {name for name in scenario.shared_nodes if free.get(name, -1) < 0}
+            short = {name for name in scenario.shared_nodes if free.get(name, -1) < 0}
+            scenario.shared_nodes &= over | short | scenario.claims.nodes_with_lost_devices()
         spoiled = over & leader.cache.ledger.nodes.keys() - scenario.shared_nodes
         if spoiled and scenario.stream:  # it may hear late of pods of which binding has told it that they are gone
             known = (pod for gang in leader.cache.gangs.values() for pod in gang.pods.values())

@@ -730,6 +730,40 @@ FOUND = {
         stall scale=4
         create slot=5
     """,
+    "a child that waits for the claims of its composite is not bound when the child that has them starts again": """
+        compose group=3 needed=2
+        claim_volumes slot=1 failing=1
+        create
+        create slot=1
+        create slot=2 size=1
+        settle
+        edit_group
+        cordon which=1
+        depose
+    """,
+    "devices that a driver withdrew are requested again when another user of their claim leaves": """
+        claim_devices slot=1 count=1
+        share_claim slot=1 how=1
+        create_divided
+        create_divided slot=1 size=1
+        edit_devices which=1 count=1
+        settle
+        edit_devices which=1
+        move_pod which=1
+        delete_gang
+    """,
+    "a gang whose binds a restore undid is repaired beside a child of its composite that waits for claims": """
+        compose group=3 needed=2
+        claim_volumes slot=1 failing=1
+        create
+        create slot=1 size=1
+        create slot=2 size=1
+        edit_minimum count=1
+        back_up_api_server
+        static_volumes count=3
+        settle
+        restore_backup
+    """,
     "a held reservation ends when another claim gets its device": """
         edit_devices which=1 count=2
         claim_devices slot=2 count=1

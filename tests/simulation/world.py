@@ -1,7 +1,7 @@
 """The test world: a cluster with users, other schedulers and services, checked by the oracle at every step."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace as changed
 from enum import IntEnum
 from typing import Any, NamedTuple
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
+from builders.core.device_claims import slices_of
 from builders.core.objects import GPUS, Cluster, claiming_class, plain_pod, pod_class, ruled_class
 from builders.core.scenario import Scenario
 from builders.core.shared_claims import SHARED, is_counted, label_of, users_of, with_shares
@@ -30,7 +31,7 @@ from muster.coordinator.core.events import (
     Tick,
 )
 from muster.coordinator.core.machine import Machine
-from muster.devices.facts import Claim, DeviceId, Slice
+from muster.devices.facts import Claim, DeviceId
 from muster.gangs.facts import CompositeFacts, DeviceObject, DeviceObjectKind, NodeFacts, PodFacts
 from simulation.binding_replicas import BindingReplicas
 from simulation.oracle import Oracle
@@ -117,7 +118,7 @@ class ObservedScenario(Scenario):
 
     def devices(self) -> list[DeviceId]:
         """Devices that may be allocated."""
-        slices = _slices(self.cluster.device_objects.values())
+        slices = slices_of(self.cluster.device_objects.values())
         return [DeviceId(each.driver, each.pool, one.name) for each in slices for one in each.devices]
 
     def _add_shares(self, changes: dict[str, Any]) -> None:
@@ -163,7 +164,7 @@ class ObservedScenario(Scenario):
         }
         offered = Counter(
             each.pool
-            for each in _slices(objects.values())
+            for each in slices_of(objects.values())
             for one in each.devices
             if DeviceId(each.driver, each.pool, one.name) not in theirs
         )
@@ -218,12 +219,6 @@ class ObservedScenario(Scenario):
 
     def run_effects(self, most: int = MAX_EFFECTS) -> None:
         super().run_effects(most)
-
-
-def _slices(objects: Iterable[DeviceObject]) -> list[Slice]:
-    """The slices of complete pools."""
-    found = (each for each in objects if each.kind is DeviceObjectKind.SLICE and each.content)
-    return [each for one in found if (each := msgspec.json.decode(one.content, type=Slice)).count == 1]
 
 
 def check_apart(scenario: ObservedScenario, seat: Seat) -> None:

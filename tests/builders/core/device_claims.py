@@ -17,7 +17,7 @@ from muster.coordinator.core.events import (
     Seat,
 )
 from muster.devices.allocation import usable_on
-from muster.devices.facts import Allocation, Claim, DeviceId
+from muster.devices.facts import Allocation, Claim, DeviceId, Slice
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, PodFacts
 
 if TYPE_CHECKING:
@@ -53,6 +53,13 @@ class DeviceClaimWrites:
     def get(self, namespace: str, name: str) -> Claim | None:
         each = self._scenario.cluster.device_objects.get((DeviceObjectKind.CLAIM, f"{namespace}/{name}"))
         return _claim(each) if each is not None else None
+
+    def nodes_with_lost_devices(self) -> set[str]:
+        """Nodes that do not offer the devices of some claim any more; pods may request them again, as others leave."""
+        slices = slices_of(self._scenario.cluster.device_objects.values())
+        offered = {DeviceId(each.driver, each.pool, one.name) for each in slices for one in each.devices}
+        allocated = (one.id for claim in self.all() if claim.allocation for one in claim.allocation.results)
+        return {id_.pool for id_ in allocated if id_ not in offered}
 
     def written(self, claim: Claim) -> DeviceObject:
         """The claim in its next version."""
@@ -221,6 +228,12 @@ class DeviceClaimWrites:
 def is_ready(claim: Claim, pod: PodFacts) -> bool:
     """The claim is allocated, and reserved for the pod or its PodGroup."""
     return claim.allocation is not None and not {pod.uid, pod.group_uid}.isdisjoint(claim.reserved_for)
+
+
+def slices_of(objects: Iterable[DeviceObject]) -> list[Slice]:
+    """The slices of complete pools."""
+    found = (each for each in objects if each.kind is DeviceObjectKind.SLICE and each.content)
+    return [each for one in found if (each := msgspec.json.decode(one.content, type=Slice)).count == 1]
 
 
 def _claim(each: DeviceObject) -> Claim:

@@ -6,7 +6,7 @@ The check knows only records in etcd, the cluster, and which volumes were made; 
 from typing import TYPE_CHECKING
 
 from builders.core.invariants import complete_children, permit_of
-from muster.coordinator.core.events import Record, RecordState, Seat
+from muster.coordinator.core.events import Delta, Record, RecordState, Seat
 from muster.gangs.facts import PodFacts, PodPhase
 
 if TYPE_CHECKING:
@@ -65,6 +65,10 @@ def _is_in_composite(scenario: "Scenario", record: Record) -> bool:
 
 
 def _has_run(scenario: "Scenario", gang: str) -> bool:
+    """Members run or ran; or did, before a restore of the API server undid their binds: then the gang is repaired."""
+    record = scenario.etcd.get(gang)
+    if record is not None and record.met_minimum:
+        return True
     return any(
         pod.node or pod.phase is PodPhase.SUCCEEDED for pod in scenario.cluster.pods.values() if pod.gang == gang
     )
@@ -81,6 +85,14 @@ def _seat_is_ready(scenario: "Scenario", seat: Seat) -> bool:
     pod = scenario.cluster.pods.get(seat.uid)
     if pod is None or pod.node or pod.deleting or pod.phase.ended:
         return True
+    if _changes_are_pending(scenario, pod):
+        return True
     if pod.claims and pod.uid not in scenario.made_volumes:
         return False
     return scenario.claims.are_ready(pod)
+
+
+def _changes_are_pending(scenario: "Scenario", pod: PodFacts) -> bool:
+    """The coordinator was not told of the newest state of the pod, which may have claims that it does not know."""
+    deltas = (event.batch for event in scenario.stream if isinstance(event, Delta))
+    return any(each.uid == pod.uid for batch in deltas for each in batch.pods)

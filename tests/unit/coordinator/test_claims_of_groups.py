@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import brought_back, held_back, until
+from builders.core.objects import plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Phase, Solve
@@ -278,3 +279,20 @@ def test_i1_a_child_that_comes_later_waits_for_the_claims_that_its_composite_nee
     scenario.tell(BindResults(scenario.bind_all(bind)))
     scenario.pass_time(30)
     assert bound(scenario, *"abc") == [1, 1, 1]
+
+
+def test_i1_a_child_that_came_later_does_not_start_alone_under_a_new_leader() -> None:
+    scenario = Scenario({"n": 1, "m": 1, "o": 2})
+    create(scenario, child("a"), child("b"), claiming="b", failing=FOREVER)
+    until(scenario, Bind)
+    scenario.add(gang("c").of(2).with_group(*THREE).in_composites(2, root=""))
+    scenario.run()
+    assert scenario.gang("c").permitted
+    scenario.delete(child("a"))
+    scenario.crash()
+    for each in ("test/default/b", "test/default/c"):
+        seat = scenario.etcd[each].seats[0]
+        scenario.intrude(plain_pod(f"on-{seat.node}"), seat.node)
+    scenario.start()
+    scenario.run()
+    assert bound(scenario, "b", "c") == [0, 0]

@@ -17,7 +17,7 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState, PartGrowth
 from muster.coordinator.core.gang.subgroups import subgroup_name_of
 from muster.coordinator.core.permits.binding import lacks_extended
-from muster.coordinator.core.permits.starts import starts_with_claims
+from muster.coordinator.core.permits.starts import joins_claims_first, starts_with_claims
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.gangs.solve import PodsOnNode
@@ -70,7 +70,7 @@ class Permits:
         """Permit the gangs of the group that have new seats; they start when that is durable."""
         replaced = [gang.permit.record for gang in gangs]
         together = tuple(sorted(gang.id for gang in gangs))
-        claims_first = any(starts_with_claims(gang, gang.unbound_seats) for gang in gangs)
+        claims_first = joins_claims_first(gangs, self._cache.gangs)
         records = tuple(
             self.record(gang, RecordState.BINDING, now.unix_seconds, together, claims_first=claims_first)
             for gang in gangs
@@ -155,7 +155,7 @@ class Permits:
     ) -> Record:
         """The gang's new record. It holds all seats not known to be bound, also of earlier permits, since it replaces
         the record before. `permitted`: ids of the gangs that are permitted together with some of them; `claims_first`:
-        some of these have claims.
+        some of these, or of those with which they start, have claims.
         """
         facts, whole = gang.facts, gang.growth.parts.get(gang.id, PartGrowth())
         waiting_since, timed_out_declaration, timing_out, evicting, evicted_for, nominated, preempted_by = _contents(

@@ -11,7 +11,7 @@ Until the first bind a start can be undone: gangs that cannot start whole return
 that need them. A gang that has begun to run is finished or repaired instead (I6).
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.gang.composite_trees import (
@@ -43,7 +43,8 @@ def start_of(gang: Gang, known: Mapping[str, Gang]) -> Start:
     if not _is_starting(gang):
         return (gang,)
     if composites_of(gang):
-        return _in_composite(gang, known)
+        start = _starting_in_composite(gang, known)
+        return start if gang in start else (gang,)  # another gang has its name by now
     ids = _permitted_with(gang)
     if len(ids) < 2:
         return (gang,)
@@ -57,6 +58,15 @@ def claims_first(start: Start) -> bool:
     gone since: none is bound before the volumes of all exist and their devices are allocated.
     """
     return any(_permitted_with_claims(gang) or starts_with_claims(gang, gang.unbound_seats) for gang in start)
+
+
+def joins_claims_first(gangs: Sequence[Gang], known: Mapping[str, Gang]) -> bool:
+    """Gangs of one group, which get their permit now, are bound as `claims_first`: some have claims, or gangs whose
+    start they join. `known` are all gangs by id.
+    """
+    if any(starts_with_claims(gang, gang.unbound_seats) for gang in gangs):
+        return True
+    return any(map(_permitted_with_claims, _starting_in_composite(gangs[0], known)))
 
 
 def starts_with_claims(gang: Gang, seats: Iterable[Seat]) -> bool:
@@ -101,14 +111,16 @@ def _is_partner(partner: Gang, gang: Gang) -> bool:
     return _is_starting(partner) and gang.id in _permitted_with(partner) and not composites_of(partner)
 
 
-def _in_composite(gang: Gang, known: Mapping[str, Gang]) -> Start:
+def _starting_in_composite(gang: Gang, known: Mapping[str, Gang]) -> Start:
+    """The gangs that start below the same root to start."""
+    if not composites_of(gang):
+        return ()
     tree = gangs_of_tree(gang, known)
     started = Children(tree, lambda each: has_started(each) and not _is_starting(each))
     root = root_to_start(gang, started)
     if root is None:
-        return (gang,)
-    start = tuple(each for each in tree if _is_starting(each) and _starts_below(each, root.name, started))
-    return start if gang in start else (gang,)  # another gang has its name by now
+        return ()
+    return tuple(each for each in tree if _is_starting(each) and _starts_below(each, root.name, started))
 
 
 def _starts_below(gang: Gang, root: str, started: Children) -> bool:
