@@ -15,8 +15,8 @@ SLICE_BUGS = (
     Bug(
         "all running gangs are listed as potential victims in one slice",
         "preemption/potential_victims.py",
-        "                if number % OBJECTS == 0:\n                    yield\n                if gang in self._yielding",
-        "                if number < 0:\n                    yield\n                if gang in self._yielding",
+        "                if number % OBJECTS == 0:\n                    yield\n                if gang in self._",
+        "                if number < 0:\n                    yield\n                if gang in self._",
         first=_TESTS,
     ),
     Bug(

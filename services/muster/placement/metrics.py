@@ -20,6 +20,6 @@ GROUPS: Final = counter(
 )
 OUT_OF_TIME: Final = counter(
     "muster_solve_groups_out_of_time_total",
-    "Gang groups that were not found because their time passed; the coordinator sends such a group alone from then on.",
+    "Gang groups that were not found because they take too much time or memory; the coordinator sends each alone then.",
 )
 MIRRORED: Final = sampled("muster_mirror_objects", "Objects in the mirror of the cluster.", ("kind",))

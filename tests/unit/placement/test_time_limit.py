@@ -8,7 +8,7 @@ import pytest
 from builders.placement.clusters import alone, node, pod_class
 from builders.placement.inter_pod_rules import HOST, affinity, anti_affinity, member, packed, rack, spread, with_racks
 from builders.placement.labels import LabelledCluster
-from muster.gangs.facts import Batch, PodFacts
+from muster.gangs.facts import Batch, PodFacts, PodTerm
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome
 from muster.placement.solve.instance import NotPlaced, Placed, result_of
 from muster.placement.solve.solve import solve
@@ -164,3 +164,29 @@ def test_after_time_passed_anywhere_the_next_solve_is_as_if_it_had_not_happened(
         one.state.rollback(0)
         assert again == expected
     assert cut_off > 2
+
+
+def with_terms(count: int) -> Cluster:
+    """2,000 nodes, and pods that differ, each with so many anti-affinity terms that no other has."""
+    built = with_racks(LabelledCluster())
+    for number in range(40):
+        built.apply(Batch(nodes=tuple(rack(f"r{number}", {f"n{number}-{i}": 4 for i in range(50)}))))
+    terms = {f"c{i}": tuple(PodTerm(f"s{i}-{each}", HOST) for each in range(100)) for i in range(count)}
+    classes = [member(name, 1, labelled=(name,), required_pod_anti_affinity=own) for name, own in terms.items()]
+    built.apply(Batch(pod_classes=(*classes, pod_class("plain", 1))))
+    built.state.refresh()
+    return built
+
+
+def test_i11_a_gang_with_more_selectors_than_memory_allows_is_not_placed_and_costs_the_others_no_answer() -> None:
+    one = with_terms(250)
+    before = one.state.free.copy()
+    groups = [alone("wide", *((f"c{i}", 1) for i in range(250))), alone("small", ("c0", 1), ("plain", 1))]
+    wide, small = solve(one.state, groups)
+    assert isinstance(wide, NotPlaced)
+    assert (wide.out_of_time, wide.proved) == (True, False)
+    assert "selectors of other pods, are more than one gang may have on 2000 nodes" in wide.explanation.summary
+    assert isinstance(small, Placed)
+    one.state.rollback(0)
+    assert (one.state.free == before).all()
+    assert one.state.pod_counts.in_use <= 100

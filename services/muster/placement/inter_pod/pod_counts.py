@@ -224,6 +224,11 @@ class PodCounts(PodRecords):
         super().__init__(capacity, nodes, selection)
         self._counts: WeakValueDictionary[Hashable, PodCount] = WeakValueDictionary()
 
+    @property
+    def in_use(self) -> int:
+        """Number of counts to which a rule refers."""
+        return len(self._counts)
+
     def selected(self, selectors: Iterable[str], *, without_deleting: bool = False) -> PodCount:
         """Count of the pods that all of these selectors select."""
         name = frozenset(selectors)

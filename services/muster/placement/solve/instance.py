@@ -12,6 +12,7 @@ from muster.placement.solve.level_rules import Rule, inside_only
 from muster.placement.solve.packing import Choice, Seats, choose
 from muster.placement.state.capacity import CapacityState
 from muster.placement.state.nodes import Bool
+from muster.placement.state.time_limit import LimitExceeded
 from muster.placement.state.trees import Tree
 
 
@@ -141,7 +142,9 @@ class PartiallyPlaced(Struct, frozen=True):
 
 
 class NotPlaced(Struct, frozen=True):
-    """No placement was found; `proved`: none exists in this state; `out_of_time`: the search was cut off."""
+    """No placement was found; `proved`: none exists in this state; `out_of_time`: the search was cut off,
+    because it takes too much time, or memory.
+    """
 
     proved: bool
     explanation: Explanation
@@ -151,11 +154,10 @@ class NotPlaced(Struct, frozen=True):
 Answer = Placed | PartiallyPlaced | NotPlaced
 
 
-def out_of_time(group: SolveGroup, seconds: float) -> NotPlaced:
-    """The answer for a group whose time has passed."""
+def cut_off(group: SolveGroup, limit: LimitExceeded) -> NotPlaced:
+    """The answer for a group that exceeds a limit."""
     first = group.gangs[0]
-    summary = f"no placement was found within {seconds:.3g} s"
-    explanation = Explanation(summary, first.id, first.roles[0].class_id, 0, first.minimum)
+    explanation = Explanation(str(limit), first.id, first.roles[0].class_id, 0, first.minimum)
     return NotPlaced(False, explanation, out_of_time=True)
 
 

@@ -25,13 +25,13 @@ from muster.placement.solve.instance import (
     PartiallyPlaced,
     Placed,
     assignments_of,
-    out_of_time,
+    cut_off,
     parts_of,
 )
 from muster.placement.solve.level_rules import only_hard
 from muster.placement.solve.packing import choose, tightest_first
 from muster.placement.state.capacity import NO_NOMINATIONS, CapacityState, NominatedAmounts
-from muster.placement.state.time_limit import OutOfTime
+from muster.placement.state.time_limit import LimitExceeded
 
 STEPS_PER_BATCH: Final = 30_000
 """Budget of exact searches for all groups of a batch."""
@@ -96,16 +96,16 @@ class _Batch:
         return rules is None or not (rules.members_interact() or rules.preferences_interact())
 
     def place(self, group: SolveGroup) -> Answer:
-        """The answer for one group; if its time passes, it is not placed and nothing stays reserved for it."""
+        """The answer for one group; if it exceeds a limit, it is not placed and nothing stays reserved for it."""
         checkpoint = self._state.checkpoint()
         self._state.limit.begin_group(max(1, self._groups_left))
         self._groups_left -= 1
         try:
             self._state.limit.check()
             return self._place(group)
-        except OutOfTime as error:
+        except LimitExceeded as limit:
             self._state.rollback(checkpoint)
-            return out_of_time(group, error.seconds)
+            return cut_off(group, limit)
 
     def _place(self, group: SolveGroup) -> Answer:
         failed = self._earlier_failure(group)
@@ -146,7 +146,7 @@ class _Batch:
         self._state.limit.begin_group(max(1, self._groups_left))
         try:
             return place()
-        except OutOfTime:
+        except LimitExceeded:
             self._state.rollback(checkpoint)
             return None
 

@@ -3,6 +3,7 @@
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+from weakref import WeakSet
 
 import numpy as np
 from msgspec.structs import replace
@@ -14,9 +15,9 @@ from muster.gangs.solve import NominatedCapacity
 from muster.placement.inter_pod.pod_counts import PodCounts
 from muster.placement.inter_pod.pod_records import Kind
 from muster.placement.state.class_capacity import ClassCapacity, Seatable
-from muster.placement.state.filters import USABLE
+from muster.placement.state.filters import USABLE, NodeFilters
 from muster.placement.state.nodes import NodeTable
-from muster.placement.state.time_limit import UNLIMITED, TimeLimit
+from muster.placement.state.time_limit import UNLIMITED, OutOfMemory, TimeLimit
 from muster.placement.state.trees import Trees
 
 # A node's key for one class packs, from the high bits down: pods that fit, free capacity as a sum, rank by name.
@@ -32,6 +33,14 @@ _CACHED_CELLS: Final = 20_000_000
 """Rows times classes that are cached between solves, at 20 bytes each."""
 _MIN_CACHED: Final = 16
 """Classes that are cached in any case."""
+_MAX_CELLS: Final = 100_000_000
+"""Bound on cells of int64 in the arrays, of one cell per row, of all classes and counts that exist at a time."""
+_CLASS_ARRAYS: Final = 6
+"""Arrays of a class: what fits, with and without rules, caps by rules, reasons, penalties, and one in computation."""
+_COUNT_ARRAYS: Final = 2
+"""Arrays of a count of pods: by node, and by domain."""
+_ARRAY_OVERHEAD: Final = 512
+"""Cells that take as much memory as the objects around an array."""
 
 
 class NotEnoughFree(AssertionError):
@@ -95,6 +104,8 @@ class CapacityState:
         # used ones when there are more than _CACHED_CELLS.
         self._classes: dict[str, ClassCapacity] = {}
         self._cached_cells = 0
+        self._evaluated: WeakSet[NodeFilters] = WeakSet()
+        """Of every class that is cached, or still used by the solve in progress: at most _MAX_CELLS."""
         self._pods_seen = self._columns_seen = -1
         self._reserved: list[_Seats | _FreeChange] = []  # of the solve in progress, which rolls them back
 
@@ -130,11 +141,15 @@ class CapacityState:
         self._order_seen = nodes.order_version
 
     def of(self, kind: str) -> ClassCapacity:
-        """Capacity for one class, or kind of pods, up to date. Raises KeyError for an unknown class, and OutOfTime."""
+        """Capacity for one class, or kind of pods, up to date. Raises KeyError for an unknown class, OutOfTime, and
+        OutOfMemory.
+        """
         self.limit.check()
         of_class = self._classes.pop(kind, None)
         if of_class is None:
             of_class = ClassCapacity(self.pod_class(kind), self.nodes, self.capacity, self.pod_counts)
+            self._evaluated.add(of_class.filters)
+            self._limit_memory()
             self._cached_cells += of_class.cells
             while self._cached_cells > _CACHED_CELLS // max(1, self.nodes.rows) and len(self._classes) >= _MIN_CACHED:
                 self._cached_cells -= self._classes.pop(next(iter(self._classes))).cells
@@ -142,6 +157,17 @@ class CapacityState:
         if of_class.seen != self.clock:
             of_class.update(self.free, self.stamp, self.clock)
         return of_class
+
+    def _limit_memory(self) -> None:
+        """Raises OutOfMemory if the solve in progress alone uses too many classes and counts at a time."""
+        if self._exceeds_memory():
+            self.forget_classes()
+        if self._exceeds_memory():
+            raise OutOfMemory(len(self._evaluated), self.pod_counts.in_use, len(self.nodes))
+
+    def _exceeds_memory(self) -> bool:
+        arrays = _CLASS_ARRAYS * len(self._evaluated) + _COUNT_ARRAYS * self.pod_counts.in_use
+        return arrays * (self.nodes.rows + _ARRAY_OVERHEAD) > _MAX_CELLS
 
     def pod_class(self, kind: str) -> PodClass:
         """The class of a kind of pods, with their label set. Raises KeyError for an unknown class."""

@@ -1,6 +1,7 @@
-"""Time limits of solves: when a group, or the whole request, must end without a placement.
+"""Limits of solves: when a group, or the whole request, must end without a placement.
 
-Checked wherever work is done per class or per search step, in the thread that solves.
+Time is checked wherever work is done per class or per search step, in the thread that solves; memory, whenever a class
+is evaluated for the first time.
 """
 
 import math
@@ -11,12 +12,26 @@ _LEAST_SECONDS = 0.05
 """Seconds of each group, however many share the request, as long as the request has any left."""
 
 
-class OutOfTime(Exception):
-    """The time of a group has passed; a placement may exist. `seconds` is what the group was given."""
+class LimitExceeded(Exception):
+    """A group takes more than one group may; a placement may exist. The message says what, for users."""
+
+
+class OutOfTime(LimitExceeded):
+    """The time of a group has passed. `seconds` is what the group was given."""
 
     def __init__(self, seconds: float) -> None:
-        super().__init__(seconds)
+        super().__init__(f"no placement was found within {seconds:.3g} s")
         self.seconds = seconds
+
+
+class OutOfMemory(LimitExceeded):
+    """The pods of a group differ so much that their capacity on all nodes would take too much memory."""
+
+    def __init__(self, classes: int, selectors: int, nodes: int) -> None:
+        super().__init__(
+            f"no placement was looked for: {classes} different pods, with {selectors} selectors of other pods, are more"
+            f" than one gang may have on {nodes} nodes"
+        )
 
 
 class Abandoned(Exception):
