@@ -39,7 +39,7 @@ class CompositeGroups:
         self._of_composite: dict[str, CompositeKey] = {}
         self._children: dict[CompositeKey, dict[_Child, None]] = {}
         self._inner: dict[CompositeKey, dict[CompositeKey, None]] = {}
-        """Those of them that are CompositePodGroups."""
+        """The children that are CompositePodGroups."""
         self._parents: dict[CompositeKey, str] = {}
         self._of_group: dict[str, CompositeKey] = {}
         self._newest: dict[tuple[bool, str, str], str] = {}

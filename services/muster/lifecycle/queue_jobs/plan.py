@@ -66,7 +66,7 @@ class Missing(Struct, frozen=True):
         return next(iter(self), None) is not None
 
     def needed(self) -> Iterator[Slot]:
-        """Those without which the job does not run."""
+        """The pods without which the job does not run."""
         return self._without_pod(slots(self.job, last=self.job.needed))
 
     def further(self) -> Iterator[Slot]:

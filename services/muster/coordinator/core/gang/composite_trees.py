@@ -114,8 +114,9 @@ def incomplete_composite(gangs: Collection[Gang], known: Mapping[str, Gang]) -> 
 
 
 def able_to_start(gangs: Collection[Gang], permitted: Collection[Gang], known: Mapping[str, Gang]) -> list[Gang]:
-    """Those of `gangs` that can start although the others of `permitted`, which have a permit and do not run yet, do
-    not: each composite above them, up to one that has started before, has as many complete children as it needs (I1).
+    """Returns which of these gangs can start although the others of `permitted`, which have a permit and do not run
+    yet, do not: each composite above them, up to one that has started before, has as many complete children as it needs
+    (I1).
     """
     first = next(iter(gangs), None)
     if first is None:

@@ -455,7 +455,7 @@ class Group:
 
     @property
     def surplus(self) -> bool:
-        """Its pending members are above the minimum of their gang, which runs."""
+        """The pending members are above the minimum of their gang, which runs."""
         return len(self.gangs) == 1 and self.gangs[0].has_minimum
 
     @property

@@ -187,7 +187,7 @@ class BindTrouble(Struct, gc=False):
     given_up: dict[str, int] = field(default_factory=dict)
     """How often in a row a pod was given up on a node, by uid, while there is trouble."""
     paused: bool = False
-    """Its pods were given up repeatedly: none is tried for a while."""
+    """The gang's pods were given up repeatedly: none is tried for a while."""
 
     def report(self, message: str) -> None:
         self.failure = message
@@ -326,7 +326,7 @@ class PartGrowth(Struct, gc=False):
     has come.
     """
     in_part: bool = False
-    """Its pending surplus was not placed all together in time: what fits is."""
+    """The gang's pending surplus was not placed all together in time: what fits is."""
     before: tuple[int, float, int, float] = (0, 0.0, 0, 0.0)
     """Of the last time that it was to be shrunk: how often it had been before, and until when it was held off."""
 

@@ -48,7 +48,7 @@ class Subgroup(NamedTuple):
     """Members of one subgroup, or those in none: pending ones, and how many are on which node with which class."""
 
     id: str
-    """Its id in solve requests."""
+    """The id in solve requests."""
     policy: int
     pending: list[PodFacts]
     held: Counter[tuple[str, str]]
@@ -148,7 +148,7 @@ class HeldOff(NamedTuple):
     growth: PartGrowth
     """Of the part that may grow first."""
     name: str
-    """Its name; empty: it is no subgroup."""
+    """The name; empty: it is no subgroup."""
     uids: frozenset[str]
     others: bool
     """The gang has other pending members that may be placed."""
@@ -237,7 +237,7 @@ def _least(gang: Gang, subgroup: Subgroup) -> int:
 
 
 def _is_complete(gang: Gang, subgroup: Subgroup) -> bool:
-    """Its pending members are surplus of the subgroup, too: it has its size without them."""
+    """The pending members are surplus of the subgroup, too: it has its size without them."""
     return subgroup.policy == NO_POLICY or subgroup.held.total() >= _size(gang, subgroup)
 
 

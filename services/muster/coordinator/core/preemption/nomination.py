@@ -263,7 +263,7 @@ class Victims:
 
     @property
     def preempted(self) -> dict[Gang, list[str]]:
-        """Those of `bound` that are not evicted by their repair policy."""
+        """The gangs of `bound` that are not evicted by their repair policy."""
         return {gang: uids for gang, uids in self.bound.items() if gang not in self.yielding}
 
 
