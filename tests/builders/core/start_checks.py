@@ -14,8 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> None:
-    """Not checked after a restore, as in `check_bind`."""
-    if pod.gang not in scenario.cluster.gangs or _has_run(scenario, pod.gang):
+    """Not checked of a pod that was there before a restore of the API server: others of its gang may have been bound by
+    then.
+    """
+    if pod.uid in scenario.undone_binds or pod.gang not in scenario.cluster.gangs or _has_run(scenario, pod.gang):
         return
     record = permit_of(scenario.etcd, pod, seat)
     if record is None or record.gang != pod.gang:
