@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders.core.actions import crowded, end, ends, evicted, is_plan, pods_of, until
+from builders.core.actions import crowded, end, ends, evicted, held_back, is_plan, pods_of, until
 from builders.core.objects import node
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core.effects import Evict, Persist, Solve
+from muster.coordinator.core.effects import Bind, Evict, Persist, Solve
 from muster.coordinator.core.events import Rules
 
 RUNS = gang("runs").of(3).needing(3)
@@ -264,3 +264,20 @@ def test_requests_offer_borrowers_to_the_owner_first() -> None:
     ends(scenario, *(pod.uid for pod in pods_of(scenario, "runs")))
     solve = until(scenario, Solve, lambda each: bool(each.potential_victims))
     assert [(each.id, each.level, each.spare) for each in solve.potential_victims] == [("test/default/e", 0, 2)]
+
+
+def test_a_pod_with_a_place_of_its_own_borrows_nothing_when_others_of_its_gang_do() -> None:
+    scenario = crowded({"n": 7})
+    scenario.set_budget("default/budget", 9)
+    scenario.add(RUNS.created(0), ELASTIC)
+    scenario.run_effects()
+    grown = ELASTIC.needing(1).of(3)
+    _, own, further = grown.pods()
+    scenario.change(gangs=[grown.gang_facts()], pods=[replace(own, budgets=("default/budget",))])
+    held_back(scenario, Bind)  # under way all the time
+    scenario.add(HEAD)
+    scenario.pass_time(31)
+    scenario.change(pods=[further])
+    scenario.pass_time(31)
+    [nomination] = scenario.leader.cache.nominations.values()
+    assert nomination.lent == {further.uid}

@@ -372,7 +372,7 @@ class Machine:
     def _return_seats(self, group: Group, gangs: Sequence[Gang]) -> None:
         """A permit is withdrawn: members whose bind was not sent are pending again. The group is not queued."""
         for gang in gangs:
-            for seat in self._binds.unsent(gang):
+            for seat in gang.unsent_seats:
                 gang.return_seat(seat.uid)
                 self.cache.release(gang, [seat.uid])
         self.cache.settled(group)

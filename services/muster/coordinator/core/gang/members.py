@@ -227,6 +227,11 @@ class Members:
         return [held.seat for held in self.seats.values()]
 
     @property
+    def unsent_seats(self) -> list[Seat]:
+        """Seats whose bind was not sent."""
+        return [held.seat for held in self.seats.values() if held.state is ActionState.DECIDED]
+
+    @property
     def unfulfilled_seats(self) -> list[Seat]:
         """Seats that the permit promised and that are not known to be bound; lost seats have no node."""
         lost = (self.pods[uid] for uid in sorted(self.lost))

@@ -162,14 +162,9 @@ class Binds:
         """When gangs are tried again whose pods were given up repeatedly; an entry ends with the trouble, too."""
 
     @staticmethod
-    def unsent(gang: Gang) -> list[Seat]:
-        """Seats whose bind was not sent."""
-        return [held.seat for held in gang.seats.values() if held.state is ActionState.DECIDED]
-
-    @staticmethod
     def unbindable(cache: Cache, gang: Gang) -> bool:
         """A seat whose bind was not sent is on a node that is gone, or that other pods filled."""
-        return bool(_unbindable(cache, gang, Binds.unsent(gang)))
+        return bool(_unbindable(cache, gang, gang.unsent_seats))
 
     def permitted(self, cache: Cache, gangs: Sequence[Gang]) -> list[Effect]:
         """The permit of these gangs is durable: send binds. If claims come first while earlier binds of the start are
@@ -181,10 +176,10 @@ class Binds:
             durable = [gang for gang in start if gang in permitted]
             if claims_first(start) and not _all_unsent(start, durable):
                 for gang in durable:
-                    for seat in self.unsent(gang):
+                    for seat in gang.unsent_seats:
                         self._retry(gang, gang.seats[seat.uid], 0.0)
             else:
-                effects += self._send_or_lose(cache, start, {gang: self.unsent(gang) for gang in durable})
+                effects += self._send_or_lose(cache, start, {gang: gang.unsent_seats for gang in durable})
         return effects
 
     def resume(self, cache: Cache) -> Slices[list[Effect]]:

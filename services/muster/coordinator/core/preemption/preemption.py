@@ -146,10 +146,11 @@ class Preemption:
         """Gangs of the group got seats; `whole`: all that were requested. They end before `outlasting` begin, or borrow
         from `lending`.
         """
+        seats = [seat for gang in gangs for seat in gang.unsent_seats] if outlasting or lending else []
         for nomination in outlasting:
-            nomination.leaving.update(uid for gang in gangs for uid in gang.seats)
+            nomination.leaving.update(seat.uid for seat in seats)
         for nomination in lending:
-            nomination.lend([seat for gang in gangs for seat in gang.unbound_seats], self._cache.ledger)
+            nomination.lend(seats, self._cache.ledger)
         for nomination in self._cache.nominations.values():
             if nomination.backfill and nomination.group is not group:
                 nomination.overtaken |= not nomination.feasible(self._cache.ledger)
