@@ -47,8 +47,10 @@ class PodSelection:
         self._selector_index = SelectorIndex()
         self._representatives: dict[_Projection, str] = {}  # as of _representatives_version
         self._representatives_version = -1
-        self._by_signature: dict[bytes, str] = {}
-        self._signatures: dict[str, bytes] = {}  # of representatives
+        self._by_signature: dict[bytes, tuple[str, int]] = {}
+        """Representatives, and the version of the selectors at which each had the signature."""
+        self._signatures: dict[str, bytes] = {}
+        """The last ones of representatives."""
 
     @property
     def size(self) -> int:
@@ -246,18 +248,30 @@ class PodSelection:
         return found
 
     def _representative(self, label_set: LabelSet) -> str:
-        selecting = self._selector_index.met_by(label_set, self.namespaces)
-        if not selecting.any():
+        signature = self._signature(label_set)
+        if not signature:
             return ""
-        signature = np.packbits(selecting).tobytes().rstrip(b"\0")
-        found = self._by_signature.get(signature)
-        if found is None:
+        found, version = self._by_signature.get(signature, ("", -1))
+        if version != self.selectors_version:
             if len(self._by_signature) >= _MAX_REPRESENTATIVES:
                 self._by_signature.clear()
                 self._signatures.clear()
-            found = self._by_signature[signature] = label_set.id
+            if not self._has_signature(found, signature):
+                found = label_set.id
+            self._by_signature[signature] = found, self.selectors_version
             self._signatures[found] = signature
         return found
+
+    def _has_signature(self, id_: str, signature: bytes) -> bool:
+        known = self._label_sets[self.rows.get(id_, UNKNOWN_ROW)]
+        return known is not None and self._signature(known) == signature
+
+    def _signature(self, label_set: LabelSet) -> bytes:
+        """The selectors that select the label set, as bits by row; empty if none does. Another selector may have the
+        row later.
+        """
+        selecting = self._selector_index.met_by(label_set, self.namespaces)
+        return np.packbits(selecting).tobytes().rstrip(b"\0") if selecting.any() else b""
 
     def _forget_representative(self, id_: str) -> None:
         signature = self._signatures.pop(id_, None)

@@ -89,9 +89,9 @@ def played(history: list[tuple[str, Any, bool]]) -> tuple[PodSelection, Naive]:
             case _:
                 selection.put_namespaces([what])
                 naive.namespaces[what.name] = what.labels
-        if naive.label_sets:  # what is remembered between changes must not become wrong
-            selection.representative(next(iter(naive.label_sets)))
-            selection.selecting(next(iter(naive.label_sets)))
+        for id_ in naive.label_sets:  # what is remembered between changes must not become wrong
+            selection.representative(id_)
+            selection.selecting(id_)
     return selection, naive
 
 
@@ -126,6 +126,31 @@ def test_label_sets_share_a_representative_if_the_same_selectors_select_them(
     for signature, (found,) in by_signature.items():
         assert bool(found) == bool(signature)
         assert not found or naive.signature(found) == signature
+
+
+def having(key: str) -> PodSelector:
+    return pod_selector(LabelSelector((Requirement(key, Operator.EXISTS),)), (), EVERYTHING_SELECTED)
+
+
+def test_a_new_selector_tells_label_sets_apart_that_had_one_representative() -> None:
+    selection = PodSelection()
+    both, one = label_set("team", {"a": "", "b": ""}), label_set("team", {"a": ""})
+    selection.apply(Batch(selectors=(having("a"),), label_sets=(both, one)))
+    assert selection.representative(both.id) == selection.representative(one.id) == both.id
+    selection.put_selector(having("b"))
+    assert selection.representative(one.id) == one.id
+    assert selection.representative(both.id) == both.id
+
+
+def test_a_selector_that_takes_the_place_of_another_has_no_part_in_its_representatives() -> None:
+    selection = PodSelection()
+    former, new = label_set("team", {"a": ""}), label_set("team", {"b": ""})
+    selection.apply(Batch(selectors=(having("a"), having("c")), label_sets=(former, new)))
+    assert selection.representative(former.id) == former.id
+    selection.drop_selector(having("a").id)
+    selection.put_selector(having("b"))
+    assert selection.representative(new.id) == new.id
+    assert selection.representative(former.id) == ""
 
 
 def exclusive(index: int) -> tuple[PodSelector, PodSelector, LabelSet]:
