@@ -19,6 +19,7 @@ Stamp = tuple[int, int, tuple[int, ...]]
 """Number of pools of a node only, the newest version of its pools, and the views of those that nodes share."""
 _Seen = tuple[tuple[str, tuple[int, ...] | None], ...]
 """Slices, and indexes of their devices, that nodes see."""
+_FEW_VIEWS: Final = 16
 
 
 class SlicePart(Struct, frozen=True):
@@ -77,7 +78,9 @@ class Pools:
         """Number of slices of a pool that name no node, where there are any."""
         self._local: dict[PoolKey, NodePool] = {}
         self._views: dict[PoolKey, dict[_Seen, NodePool]] = {}
-        """Shared pools by the devices that a node sees; ends with a change of the pool's slices."""
+        """Shared pools by the devices that a node sees, of each twice as many as nodes were asked for, and _FEW_VIEWS, at
+        most; ends with a change of the pool's slices.
+        """
         self._shared_of: dict[str, tuple[Mapping[str, str], tuple[NodePool, ...]]] = {}
         """Shared pools by node, for these labels; ends with a change of a shared pool's slices."""
         self._last_view = 0
@@ -215,6 +218,8 @@ class Pools:
         seen = tuple((part.slice.name, part.indexes) for part in parts)
         pool = views.get(seen)
         if pool is None:
+            if len(views) >= 2 * len(self._shared_of) + _FEW_VIEWS:  # most are of nodes that are gone
+                views.clear()
             self._last_view += 1
             pool = views[seen] = replace(_assembled(key, newest, parts), view=self._last_view)
         return pool

@@ -120,3 +120,18 @@ def test_nothing_remains_of_removed_slices() -> None:
     found.remove("s")
     found.remove("s")
     assert {name: value for name, value in vars(found).items() if name not in ("_changes", "_last_view")} == empty
+
+
+def test_i11_nothing_is_left_of_nodes_that_saw_a_part_of_a_shared_pool() -> None:
+    devices = tuple(
+        msgspec.structs.replace(
+            device(f"d{i}"), node_selector=(NodeSelectorTerm((NodeRequirement(f"rack-{i}", NodeOperator.EXISTS),)),)
+        )
+        for i in range(100)
+    )
+    found = pools(part("s", devices, node_name="", per_device=True))
+    for number in range(1000):
+        seen = {f"rack-{number % 100}": "", f"rack-{number * 7 % 100}": ""}
+        assert sorted(names(found, f"n{number}", **seen)["p"]) == sorted(each.replace("rack-", "d") for each in seen)
+        found.remove_node(f"n{number}")
+    assert sum(map(len, vars(found)["_views"].values())) <= 20
