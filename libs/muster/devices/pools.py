@@ -78,8 +78,8 @@ class Pools:
         """Number of slices of a pool that name no node, where there are any."""
         self._local: dict[PoolKey, NodePool] = {}
         self._views: dict[PoolKey, dict[_Seen, NodePool]] = {}
-        """Shared pools by the devices that a node sees, of each twice as many as nodes were asked for, and _FEW_VIEWS, at
-        most; ends with a change of the pool's slices.
+        """Shared pools by the devices that a node sees; of each at most twice as many as nodes were asked for, and
+        _FEW_VIEWS. Ends with a change of the pool's slices.
         """
         self._shared_of: dict[str, tuple[Mapping[str, str], tuple[NodePool, ...]]] = {}
         """Shared pools by node, for these labels; ends with a change of a shared pool's slices."""
