@@ -24,6 +24,7 @@ class DeviceClaimGroups:
         self._pods: dict[str, tuple[GroupKey, _Claims]] = {}  # with the claims of the pods' own lists
         self._members: dict[GroupKey, set[str]] = {}
         self._others: dict[GroupKey, set[str]] = {}
+        """Bound pods of other schedulers by PodGroup."""
         self._group_of_other: dict[str, GroupKey] = {}
 
     def is_group(self, uid: str) -> bool:
