@@ -36,6 +36,8 @@ class PodSelection:
         """The version at which namespaces changed or rows were used again, so that what is known of rows is void."""
         self.selectors_version = 0
         """The version of the last change of selectors or namespaces."""
+        self.representatives_version = 0
+        """The version at which label sets may have got other representatives, or a representative was removed."""
         self._label_sets: list[LabelSet | None] = [None]
         self._added_at: Int64 = np.zeros(16, np.int64)  # version at which the label set of a row was added
         self._exists: Bool = np.zeros(16, np.bool_)
@@ -45,8 +47,8 @@ class PodSelection:
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name, of namespaces that have any."""
         self._selector_index = SelectorIndex()
-        self._representatives: dict[_Projection, str] = {}  # as of _representatives_version
-        self._representatives_version = -1
+        self._representatives: dict[_Projection, str] = {}
+        """As of `representatives_version`."""
         self._by_signature: dict[bytes, tuple[str, int]] = {}
         """Representatives, and the version of the selectors at which each had the signature."""
         self._signatures: dict[str, bytes] = {}
@@ -101,9 +103,7 @@ class PodSelection:
             if not self._by_key[each.key].unname(each):
                 del self._by_key[each.key]
         if not self.selectors:
-            self._representatives.clear()
-            self._by_signature.clear()
-            self._signatures.clear()
+            self._forget_representatives()
 
     def put_label_set(self, label_set: LabelSet) -> None:
         """Add a label set; a known one is passed over."""
@@ -228,13 +228,10 @@ class PodSelection:
     def representative(self, label_set: str) -> str:
         """A label set that the same selectors select; empty if none selects it.
 
-        The same for all label sets that the same selectors select, until selectors change.
+        The same for all label sets that the same selectors select, until `representatives_version` rises.
         """
         if not self.selectors:
             return ""
-        if self._representatives_version != self.selectors_version:
-            self._representatives.clear()
-            self._representatives_version = self.selectors_version
         known = self._label_sets[self.rows.get(label_set, UNKNOWN_ROW)]
         if known is None:
             return ""
@@ -254,8 +251,7 @@ class PodSelection:
         found, version = self._by_signature.get(signature, ("", -1))
         if version != self.selectors_version:
             if len(self._by_signature) >= _MAX_REPRESENTATIVES:
-                self._by_signature.clear()
-                self._signatures.clear()
+                self._forget_representatives()
             if not self._has_signature(found, signature):
                 found = label_set.id
             self._by_signature[signature] = found, self.selectors_version
@@ -278,6 +274,13 @@ class PodSelection:
         if signature is not None:
             self._by_signature.pop(signature, None)
             self._representatives.clear()
+            self.representatives_version = self.version
+
+    def _forget_representatives(self) -> None:
+        self._representatives.clear()
+        self._by_signature.clear()
+        self._signatures.clear()
+        self.representatives_version = self.version
 
     def _projection(self, label_set: LabelSet) -> _Projection:
         """The part of a label set that selectors can tell apart: named labels, with the values that are named."""
@@ -294,7 +297,8 @@ class PodSelection:
 
     def _raise_version(self) -> None:
         self.version += 1
-        self.selectors_version = self.version
+        self.selectors_version = self.representatives_version = self.version
+        self._representatives.clear()
 
     def _index(self, key: str) -> LabelIndex:
         index = LabelIndex()

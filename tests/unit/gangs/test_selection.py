@@ -153,6 +153,18 @@ def test_a_selector_that_takes_the_place_of_another_has_no_part_in_its_represent
     assert selection.representative(former.id) == ""
 
 
+def test_whoever_remembers_representatives_learns_that_one_is_gone() -> None:
+    selection = PodSelection()
+    first, second = label_set("team", {"a": "", "b": ""}), label_set("team", {"a": ""})
+    selection.apply(Batch(selectors=(having("a"),), label_sets=(first, second)))
+    assert selection.representative(second.id) == second.id
+    before = selection.representatives_version
+    selection.drop_label_set(first.id)
+    assert selection.representatives_version == before
+    selection.drop_label_set(second.id)
+    assert selection.representatives_version > before
+
+
 def exclusive(index: int) -> tuple[PodSelector, PodSelector, LabelSet]:
     """The selectors and the labels of a job that JobSet places exclusively."""
     key = f"{index:08}"

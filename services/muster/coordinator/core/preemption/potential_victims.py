@@ -47,13 +47,13 @@ from muster.gangs.solve import PotentialVictim, VictimGang
 
 class RunningGangs:
     """Gangs with bound members by protecting priority. Their removable pods are cached until they are touched, or
-    selectors change, on which the kinds of pods depend. Bounded by gangs with bound members: all about a gang ends when
-    none of its members is bound, or it is gone.
+    representatives of label sets change, on which the kinds of pods depend. Bounded by gangs with bound members: all
+    about a gang ends when none of its members is bound, or it is gone.
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
-        self._selectors_seen = 0
+        self._kinds_seen = 0
         self.divided: dict[Gang, None] = {}
         """Gangs with subgroups."""
         self._priority: dict[Gang, int] = {}
@@ -135,8 +135,8 @@ class RunningGangs:
         return split
 
     def _forget_old_kinds(self) -> None:
-        if self._selectors_seen != self._ledger.selection.selectors_version:
-            self._selectors_seen = self._ledger.selection.selectors_version
+        if self._kinds_seen != (version := self._ledger.selection.representatives_version):
+            self._kinds_seen = version
             self._offers.clear()
             self._splits.clear()
 
