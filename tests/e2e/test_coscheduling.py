@@ -59,7 +59,7 @@ async def test_a_finished_gang_without_its_pod_group_is_not_listed(world: World)
     await world.end_pods(a, 0, 1)
     await status(world, a, phase="Finished")
     gang_id = world.here(a).id
-    assert gang_id in world.cluster.gangs
+    await eventually(lambda: gang_id in world.cluster.gangs, f"{gang_id} is listed", seconds=WAIT_SECONDS)
     await world.undefine(a)
     await eventually(lambda: gang_id not in world.cluster.gangs, f"{gang_id} is not listed", seconds=WAIT_SECONDS)
 
