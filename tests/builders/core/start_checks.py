@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from builders.core.invariants import complete_children, permit_of
 from muster.coordinator.core.events import Delta, Record, RecordState, Seat
-from muster.gangs.facts import PodFacts, PodPhase
+from muster.gangs.facts import GangFacts, PodFacts, PodPhase
 
 if TYPE_CHECKING:
     from builders.core.scenario import Scenario
@@ -38,8 +38,8 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
     if not permitted <= scenario.cluster.gangs.keys():
         return  # one with a permit was deleted since, perhaps of this composite; the call may have been under way
     declared = [each for each in scenario.cluster.gangs.values() if each.composites and each.composites[0].name == root]
-    if any(scenario.permitted_in.get(each.id, each.composites) != each.composites for each in declared):
-        return  # gangs were put into composites after their permit
+    if any(_moved(scenario, each, root) for each in scenario.cluster.gangs.values()):
+        return  # gangs were put into the composite after their permit, or taken out of it
     if ready.issuperset(each.id for each in declared if each.id in permitted):
         return  # what is missing was deleted after the permit
     for composite in reversed(composites):
@@ -64,6 +64,12 @@ def _starts_with(partner: Record, record: Record) -> bool:
 def _is_in_composite(scenario: "Scenario", record: Record) -> bool:
     facts = scenario.cluster.gangs.get(record.gang)
     return facts is not None and bool(facts.composites)
+
+
+def _moved(scenario: "Scenario", gang: GangFacts, root: str) -> bool:
+    """The gang is or was in a tree of composites, and has another place in it than when it got its permit."""
+    before = scenario.permitted_in.get(gang.id, gang.composites)
+    return before != gang.composites and any(own[0].name == root for own in (before, gang.composites) if own)
 
 
 def _has_run(scenario: "Scenario", gang: str) -> bool:
