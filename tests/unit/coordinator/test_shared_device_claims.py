@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.core.actions import evicted, until
+from builders.core.actions import evicted, held_back, until
 from builders.core.objects import HOST, pod_class
 from builders.core.scenario import Scenario
 from builders.devices.facts import claim, way
@@ -11,6 +11,7 @@ from builders.devices.streamed import allocated, claim_object, class_object, net
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Persist, Solve
 from muster.coordinator.core.events import Seat
+from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.records import decode, encode
 from muster.coordinator.v1 import record_pb2 as pb
@@ -251,3 +252,17 @@ def test_i11_a_claim_is_open_again_when_its_pods_are_gone() -> None:
     add(scenario, gang("b").of(2))
     scenario.run()
     assert scenario.bound("b") == 2
+
+
+def test_i3_a_later_member_does_not_share_a_choice_of_which_another_claim_got_a_device() -> None:
+    scenario = cluster({"n0": 8}, gpus=2)
+    built = gang("a").of(3).needing(1)
+    *first, later = members(built)
+    scenario.change(gangs=[built.gang_facts()], pods=first)
+    held_back(scenario, Bind)  # under way all the time
+    theirs = replace(SHARED, namespace="others", uid="theirs")
+    scenario.change(device_objects=[claim_object(allocated(theirs, "gpu-0", node="n0"))])
+    scenario.change(pods=[later])
+    scenario.pass_time(5)
+    assert later.uid not in scenario.gang("a").seats
+    assert "allocated to another one" in reason(scenario.gang("a"))

@@ -219,10 +219,12 @@ class DeviceChoices:
         """None of the seat's devices is held for another claim, or for a pod that does not share the claim."""
         claims = [self._key(seat, name) for name, _ in seat.devices]
         own = {seat.uid, *claims, *(uid for claim in claims for uid in self._sharers.get(claim, ()))}
-        return all(
-            self._holdings.holders(device) <= sum(device in self._holdings.of(holder) for holder in own)
-            for device in _held(seat)
-        )
+        return self._holds_alone(own, _held(seat))
+
+    def _holds_alone(self, own: Set[str], devices: Iterable[DeviceId]) -> bool:
+        """None of the devices is held by anybody but these holders."""
+        holdings = self._holdings
+        return all(holdings.holders(each) <= sum(each in holdings.of(holder) for holder in own) for each in devices)
 
     def taken(self, seats: Iterable[Seat]) -> set[str]:
         """Uids of seats of which another claim got a device. Seats that share all their claims are checked once."""
@@ -352,7 +354,11 @@ class DeviceChoices:
                 if self._is_closed(claim.id, group):
                     return NoDevices(_allocated_for_others(claim.id), "")
                 if claim.allocation is None and (sharers := self._sharers.get(claim.id)):
-                    by_claim[claim.id] = next(iter(sharers.values()))
+                    if not self._holds_alone({claim.id, *sharers}, _ids(chosen_before := next(iter(sharers.values())))):
+                        return NoDevices(
+                            f"devices chosen for ResourceClaim {claim.id} are allocated to another one", ""
+                        )
+                    by_claim[claim.id] = chosen_before
                 by_node.setdefault(seat.node, []).append((seat, claim))
             pod_class = classes.get(seat.class_id)
             extended = self.extended(nodes[seat.node], pod_class) if pod_class is not None else None
