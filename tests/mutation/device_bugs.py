@@ -234,8 +234,8 @@ DEVICE_BUGS = (
     Bug(
         "later pods of a gang get other devices of the claim that the gang holds",
         "cache/device_choices.py",
-        "                    by_claim[claim.id] = next(iter(sharers.values()))",
-        "                    pass",
+        "                    by_claim[claim.id] = first = next(iter(sharers.values()))",
+        "                    first = next(iter(sharers.values()))",
         first=_SHARED,
     ),
     Bug(

@@ -265,4 +265,4 @@ def test_i3_a_later_member_does_not_share_a_choice_of_which_another_claim_got_a_
     scenario.change(pods=[later])
     scenario.pass_time(5)
     assert later.uid not in scenario.gang("a").seats
-    assert "allocated to another one" in reason(scenario.gang("a"))
+    assert "are allocated to another" in reason(scenario.gang("a"))

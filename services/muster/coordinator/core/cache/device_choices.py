@@ -354,11 +354,9 @@ class DeviceChoices:
                 if self._is_closed(claim.id, group):
                     return NoDevices(_allocated_for_others(claim.id), "")
                 if claim.allocation is None and (sharers := self._sharers.get(claim.id)):
-                    if not self._holds_alone({claim.id, *sharers}, _ids(chosen_before := next(iter(sharers.values())))):
-                        return NoDevices(
-                            f"devices chosen for ResourceClaim {claim.id} are allocated to another one", ""
-                        )
-                    by_claim[claim.id] = chosen_before
+                    by_claim[claim.id] = first = next(iter(sharers.values()))
+                    if not self._holds_alone({claim.id, *sharers}, _ids(first)):
+                        return NoDevices(f"devices chosen for ResourceClaim {claim.id} are allocated to another", "")
                 by_node.setdefault(seat.node, []).append((seat, claim))
             pod_class = classes.get(seat.class_id)
             extended = self.extended(nodes[seat.node], pod_class) if pod_class is not None else None
