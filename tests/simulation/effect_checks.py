@@ -60,8 +60,15 @@ def check_uniform(cpu: dict[str, int], gang: Gang, record: Record) -> None:
         assert len(sizes) == 1, f"uniform: {gang.id} is permitted with pods that request {sorted(sizes)}"
 
 
+def _may_know(scenario: Scenario, uid: str) -> bool:
+    """The pod has its rank: it is bound, or a call that binds it is under way."""
+    pod = scenario.cluster.pods.get(uid)
+    binds = (effect for effect in scenario.under_way if isinstance(effect, Bind))
+    return (pod is not None and bool(pod.node)) or any(seat.uid == uid for each in binds for seat in each.seats)
+
+
 def check_ranks(scenario: Scenario, persist: Persist) -> None:
-    """Checks that ranks are unique and constant, and that starting members have the lowest."""
+    """Checks that ranks are unique and constant once a pod may know them, and that starting members have the lowest."""
     for record in persist.puts:
         ranks, before = dict(record.ranks), _last_written(scenario, record.gang)
         assert len(ranks) == len(record.ranks) == len(set(ranks.values())), f"ranks: {record.gang} has duplicate ranks"
@@ -70,7 +77,7 @@ def check_ranks(scenario: Scenario, persist: Persist) -> None:
             assert not unranked, f"ranks: {unranked} of {record.gang} have no rank"
         if before is None or before.incarnation != record.incarnation:
             continue
-        changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank]
+        changed = [uid for uid, rank in before.ranks if ranks.get(uid, rank) != rank and _may_know(scenario, uid)]
         assert not changed, f"ranks: the ranks of {changed} of {record.gang} change"
 
 
