@@ -764,6 +764,34 @@ FOUND = {
         settle
         restore_backup
     """,
+    "a selector that takes the place of a removed one selects no pods that the other one did": """
+        edit_devices count=1
+        claim_devices slot=1 count=1
+        claim_devices slot=4 count=1
+        share_claim slot=1 how=1
+        dress slot=2 labels=1 rule=1
+        share_claim slot=4 how=1
+        create slot=1 size=1
+        create slot=4 size=1
+        leave_allocation
+        sweep
+        create_divided slot=2 more=2
+    """,
+    "a later member does not share devices that another claim got meanwhile": """
+        edit_devices count=1
+        claim_devices slot=1 count=1
+        claim_devices slot=3 count=1
+        share_claim slot=3 how=1
+        create_divided slot=3 size=1
+        complete_effect
+        create_divided slot=1
+        complete_effect
+        delete_pod which=1
+        create_members slot=3
+        leave_allocation
+        answer_not_found
+        complete_effect which=2
+    """,
     "a held reservation ends when another claim gets its device": """
         edit_devices which=1 count=2
         claim_devices slot=2 count=1
