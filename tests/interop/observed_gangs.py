@@ -62,6 +62,11 @@ class ObservedGangs:
             if event["metadata"]["namespace"] == self.namespace and event.get("reason") == "GangDeclaration"
         ]
 
+    def has_event(self, reason: str) -> bool:
+        """Whether an object of the namespace has an event with this reason."""
+        events = self.cluster.events.values()
+        return any(each["metadata"]["namespace"] == self.namespace and each.get("reason") == reason for each in events)
+
     async def until(self, condition: Callable[[], object], what: str, *, seconds: float = WAIT_SECONDS) -> None:
         """Wait for a condition on what is observed. Fails with what was expected and the sandbox's state."""
         version = -1

@@ -69,30 +69,79 @@ CHILDREN_NEEDED: Final = 2
 def in_composite(objects: list[JSON]) -> None:
     """Replaces a Job by its pods in CHILDREN PodGroups of as many, of which CHILDREN_NEEDED start together."""
     [job] = objects
-    name, namespace = job["metadata"]["name"], job["metadata"]["namespace"]
-    size, template = job["spec"]["completions"], job["spec"]["template"]
+    name, child = job["metadata"]["name"], _group_of_whole(job)
     policy = {"gang": {"minGroupCount": CHILDREN_NEEDED}}
-    reference = {"workloadRef": {"workloadName": name, "templateName": name}}
-    child = {"name": "child", "schedulingPolicy": {"gang": {"minCount": size}}}
-
-    def of(kind: str, version: str, suffix: str = "", **body: Any) -> JSON:
-        metadata = {"name": f"{name}{suffix}", "namespace": namespace}
-        return {"apiVersion": f"scheduling.k8s.io/{version}", "kind": kind, "metadata": metadata, **body}
-
-    templates = [{"name": name, "schedulingPolicy": policy, "podGroupTemplates": [child]}]
+    root = {"name": name, "schedulingPolicy": policy}
     objects[:] = [
-        of("Workload", "v1alpha3", spec={"compositePodGroupTemplates": templates}),
-        of("CompositePodGroup", "v1alpha3", spec={"schedulingPolicy": policy, **reference}),
+        _scheduling(job, "Workload", spec={"compositePodGroupTemplates": [{**root, "podGroupTemplates": [child]}]}),
+        _composite(job, name, policy),
+        *(each for number in range(CHILDREN) for each in _pod_group(job, f"{name}-{number}", name)),
     ]
-    reference = {"workloadRef": {"workloadName": name, "templateName": "child"}}
-    for number in range(CHILDREN):
-        group = f"-{number}"
-        spec = {**reference, "parentCompositePodGroupName": name, "schedulingPolicy": child["schedulingPolicy"]}
-        objects.append(of("PodGroup", "v1alpha3", group, spec=spec))
-        pod = {"schedulingGroup": {"podGroupName": f"{name}{group}"}, **template["spec"]}
-        for member in range(size):
-            metadata = {**template["metadata"], "name": f"{name}{group}-{member}", "namespace": namespace}
-            objects.append({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": pod})
+
+
+def with_basic_composite(objects: list[JSON]) -> None:
+    """Replaces a Job by its pods in CHILDREN PodGroups of as many. The first starts together with a basic
+    CompositePodGroup that has the others, of which one suffices.
+    """
+    [job] = objects
+    name, child = job["metadata"]["name"], _group_of_whole(job)
+    policy: JSON = {"gang": {"minGroupCount": 2}}
+    any_: JSON = {"name": f"{name}-any", "schedulingPolicy": {"basic": {}}}
+    root = {"name": name, "schedulingPolicy": policy, "podGroupTemplates": [child]}
+    inner = {**any_, "podGroupTemplates": [{**child, "name": "other"}]}
+    objects[:] = [
+        _scheduling(
+            job, "Workload", spec={"compositePodGroupTemplates": [{**root, "compositePodGroupTemplates": [inner]}]}
+        ),
+        _composite(job, name, policy),
+        _composite(job, any_["name"], any_["schedulingPolicy"], parent=name),
+        *_pod_group(job, f"{name}-0", name),
+        *(each for number in range(1, CHILDREN) for each in _pod_group(job, f"{name}-{number}", any_["name"], "other")),
+    ]
+
+
+def _group_of_whole(job: JSON) -> JSON:
+    """Template of a PodGroup with as many pods as the Job."""
+    return {"name": "child", "schedulingPolicy": {"gang": {"minCount": job["spec"]["completions"]}}}
+
+
+def _scheduling(job: JSON, kind: str, name: str = "", **body: Any) -> JSON:
+    """An object of scheduling.k8s.io, by default with the Job's name."""
+    metadata = {"name": name or job["metadata"]["name"], "namespace": job["metadata"]["namespace"]}
+    return {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": kind, "metadata": metadata, **body}
+
+
+def _composite(job: JSON, name: str, policy: JSON, *, parent: str = "") -> JSON:
+    """A CompositePodGroup of the Job's Workload, from the template of its name."""
+    reference = {"workloadName": job["metadata"]["name"], "templateName": name}
+    above = {"parentCompositePodGroupName": parent} if parent else {}
+    spec = {"workloadRef": reference, "schedulingPolicy": policy, **above}
+    return _scheduling(job, "CompositePodGroup", name, spec=spec)
+
+
+def _pod_group(job: JSON, name: str, parent: str, template: str = "child") -> list[JSON]:
+    """A PodGroup in a CompositePodGroup, with its pods."""
+    reference = {"workloadName": job["metadata"]["name"], "templateName": template}
+    policy = _group_of_whole(job)["schedulingPolicy"]
+    spec = {"workloadRef": reference, "parentCompositePodGroupName": parent, "schedulingPolicy": policy}
+    of_pods = job["spec"]["template"]
+    pod = {"schedulingGroup": {"podGroupName": name}, **of_pods["spec"]}
+    return [
+        _scheduling(job, "PodGroup", name, spec=spec),
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    **of_pods["metadata"],
+                    "name": f"{name}-{member}",
+                    "namespace": job["metadata"]["namespace"],
+                },
+                "spec": pod,
+            }
+            for member in range(job["spec"]["completions"])
+        ),
+    ]
 
 
 _COMPLETE: Final = has_condition("Complete")

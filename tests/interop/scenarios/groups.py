@@ -8,7 +8,7 @@ from typing import Final
 from builders.e2e.cluster import node_of
 from builders.wait import eventually
 from interop.gang import JSON, KUEUE_RACKS, RACK, Gang
-from interop.kinds.kubernetes import CHILDREN, CHILDREN_NEEDED, in_composite
+from interop.kinds.kubernetes import CHILDREN, CHILDREN_NEEDED, in_composite, with_basic_composite
 from interop.kinds.kueue import in_one_rack
 from interop.kinds.lws import replicas
 from interop.kinds.volcano import PARTITION, in_partitions, one_partition_enough
@@ -100,6 +100,28 @@ async def composite(box: Sandbox) -> None:
         await eventually(partial(_composite_says, box, gang, "True", "Scheduled"), "the CompositePodGroup is scheduled")
 
 
+async def basic_composite(box: Sandbox) -> None:
+    """A PodGroup starts together with a basic CompositePodGroup, of which one of two PodGroups suffices: with the first
+    that fits, or none does; the other one starts on its own as soon as it fits.
+    """
+    await box.nodes(2 * box.size - 1)
+    gang = await box.gang("nested", change=with_basic_composite)
+    box.starts.expect(gang.namespace, gang.name, 2 * box.size)
+    await box.until(lambda: len(box.pods(gang)) == CHILDREN * box.size, "all pods exist")
+    await eventually(
+        partial(_composite_says, box, gang, "False", "Unschedulable"), "the CompositePodGroup is unschedulable"
+    )
+    assert not box.bound(gang), box.described()
+    await box.nodes(1)
+    await box.until(lambda: len(box.running(gang)) == 2 * box.size, "two groups run")
+    needed = [pod for pod in box.running(gang) if pod["spec"]["schedulingGroup"]["podGroupName"] == f"{gang.name}-0"]
+    assert len(needed) == box.size, f"the group that is needed does not run\n{box.described()}"
+    for name in (gang.name, f"{gang.name}-any"):
+        await eventually(partial(_composite_says, box, gang, "True", "Scheduled", name), f"{name} is scheduled")
+    await box.nodes(box.size)
+    await box.until(lambda: len(box.running(gang)) == CHILDREN * box.size, "all groups run")
+
+
 async def assigned_racks(box: Sandbox) -> None:
     """Kueue assigns racks (topology-aware scheduling): two gangs start whole on the nodes that it chose, each in one
     rack; a third one has no pods until one of them has completed.
@@ -134,8 +156,9 @@ async def _waits_for_quota(box: Sandbox, gang: Gang) -> bool:
     )
 
 
-async def _composite_says(box: Sandbox, gang: Gang, status: str, reason: str) -> bool:
-    path = f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{box.namespace}/compositepodgroups/{gang.name}"
+async def _composite_says(box: Sandbox, gang: Gang, status: str, reason: str, name: str = "") -> bool:
+    """The condition of a CompositePodGroup, by default the one with the gang's name, has this status and reason."""
+    path = f"/apis/scheduling.k8s.io/v1alpha3/namespaces/{box.namespace}/compositepodgroups/{name or gang.name}"
     found = await box.cluster.call("GET", path)
     return any(
         (each["type"], each["status"], each["reason"]) == ("CompositePodGroupInitiallyScheduled", status, reason)

@@ -1,7 +1,12 @@
 """Scenarios of gangs that grow and shrink."""
 
+from typing import Final
+
 from interop.sandbox import Sandbox
 from interop.scenarios.rivals import HIGH
+
+_LENT: Final = 2
+"""Pods above the minimum that run on reserved capacity."""
 
 
 async def scale(box: Sandbox) -> None:
@@ -47,3 +52,30 @@ async def shrink(box: Sandbox) -> None:
     )
     await box.delete(high)
     await box.started(gang, box.size + 2)
+
+
+async def lend(box: Sandbox) -> None:
+    """Capacity is reserved for a gang that waits for a long time. Pods above the minimum of another one run on it until
+    the gang that waits can start with it: then it starts whole, and they come back when it is deleted.
+    """
+    scaled = box.kind.scaled
+    assert scaled is not None
+    await box.nodes(box.size + _LENT)
+    gang = await box.gang("elastic", options=box.kind.elastic)
+    await box.started(gang)
+    waiting = await box.gang("waiting")
+    await box.waits(waiting)
+    await box.until(lambda: box.has_event("CapacityReserved"), f"capacity is reserved for {waiting.name}")
+    for patch in scaled(gang, box.size + _LENT):
+        await box.patch(patch)
+    await box.started(gang, box.size + _LENT)
+    members = box.uids(gang)
+    assert not box.bound(waiting), f"pods of {waiting.name} are bound\n{box.described()}"
+    await box.nodes(waiting.size - _LENT)
+    await box.started(waiting)
+    await box.until(lambda: len(box.running(gang)) == box.size, f"{box.size} pods of {gang.name} run")
+    assert {pod["metadata"]["uid"] for pod in box.running(gang)} <= members, (
+        f"pods that the gang needs were replaced\n{box.described()}"
+    )
+    await box.delete(waiting)
+    await box.started(gang, box.size + _LENT)
