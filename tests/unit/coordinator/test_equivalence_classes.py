@@ -101,7 +101,7 @@ def test_the_whole_class_reports_the_explanation_of_its_representative() -> None
     } == {"so it is for the 101th time"}
 
 
-def test_a_gang_whose_answer_was_rejected_gives_the_reason_of_its_class_once_it_is_represented() -> None:
+def test_a_rejected_gang_that_is_represented_gives_the_reason_of_its_class() -> None:
     scenario = Scenario({"n": 2})
     scenario.solver = lambda solve: tuple(
         SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation("so it is")) for group in solve.groups

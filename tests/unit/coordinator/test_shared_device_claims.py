@@ -254,7 +254,7 @@ def test_i11_a_claim_is_open_again_when_its_pods_are_gone() -> None:
     assert scenario.bound("b") == 2
 
 
-def test_i3_a_later_member_does_not_share_a_choice_of_which_another_claim_got_a_device() -> None:
+def test_i3_a_later_member_does_not_share_devices_that_another_claim_got() -> None:
     scenario = cluster({"n0": 8}, gpus=2)
     built = gang("a").of(3).needing(1)
     *first, later = members(built)

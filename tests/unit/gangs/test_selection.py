@@ -157,7 +157,7 @@ def test_a_new_selector_tells_label_sets_apart_that_had_one_representative() -> 
     assert selection.representative(both.id) == both.id
 
 
-def test_a_selector_that_takes_the_place_of_another_has_no_part_in_its_representatives() -> None:
+def test_a_selector_has_no_part_in_representatives_of_a_removed_one() -> None:
     selection = PodSelection()
     former, new = label_set("team", {"a": ""}), label_set("team", {"b": ""})
     selection.apply(Batch(selectors=(having("a"), having("c")), label_sets=(former, new)))

@@ -178,7 +178,7 @@ def with_terms(count: int) -> Cluster:
     return built
 
 
-def test_i11_a_gang_with_more_selectors_than_memory_allows_is_not_placed_and_costs_the_others_no_answer() -> None:
+def test_i11_a_gang_with_too_many_selectors_costs_the_others_no_answer() -> None:
     one = with_terms(250)
     before = one.state.free.copy()
     groups = [alone("wide", *((f"c{i}", 1) for i in range(250))), alone("small", ("c0", 1), ("plain", 1))]
