@@ -249,11 +249,11 @@ class Sharing(IntEnum):
     """How the pods of a gang share a claim."""
 
     NAMED = 1
-    """One of the gang's own."""
+    """A claim of the gang's own."""
     POD_GROUP = 2
-    """One that is reserved for the PodGroup of the pods."""
+    """A claim that is reserved for the PodGroup of the pods."""
     ALL = 3
-    """One that all such gangs of a namespace name."""
+    """A claim that all such gangs of a namespace name."""
 
 
 class DeposedLeader(NamedTuple):

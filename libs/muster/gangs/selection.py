@@ -37,7 +37,7 @@ class PodSelection:
         self.selectors_version = 0
         """The version of the last change of selectors or namespaces."""
         self.representatives_version = 0
-        """The version at which label sets may have got other representatives, or a representative was removed."""
+        """Rises when label sets may get other representatives, or a representative is removed."""
         self._label_sets: list[LabelSet | None] = [None]
         self._added_at: Int64 = np.zeros(16, np.int64)  # version at which the label set of a row was added
         self._exists: Bool = np.zeros(16, np.bool_)
@@ -48,11 +48,13 @@ class PodSelection:
         """Labels by name, of namespaces that have any."""
         self._selector_index = SelectorIndex()
         self._representatives: dict[_Projection, str] = {}
-        """As of `representatives_version`."""
+        """By what selectors can tell apart; until `representatives_version` rises, and at most _MAX_REPRESENTATIVES."""
         self._by_signature: dict[bytes, tuple[str, int]] = {}
-        """Representatives, and the version of the selectors at which each had the signature."""
+        """Representatives, and the version of the selectors at which each had the signature: at most
+        _MAX_REPRESENTATIVES, and none without selectors.
+        """
         self._signatures: dict[str, bytes] = {}
-        """The last ones of representatives."""
+        """The last signature of each representative; both end with its label set."""
 
     @property
     def size(self) -> int:
@@ -274,13 +276,13 @@ class PodSelection:
         if signature is not None:
             self._by_signature.pop(signature, None)
             self._representatives.clear()
-            self.representatives_version = self.version
+            self.representatives_version += 1
 
     def _forget_representatives(self) -> None:
         self._representatives.clear()
         self._by_signature.clear()
         self._signatures.clear()
-        self.representatives_version = self.version
+        self.representatives_version += 1
 
     def _projection(self, label_set: LabelSet) -> _Projection:
         """The part of a label set that selectors can tell apart: named labels, with the values that are named."""
@@ -297,7 +299,8 @@ class PodSelection:
 
     def _raise_version(self) -> None:
         self.version += 1
-        self.selectors_version = self.representatives_version = self.version
+        self.selectors_version = self.version
+        self.representatives_version += 1
         self._representatives.clear()
 
     def _index(self, key: str) -> LabelIndex:

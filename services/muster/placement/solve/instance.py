@@ -142,8 +142,8 @@ class PartiallyPlaced(Struct, frozen=True):
 
 
 class NotPlaced(Struct, frozen=True):
-    """No placement was found; `proved`: none exists in this state; `out_of_time`: the search was cut off,
-    because it takes too much time, or memory.
+    """No placement was found; `proved`: none exists in this state; `out_of_time`: the search was cut off, because it
+    takes too much time or memory.
     """
 
     proved: bool

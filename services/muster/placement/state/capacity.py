@@ -105,7 +105,7 @@ class CapacityState:
         self._classes: dict[str, ClassCapacity] = {}
         self._cached_cells = 0
         self._evaluated: WeakSet[NodeFilters] = WeakSet()
-        """Of every class that is cached, or still used by the solve in progress: at most _MAX_CELLS."""
+        """Filters of every class that is cached, or used by the solve in progress: as many as _MAX_CELLS allows."""
         self._pods_seen = self._columns_seen = -1
         self._reserved: list[_Seats | _FreeChange] = []  # of the solve in progress, which rolls them back
 

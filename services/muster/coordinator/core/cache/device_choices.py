@@ -353,7 +353,7 @@ class DeviceChoices:
                     return NoDevices(f"ResourceClaim {claim.id} has to be deallocated before")
                 if self._is_closed(claim.id, group):
                     return NoDevices(_allocated_for_others(claim.id), "")
-                if claim.allocation is None and (sharers := self._sharers.get(claim.id)):
+                if claim.id not in by_claim and claim.allocation is None and (sharers := self._sharers.get(claim.id)):
                     by_claim[claim.id] = first = next(iter(sharers.values()))
                     if not self._holds_alone({claim.id, *sharers}, _ids(first)):
                         return NoDevices(f"devices chosen for ResourceClaim {claim.id} are allocated to another", "")
