@@ -112,6 +112,13 @@ DEVICE_BUGS = (
         first=_STALE_SHARED,
     ),
     Bug(
+        "the claim of a PodGroup keeps its devices for a pod that has ended",
+        "cache/stale_claims.py",
+        " and not pod.phase.ended]",
+        "]",
+        first=_STALE_SHARED,
+    ),
+    Bug(
         "the deallocation of a claim is ordered for each gang that shares it",
         "permits/deallocation.py",
         "            if claim.uid not in self._ordered_for:\n",

@@ -104,6 +104,7 @@ def leave_allocation(world: World, which: int, device: int) -> None:
     claim = scenario.claims.get(pod.namespace, pod.device_claims[0]) if pod is not None else None
     if free and pod is not None and claim is not None and claim.allocation is None:
         id_ = free[device % len(free)]
+        world.share(id_.pool)  # it may be reserved for others
         scenario.claims.contested.add(id_)
         left = allocated(claim, id_.device, node=id_.pool)
         if is_shared(claim.name) and left.allocation is not None:

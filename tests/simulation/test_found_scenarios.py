@@ -955,6 +955,16 @@ FOUND = {
         create_odd_member
         create slot=4
     """,
+    "a pod that has ended does not keep the claim of its PodGroup, whose other pods wait": """
+        edit_devices count=1
+        claim_devices count=1
+        claim_devices slot=4 count=1
+        share_claim how=2
+        create_divided parts=2 size=1 minimum=2 slack=1
+        run
+        end_pod
+        create slot=4 priority=1
+    """,
     "the ranks of a record that was written while a permit was, hold although the permit is refused": """
         create size=3
         run

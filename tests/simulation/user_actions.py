@@ -367,8 +367,8 @@ def _without_devices(world: World) -> list[PodFacts]:
 def _with_other_volumes(world: World, pod: PodFacts) -> PodFacts:
     cpu = world.scenario.cluster.cpu(pod) // 1000
     if pod.class_id == class_with_volume(cpu).id:
-        if any(seat.uid == pod.uid for bind in world.scenario.binds for seat in bind.seats):
-            world.scenario.made_volumes.add(pod.uid)  # its bind was sent before it had a claim
+        if any(pod.gang in bind.gangs for bind in world.scenario.binds):
+            world.scenario.made_volumes.add(pod.uid)  # a bind of its gang was sent before it had a claim
         return replace(pod, class_id=pod_class(cpu).id, claims=("data",))
     return replace(pod, class_id=class_with_volume(cpu).id, claims=())
 

@@ -39,7 +39,9 @@ class DeviceClaimWrites:
         self.failures = 0
         """Deallocations that fail next."""
         self.contested: set[DeviceId] = set()
-        """Devices that others took, or that a former leader allocated late: they may have two owners."""
+        """Devices that others took, that a former leader allocated late, or that were left to pods which are not bound:
+        they may be allocated to two claims before that is observed, and no pod is bound then.
+        """
 
         self.restored = False
         """The API server was restored from a backup, which permits that were given since do not know."""
@@ -102,12 +104,22 @@ class DeviceClaimWrites:
     # -- writes of a Bind call
 
     def write(self, effect: Bind, *, late: bool = False) -> list[str]:
-        """Allocates and reserves the claims of the seats. Returns the uids of pods of which one is not ready. `late`:
-        the call is of a former leader.
+        """Allocates and reserves the claims of the seats. Returns the uids of pods of which one is not ready, or has a
+        device that another claim has, too. `late`: the call is of a former leader.
         """
         if self.unobserved:
             return []
-        return [seat.uid for seat in effect.seats if not self._write_all(effect, seat, late=late)]
+        ready = [seat for seat in effect.seats if self._write_all(effect, seat, late=late)]
+        return [seat.uid for seat in effect.seats if seat not in ready or self._shares_devices(effect, seat)]
+
+    def _shares_devices(self, effect: Bind, seat: Seat) -> bool:
+        """A claim that was written for the seat has a device of another claim."""
+        names = {f"{seat.namespace}/{write.name}" for write in effect.devices.get(seat.uid, ())}
+        own, others = set[DeviceId](), set[DeviceId]()
+        for claim in self.all() if names else ():
+            ids = {each.id for each in claim.allocation.results} if claim.allocation is not None else set()
+            (own if claim.id in names else others).update(ids)
+        return not own.isdisjoint(others)
 
     def _write_all(self, effect: Bind, seat: Seat, *, late: bool) -> bool:
         pod = self._scenario.cluster.pods.get(seat.uid)
@@ -155,9 +167,13 @@ class DeviceClaimWrites:
 
     def release(self, effect: Bind, results: Sequence[BindResult]) -> None:
         """Removes what was written for pods that were not bound."""
-        if self.lost or self.unobserved:
+        if self.unobserved:
             return
         failed = {result.uid for result in results if result.outcome in _RELEASED and not self._is_bound(result.uid)}
+        if self.lost:
+            unbound = (seat for seat in effect.seats if seat.uid in failed)
+            self.contested.update(each.id for seat in unbound for _, one in seat.devices for each in one.results)
+            return
         used = {
             (seat.namespace, write.name): write.group_uid
             for seat in effect.seats

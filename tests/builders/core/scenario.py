@@ -99,6 +99,10 @@ class Scenario:
         self.etcd: dict[str, Record] = {}
         self.permitted_with: defaultdict[str, set[str]] = defaultdict(set)
         """Gangs that had a permit when this one was written, by gang."""
+        self.begun: set[str] = set()
+        """Gangs of which a member had a node when a Bind of the permit was sent."""
+        self.sent_with: defaultdict[str, set[str]] = defaultdict(set)
+        """Gangs that were in one Bind with this one, by gang."""
         self.permitted_in: dict[str, tuple[CompositeFacts, ...]] = {}
         """Composites in which gangs were when they got their permit."""
         self.now = 1000.0
@@ -211,10 +215,17 @@ class Scenario:
                 if isinstance(effect, Solve):
                     self.solves.append(effect)
                 elif isinstance(effect, Bind):
-                    self.binds.append(effect)
+                    self._note_sent(effect)
                 elif isinstance(effect, Evict):
                     check_evict(self.etcd, effect)
                 self.under_way.append(effect)
+
+    def _note_sent(self, effect: Bind) -> None:
+        self.binds.append(effect)
+        placed = {pod.gang for pod in self.cluster.pods.values() if pod.node}
+        self.begun.update(placed.intersection(effect.gangs))
+        for gang in effect.gangs:
+            self.sent_with[gang].update(effect.gangs)
 
     @property
     def unix(self) -> float:
@@ -288,9 +299,11 @@ class Scenario:
             else:
                 self.permitted_with.pop(record.gang, None)
                 self.permitted_in.pop(record.gang, None)
+                self.begun.discard(record.gang)
         for key in effect.deletes:
             self.etcd.pop(key, None)
             self.permitted_in.pop(key, None)
+            self.begun.discard(key)
 
     def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
         """Binds as the binding service does: with `claims_first`, a missing volume withholds all other pods."""

@@ -24,6 +24,8 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
         return
     assert _is_ready(scenario, record), f"I1: {record.gang} is bound before the claims of its members are ready"
     composites = scenario.cluster.gangs[record.gang].composites
+    if not composites and scenario.permitted_in.get(record.gang):
+        return  # taken out of its composite after the permit
     if not composites:
         for partner in map(scenario.etcd.get, record.group):
             if partner is None or _is_in_composite(scenario, partner):
@@ -35,7 +37,7 @@ def check_claims_of_start(scenario: "Scenario", pod: PodFacts, seat: Seat) -> No
     runs = {id_ for id_ in permitted if id_ in scenario.cluster.gangs and _has_run(scenario, id_)}
     ready = runs | {id_ for id_ in permitted - runs if _is_ready(scenario, scenario.etcd[id_])}
     root = composites[0].name  # a restore may bring gangs back with another minimum of the same composite
-    if not permitted <= scenario.cluster.gangs.keys():
+    if not permitted | scenario.sent_with[record.gang] <= scenario.cluster.gangs.keys():
         return  # one with a permit was deleted since, perhaps of this composite; the call may have been under way
     declared = [each for each in scenario.cluster.gangs.values() if each.composites and each.composites[0].name == root]
     if any(_moved(scenario, each, root) for each in scenario.cluster.gangs.values()):
@@ -73,9 +75,11 @@ def _moved(scenario: "Scenario", gang: GangFacts, root: str) -> bool:
 
 
 def _has_run(scenario: "Scenario", gang: str) -> bool:
-    """Members run or ran; or did, before a restore of the API server undid their binds: then the gang is repaired."""
+    """Members run or ran; or did, before a restore of the API server undid their binds: then the gang is repaired; or
+    when the Bind was sent, and have left since.
+    """
     record = scenario.etcd.get(gang)
-    if record is not None and record.met_minimum:
+    if gang in scenario.begun or (record is not None and record.met_minimum):
         return True
     return any(
         pod.node or pod.phase is PodPhase.SUCCEEDED for pod in scenario.cluster.pods.values() if pod.gang == gang

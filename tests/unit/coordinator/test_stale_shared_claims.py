@@ -15,7 +15,7 @@ from muster.coordinator.core.permits.deallocation import OBSERVATION_SECONDS
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.waits import Wait
 from muster.devices.facts import Allocation, Claim
-from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodFacts
+from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodFacts, PodPhase
 
 SHARED = replace(claim(way(2), name="c"), namespace="default", uid="uid-c")
 GROUP = "uid-of-pod-group"
@@ -181,6 +181,15 @@ def test_the_claim_of_a_pod_group_is_kept_while_it_is_used() -> None:
     scenario.claims.put(replace(left, idle=True))
     scenario.run()
     assert scenario.bound("a") == 2
+
+
+def test_i13_a_pod_that_has_ended_does_not_use_the_claim_of_its_pod_group() -> None:
+    scenario = cluster("n0", "n1")
+    ended, *waiting = add(scenario, gang("a").needing(1).of(3), group=GROUP)
+    scenario.change(pods=[replace(ended, node="n1", phase=PodPhase.SUCCEEDED)])
+    leave(scenario, GROUP, node="n1", idle=True)
+    [order] = orders(scenario)
+    assert [pod.uid for stale in order.claims for pod in stale.pods] == [pod.uid for pod in waiting]
 
 
 def test_i11_pods_of_groups_end() -> None:

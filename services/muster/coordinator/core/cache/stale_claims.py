@@ -41,5 +41,6 @@ def _is_unplaced(claim: Claim, uid: str, gang_of: Mapping[str, Gang], devices: D
 
 
 def _users(claim: Claim, group: str, gang_of: Mapping[str, Gang], devices: DeviceChoices) -> Collection[str]:
-    """Pods without a node that use the PodGroup's claim."""
-    return [uid for uid in devices.pods_of_group(group) if claim.name in gang_of[uid].pods[uid].group_claims]
+    """Pods that use the PodGroup's claim: those that have ended do not any more."""
+    pods = (gang_of[uid].pods[uid] for uid in devices.pods_of_group(group))
+    return [pod.uid for pod in pods if claim.name in pod.group_claims and not pod.phase.ended]
