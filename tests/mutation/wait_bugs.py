@@ -9,6 +9,20 @@ _REPORTS = "report/reports.py"
 
 WAIT_BUGS = (
     Bug(
+        "a gang is reported as incomplete while its pods are being created",
+        _REPORTS,
+        "        elif len(gang.pods) > reported.members and not gang.all_present:\n",
+        "        elif False:\n",
+        first="unit/coordinator/test_reports.py",
+    ),
+    Bug(
+        "a gang of which pods are created without end is never reported",
+        _REPORTS,
+        "max(min(now + SETTLE_SECONDS, latest), reported.not_before)",
+        "max(now + SETTLE_SECONDS, reported.not_before)",
+        first="unit/coordinator/test_reports.py",
+    ),
+    Bug(
         "a preemptor asks for nodes while its victims leave",
         _DIAGNOSIS,
         "        return Wait.PREEMPTING\n",

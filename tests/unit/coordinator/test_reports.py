@@ -14,7 +14,12 @@ from muster.coordinator.core.events import BindResults, SolveFailed
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.report.explain import AmbiguousGang, find
 from muster.coordinator.core.report.reasons import reason
-from muster.coordinator.core.report.reports import CHANGES_PER_SECOND, MAX_CHANGES_SAVED
+from muster.coordinator.core.report.reports import (
+    CHANGES_PER_SECOND,
+    CREATION_SECONDS,
+    MAX_CHANGES_SAVED,
+    SETTLE_SECONDS,
+)
 from muster.coordinator.core.slices import run_to_end
 from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity
 
@@ -33,6 +38,32 @@ def test_a_returning_warning_is_reported_again() -> None:
     for facts in (odd, a.gang_facts(), odd):
         scenario.change(gangs=[facts], pods=a.pods())
     assert sum('"Strct"' in note for note in scenario.notes()) == 2
+
+
+def create_one_by_one(scenario: Scenario, built: CoreGang, seconds: float) -> None:
+    """The controller creates a pod of the gang each time that so many seconds have passed."""
+    scenario.change(gangs=[built.gang_facts()])
+    for pod in built.pods():
+        scenario.change(pods=[pod])
+        scenario.pass_time(seconds)
+
+
+def test_pods_that_are_still_being_created_are_not_reported_as_too_few() -> None:
+    scenario = Scenario({"n2": 2})
+    built = gang("a").of(5)
+    create_one_by_one(scenario, built, SETTLE_SECONDS * 0.8)
+    scenario.pass_time(SETTLE_SECONDS)
+    messages = {message for pod in built.pods() for message in conditions_of(scenario, pod.uid)}
+    assert len(messages) == 1 and "2 of 5 members fit" in messages.pop()
+
+
+def test_a_creation_that_takes_long_is_reported() -> None:
+    scenario = Scenario({"n2": 2})
+    built = gang("a").of(20)
+    create_one_by_one(scenario, built, SETTLE_SECONDS * 0.8)
+    first = conditions_of(scenario, built.pods()[0].uid)[0]
+    created = int(CREATION_SECONDS / (SETTLE_SECONDS * 0.8)) + 1
+    assert f"{created} of 20 members exist" in first
 
 
 def test_i10_an_ended_pod_is_not_reported_as_pending_after_a_restart() -> None:

@@ -61,6 +61,8 @@ class Budget:
 
 SETTLE_SECONDS = 0.5
 """How long a reason must hold before it is reported: gangs that start at once get no conditions."""
+CREATION_SECONDS = 2.0
+"""How long at most a gang is not reported as incomplete because its pods are still being created."""
 STARTING_SECONDS = 1.0
 """After this time without a bind, members for which nodes were asked are reported as starting."""
 PODS_PER_SECOND = 200
@@ -94,6 +96,10 @@ class _Reported:
     warnings: tuple[str, ...] = ()
     acted_on: bool = False
     """Some members were last reported to wait for nodes, or to have a nominated one: autoscalers act on it."""
+    members: int = 0
+    """Number of pods when the report that is due was scheduled, or when more had been created since."""
+    scheduled_at: float = 0.0
+    """Monotonic time at which that report was scheduled."""
     paid_at: float = 0.0
     """Monotonic time up to which the rate of the gang's conditions is used up."""
     not_before: float = 0.0
@@ -136,7 +142,12 @@ class Reports:
             reported.theme = NOTHING
             self._unchanged(gang)
         elif gang not in self._due:
+            reported.members, reported.scheduled_at = len(gang.pods), now
             self._due.put(gang, max(now + SETTLE_SECONDS, reported.not_before))
+        elif len(gang.pods) > reported.members and not gang.all_present:
+            reported.members = len(gang.pods)
+            latest = reported.scheduled_at + CREATION_SECONDS
+            self._due.put(gang, max(min(now + SETTLE_SECONDS, latest), reported.not_before))
         return self._warn(gang, reported)
 
     def forget(self, gang: Gang) -> None:
