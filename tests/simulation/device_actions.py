@@ -4,6 +4,7 @@ import random
 
 from msgspec.structs import replace
 
+from builders.core.objects import EXTENDED
 from builders.core.shared_claims import is_shared
 from builders.devices.facts import claim as claim_for
 from builders.devices.facts import way
@@ -24,6 +25,8 @@ from simulation.world import Sharing, World
 WEIGHTS = {
     "edit_devices": 1.0,
     "claim_devices": 1.0,
+    "extend_devices": 0.5,
+    "install_plugin": 0.4,
     "share_claim": 0.4,
     "take_device": 1.5,
     "leave_allocation": 2.0,
@@ -41,7 +44,8 @@ def beginning(dice: random.Random) -> list[Action]:
     published = [Action("edit_devices", (node, dice.choice((2, 3, 4, 4)), 0)) for node in range(2)]
     claimed = (Action("claim_devices", (slot, dice.choice((0, 1, 1, 1, 2)))) for slot in range(6))
     shared = (Action("share_claim", (slot, dice.choice((0, 0, 0, 0, 0, 1, 2, 3)))) for slot in range(6))
-    return [*published, *claimed, *shared]
+    extended = (Action("extend_devices", (slot, int(dice.random() < 0.25))) for slot in range(6))
+    return [*published, *claimed, *shared, *extended]
 
 
 def drawn(dice: random.Random) -> Action:
@@ -62,7 +66,7 @@ def edit_devices(world: World, which: int, count: int, broken: int) -> None:
     published = slice_object(name, count, generation=world.number(), slices=2 if broken == 1 else 1)
     if not count:
         published = DeviceObject(DeviceObjectKind.SLICE, name)
-    world.scenario.change(device_objects=[published, class_object()])
+    world.scenario.change(device_objects=[published, class_object(extended_resource=EXTENDED)])
 
 
 @action(0, slot=6, count=3)
@@ -70,6 +74,24 @@ def claim_devices(world: World, slot: int, count: int) -> None:
     """From now on each pod of the gang claims so many devices, or none."""
     world.claimed[slot] = count
     world.number()
+
+
+@action(0, slot=6, on=2)
+def extend_devices(world: World, slot: int, on: int) -> None:
+    """From now on each pod of the gang requests its devices as an extended resource, or claims them."""
+    (world.extended.add if on else world.extended.discard)(slot)
+    world.number()
+
+
+@action(0, which=4, count=4)
+def install_plugin(world: World, which: int, count: int) -> None:
+    """A device plugin of the node offers so many of the extended resource from now on; 0: it is removed."""
+    name = world.node(which)
+    if name is not None and count != world.scenario.plugins[name]:
+        world.share(name)  # it offers fewer than running pods have
+        world.scenario.plugins[name] = count
+        world.scenario.change(nodes=[world.scenario.cluster.nodes[name]])
+        world.number()
 
 
 @action(0, slot=6, how=4)
@@ -95,13 +117,15 @@ def take_device(world: World, which: int) -> None:
 
 @action(0, which=40, device=8)
 def leave_allocation(world: World, which: int, device: int) -> None:
-    """A call of a former leader, of which nobody knows any more, allocates a device to the claim of a pending pod."""
+    """A call of a former leader, of which nobody knows any more, allocates a device to the claim of a pending pod, or
+    creates one for its extended resources.
+    """
     scenario = world.scenario
-    pods = sorted((pod for pod in scenario.cluster.pods.values() if pod.device_claims), key=lambda pod: pod.uid)
+    pods = sorted((pod for pod in scenario.cluster.pods.values() if world.uses_devices(pod)), key=lambda pod: pod.uid)
     pods = [pod for pod in pods if not (pod.node or pod.deleting)]
     free = _free_devices(world)
     pod = pods[which % len(pods)] if pods else None
-    claim = scenario.claims.get(pod.namespace, pod.device_claims[0]) if pod is not None else None
+    claim = scenario.claims.first_of(pod) if pod is not None else None
     if free and pod is not None and claim is not None and claim.allocation is None:
         id_ = free[device % len(free)]
         world.share(id_.pool)  # it may be reserved for others
@@ -143,7 +167,7 @@ def delete_claim(world: World, which: int) -> None:
     if is_shared(pod.device_claims[0]):
         _delete_shared(world, pod, claim)
     elif claim is None:
-        new, made = world.claiming(pod, world.scenario.cluster.claimed_devices(pod.class_id))
+        new, made = world.claiming(pod, world.scenario.cluster.requested_devices(pod.class_id)[1])
         scenario.change(pods=[replace(new, problem="")], device_objects=[made])
     elif claim.allocation is None:
         problem = f"ResourceClaim {claim.name} does not exist"
@@ -172,7 +196,7 @@ def _delete_shared(world: World, pod: PodFacts, claim: Claim | None) -> None:
 @action(0, which=4)
 def write_claims(world: World, which: int) -> None:
     """binding dies after it has written the claims of a call, which remains in flight."""
-    calls = [each for each in world.scenario.under_way if isinstance(each, Bind) and each.devices]
+    calls = [each for each in world.scenario.under_way if isinstance(each, Bind) and (each.devices or each.extended)]
     if calls:
         world.scenario.binding.leader_calls()
         world.scenario.claims.write(calls[which % len(calls)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING
 
+from builders.core.device_claims import extended_name
 from builders.core.shared_claims import is_shared
 from muster.coordinator.core.effects import Bind, Evict, Persist, Report
 from muster.coordinator.core.events import Record, RecordState, Seat
@@ -109,7 +110,7 @@ def check_claims_first(scenario: Scenario, effect: Bind) -> None:
     gang partial.
     """
     gang = scenario.leader.cache.gangs[effect.gang]
-    if gang.bound or gang.acknowledged or not (effect.claims or effect.devices):
+    if gang.bound or gang.acknowledged or not (effect.claims or effect.devices or effect.extended):
         return
     if scenario.etcd[effect.gang].met_minimum and not scenario.undone_binds.isdisjoint(gang.pods):
         return
@@ -119,7 +120,8 @@ def check_claims_first(scenario: Scenario, effect: Bind) -> None:
     others = {uid: held for uid, held in gang.seats.items() if uid not in {seat.uid for seat in effect.seats}}
     pods = {uid: gang.pods[uid] for uid in others}
     sent = all(
-        held.state is not ActionState.DECIDED and not (pods[uid].claims or pods[uid].device_claims)
+        held.state is not ActionState.DECIDED
+        and not (pods[uid].claims or pods[uid].device_claims or scenario.cluster.class_of(pods[uid].class_id).extended)
         for uid, held in others.items()
     )
     late = sent and len(others) >= gang.required
@@ -173,7 +175,7 @@ def check_not_taken(scenario: Scenario, seats: Iterable[Seat]) -> None:
     claims = scenario.leader.cache.ledger.devices.claims.values()
     allocated = {(each.id, claim.id) for claim in claims if claim.allocation for each in claim.allocation.results}
     for seat in seats:
-        own = {f"{seat.namespace}/{name}" for name, _ in seat.devices}
+        own = {f"{seat.namespace}/{name}" for name in (*dict(seat.devices), extended_name(seat))}
         taken = [id_ for device, id_ in allocated if device in _devices(seat) and id_ not in own]
         assert not taken, f"I3: devices of {taken} are used for {seat.uid}"
 
@@ -187,12 +189,14 @@ def _recorded_seats(scenario: Scenario, effect: Bind) -> dict[str, Seat]:
 def check_bound_devices(scenario: Scenario, effect: Bind) -> None:
     """I2: pods are bound with devices that are in the record, one allocation for each claim."""
     recorded = {uid: seat.devices for uid, seat in _recorded_seats(scenario, effect).items()}
-    if effect.devices:
+    has_devices = effect.devices or effect.extended
+    if has_devices:
         check_not_taken(scenario, effect.seats)
-    for seat in effect.seats if effect.devices else ():
+    for seat in effect.seats if has_devices else ():
         assert recorded.get(seat.uid) == seat.devices, f"I2: {seat.uid} is bound with devices that are not recorded"
         writes = effect.devices.get(seat.uid, ())
         wanted = {each.name for each in writes if each.allocation or not is_shared(each.name)}
+        wanted |= {EXTENDED_CLAIM} if seat.uid in effect.extended else set()
         chosen = {name for name, _ in seat.devices}
         assert wanted == chosen, f"I3: {seat.uid} is bound with devices for {sorted(chosen)}, not for {sorted(wanted)}"
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 
-from builders.core.device_claims import is_ready
 from builders.core.invariants import check_quiet
 from builders.core.objects import GPUS
 from builders.core.scenario import Scenario
@@ -256,9 +255,8 @@ def check_claims(scenario: ObservedScenario) -> None:
         seated = pod.uid in gang_of and pod.uid in gang_of[pod.uid].seats
         assert pod.node or seated, f"I5: {claim.id} is allocated, and {pod.uid} is pending"
     for pod in scenario.cluster.pods.values():
-        if pod.device_claims and pod.seated:
-            claims = [scenario.claims.get(pod.namespace, name) for name in pod.device_claims]
-            ready = all(each is not None and is_ready(each, pod) for each in claims)
+        if pod.seated:
+            ready = scenario.claims.are_ready(pod, extended=pod.uid in scenario.claims.with_extended)
             assert ready, f"I6: {pod.uid} runs on {pod.node} without its devices"
 
 

@@ -90,7 +90,7 @@ def remove_foreign_pod(world: World, which: int) -> None:
 def bind_elsewhere(world: World, which: int) -> None:
     """Another scheduler binds one of our pods to a node that is closed to us."""
     pod = world.pod(which, bound=False)
-    if pod is not None and not (pod.gated or pod.device_claims):
+    if pod is not None and not (pod.gated or world.uses_devices(pod)):
         if FOREIGN_NODE not in world.scenario.cluster.nodes:
             world.scenario.change(nodes=[node_of(FOREIGN_NODE, 1000, unschedulable=True)])
         world.scenario.bind_elsewhere(pod.uid, FOREIGN_NODE)

@@ -340,7 +340,7 @@ def end_expected(world: World) -> None:
 def resize(world: World, which: int, cpu: int) -> None:
     """Changes the requests of a pod; running pods only shrink, since growing needs the kubelet."""
     pod = world.pod(which)
-    if pod is None or pod.device_claims:
+    if pod is None or world.uses_devices(pod):
         return
     size = world.scenario.cluster.cpu(pod) // 1000
     if not pod.seated or size > 1:
@@ -359,8 +359,8 @@ def volumes(world: World, which: int, count: int) -> None:
 
 
 def _without_devices(world: World) -> list[PodFacts]:
-    """Pods that are not bound and claim no devices."""
-    pods = (pod for pod in world.scenario.cluster.pods.values() if not (pod.node or pod.device_claims))
+    """Pods that are not bound and request no devices."""
+    pods = (pod for pod in world.scenario.cluster.pods.values() if not (pod.node or world.uses_devices(pod)))
     return sorted(pods, key=lambda pod: pod.uid)
 
 

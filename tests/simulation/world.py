@@ -10,7 +10,16 @@ import msgspec
 from msgspec.structs import replace
 
 from builders.core.device_claims import slices_of
-from builders.core.objects import GPUS, Cluster, claiming_class, plain_pod, pod_class, ruled_class
+from builders.core.objects import (
+    EXTENDED,
+    GPUS,
+    Cluster,
+    claiming_class,
+    extended_class,
+    plain_pod,
+    pod_class,
+    ruled_class,
+)
 from builders.core.scenario import Scenario
 from builders.core.shared_claims import SHARED, is_counted, label_of, users_of, with_shares
 from builders.devices.facts import claim as claim_for
@@ -81,6 +90,8 @@ class ObservedScenario(Scenario):
         """Number of classes that there were at once."""
         self.stuck: set[str] = set()
         """Uids of pods that do not end when they are deleted."""
+        self.plugins: Counter[str] = Counter()
+        """Number of devices by node that a device plugin offers as the extended resource."""
         self.shares = False
         """Pods may share claims."""
         super().__init__(nodes, rules=RULES)
@@ -156,24 +167,33 @@ class ObservedScenario(Scenario):
         claims = [each for each in objects.values() if each.kind is DeviceObjectKind.CLAIM and each.content]
         present = {**self.cluster.pods, **{pod.uid: pod for pod in pods}}
         there = [pod for uid, pod in present.items() if uid not in set(remove_pods)]
-        theirs = {
-            result.id
-            for claim in (msgspec.json.decode(each.content, type=Claim) for each in claims)
-            if claim.allocation is not None and not claim.owner and not is_counted(claim, users_of(claim, there))
-            for result in claim.allocation.results
+        theirs, by_claims, as_extended = set[DeviceId](), set[DeviceId](), set[DeviceId]()
+        for claim in (msgspec.json.decode(each.content, type=Claim) for each in claims):
+            ids = {result.id for result in claim.allocation.results} if claim.allocation is not None else set()
+            if claim.extended:
+                as_extended |= ids
+            elif claim.owner or is_counted(claim, users_of(claim, there)):
+                by_claims |= ids
+            else:
+                theirs |= ids
+        devices = [
+            DeviceId(each.driver, each.pool, one.name) for each in slices_of(objects.values()) for one in each.devices
+        ]
+        self.cluster.usable_devices = Counter(each.pool for each in devices if each not in theirs)
+        offered = {
+            GPUS: Counter(each.pool for each in devices if each not in theirs | as_extended),
+            EXTENDED: Counter(each.pool for each in devices if each not in theirs | by_claims),
         }
-        offered = Counter(
-            each.pool
-            for each in slices_of(objects.values())
-            for one in each.devices
-            if DeviceId(each.driver, each.pool, one.name) not in theirs
-        )
         changed_nodes = {facts.name: facts for facts in nodes}
         for name, facts in {**self.cluster.nodes, **changed_nodes}.items():
-            amounts = {resource: amount for resource, amount in facts.allocatable if resource != GPUS}
-            amounts |= {GPUS: offered[name]} if offered[name] else {}
-            if name not in remove_nodes and offered[name] != dict(facts.allocatable).get(GPUS, 0):
-                changed_nodes[name] = replace(facts, allocatable=tuple(sorted(amounts.items())))
+            amounts = {resource: amount for resource, amount in facts.allocatable if resource not in offered}
+            amounts |= {resource: number[name] for resource, number in offered.items() if number[name]}
+            if self.plugins[name]:
+                amounts[EXTENDED] = self.plugins[name]
+            backed = (EXTENDED,) if EXTENDED in amounts and not self.plugins[name] else ()
+            if name not in remove_nodes and (amounts, backed) != (dict(facts.allocatable), facts.device_backed):
+                allocatable = tuple(sorted(amounts.items()))
+                changed_nodes[name] = replace(facts, allocatable=allocatable, device_backed=backed)
         return list(changed_nodes.values())
 
     def tell(self, *events: Event) -> None:
@@ -289,6 +309,8 @@ class World:
         """Labels and rules of gangs by slot."""
         self.claimed: dict[int, int] = {}
         """Number of devices that each pod of a slot's gang claims."""
+        self.extended: set[int] = set()
+        """Slots of gangs whose pods request devices as an extended resource, without claims of their own."""
         self.shared: dict[int, Sharing] = {}
         """How the pods of a slot's gang share one claim instead."""
         self.storing: dict[int, int] = {}
@@ -337,11 +359,25 @@ class World:
         if sharing := self.shared.get(slot):
             self._create_sharing(slot, pods, count, sharing)
             return
+        if slot in self.extended:
+            self.scenario.change(pods=[self._extended(pod, count) if pod.class_id in plain else pod for pod in pods])
+            return
         claiming = dict(self.claiming(pod, count) for pod in pods if pod.class_id in plain)
         self.scenario.change(
             pods=[*(pod for pod in pods if pod.class_id not in plain), *claiming],
             device_objects=list(claiming.values()),
         )
+
+    def _extended(self, pod: PodFacts, count: int) -> PodFacts:
+        """The pod with a request for so many devices as an extended resource."""
+        known = extended_class(self.scenario.cluster.cpu(pod) // 1000, count)
+        if known.id not in self.scenario.cluster.classes:
+            self.scenario.change(classes=[known])
+        return replace(pod, class_id=known.id)
+
+    def uses_devices(self, pod: PodFacts) -> bool:
+        """The pod has claims, or requests the extended resource."""
+        return bool(pod.device_claims) or bool(self.scenario.cluster.class_of(pod.class_id).extended)
 
     def _create_sharing(self, slot: int, pods: list[PodFacts], count: int, sharing: "Sharing") -> None:
         """Creates pods that share a claim for so many devices, and the claim if there is none."""

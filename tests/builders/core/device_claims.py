@@ -17,6 +17,7 @@ from muster.coordinator.core.events import (
     Seat,
 )
 from muster.devices.allocation import usable_on
+from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.devices.facts import Allocation, Claim, DeviceId, Slice
 from muster.gangs.facts import DeviceObject, DeviceObjectKind, PodFacts
 
@@ -43,6 +44,8 @@ class DeviceClaimWrites:
         they may be allocated to two claims before that is observed, and no pod is bound then.
         """
 
+        self.with_extended: set[str] = set()
+        """Uids of pods that were bound with devices for extended resources."""
         self.restored = False
         """The API server was restored from a backup, which permits that were given since do not know."""
 
@@ -55,6 +58,17 @@ class DeviceClaimWrites:
     def get(self, namespace: str, name: str) -> Claim | None:
         each = self._scenario.cluster.device_objects.get((DeviceObjectKind.CLAIM, f"{namespace}/{name}"))
         return _claim(each) if each is not None else None
+
+    def first_of(self, pod: PodFacts) -> Claim | None:
+        """The first claim that the pod names; if it names none, that for its extended resources, existing or not."""
+        if pod.device_claims:
+            return self.get(pod.namespace, pod.device_claims[0])
+        return self.get(pod.namespace, extended_name(pod)) or self._extended_claim(pod)
+
+    def _extended_claim(self, pod: PodFacts | Seat) -> Claim:
+        """A new claim for the extended resources of a pod."""
+        self._version += 1
+        return Claim(pod.namespace, extended_name(pod), f"extended-{self._version}", owner=pod.uid, extended=True)
 
     def nodes_with_lost_devices(self) -> set[str]:
         """Nodes that do not offer the devices of some claim any more; pods may request them again, as others leave."""
@@ -115,6 +129,8 @@ class DeviceClaimWrites:
     def _shares_devices(self, effect: Bind, seat: Seat) -> bool:
         """A claim that was written for the seat has a device of another claim."""
         names = {f"{seat.namespace}/{write.name}" for write in effect.devices.get(seat.uid, ())}
+        if seat.uid in effect.extended:
+            names.add(f"{seat.namespace}/{extended_name(seat)}")
         own, others = set[DeviceId](), set[DeviceId]()
         for claim in self.all() if names else ():
             ids = {each.id for each in claim.allocation.results} if claim.allocation is not None else set()
@@ -126,7 +142,18 @@ class DeviceClaimWrites:
         if pod is None or pod.node:
             return True
         ready = [self._write(effect, seat, each, late=late) for each in effect.devices.get(seat.uid, ())]
+        if seat.uid in effect.extended:
+            ready.append(self._write_extended(seat, late=late))
         return all(ready)
+
+    def _write_extended(self, seat: Seat, *, late: bool) -> bool:
+        """Creates the claim for the extended resources of a seat, or allocates it otherwise than before."""
+        claim = self.get(seat.namespace, extended_name(seat)) or self._extended_claim(seat)
+        wanted = dict(seat.devices)[EXTENDED_CLAIM]
+        if claim.allocation != wanted:
+            self._check(claim, seat, wanted, late=late)
+            self.put(replace(claim, allocation=wanted, reserved_for=(seat.uid,)))
+        return True
 
     def _write(self, effect: Bind, seat: Seat, write: DeviceWrite, *, late: bool) -> bool:
         claim, wanted = self.get(seat.namespace, write.name), dict(seat.devices).get(write.name)
@@ -180,6 +207,8 @@ class DeviceClaimWrites:
             if seat.uid in failed
             for write in effect.devices.get(seat.uid, ())
         }
+        created = [self.get(seat.namespace, extended_name(seat)) for seat in effect.seats if seat.uid in failed]
+        self.remove(*(claim for claim in created if claim is not None))
         released = []
         for (namespace, name), group in used.items():
             claim = self.get(namespace, name)
@@ -223,14 +252,22 @@ class DeviceClaimWrites:
 
     # -- at a bind
 
-    def are_ready(self, pod: PodFacts) -> bool:
-        """The pod's claims are allocated and reserved for it, or for its PodGroup."""
-        found = [self.get(pod.namespace, name) for name in pod.device_claims if not self.unobserved]
+    def are_ready(self, pod: PodFacts, *, extended: bool) -> bool:
+        """The pod's claims are allocated and reserved for it, or for its PodGroup. `extended`: also one for extended
+        resources.
+        """
+        names = [*pod.device_claims, *([extended_name(pod)] if extended else [])]
+        found = [self.get(pod.namespace, name) for name in names if not self.unobserved]
         return all(claim is not None and is_ready(claim, pod) for claim in found)
 
     def check_bound(self, pod: PodFacts, seat: Seat) -> None:
         """A pod that is bound has its devices."""
-        for name in pod.device_claims if not self.unobserved else ():
+        if EXTENDED_CLAIM in dict(seat.devices):
+            self.with_extended.add(pod.uid)
+        else:
+            self.with_extended.discard(pod.uid)
+        names = (name if name != EXTENDED_CLAIM else extended_name(seat) for name, _ in seat.devices)
+        for name in dict.fromkeys((*pod.device_claims, *names)) if not self.unobserved else ():
             claim = self.get(pod.namespace, name)
             assert claim is not None and is_ready(claim, pod), (
                 f"devices: {pod.uid} is bound to {seat.node}, and its claim {name} is not allocated to it"
@@ -239,6 +276,11 @@ class DeviceClaimWrites:
             assert node is None or usable_on(claim, node), (
                 f"I3: {pod.uid} is bound to {seat.node}, where the devices of its claim {name} cannot be used"
             )
+
+
+def extended_name(pod: PodFacts | Seat) -> str:
+    """Name of the claim for the pod's extended resources."""
+    return f"{pod.uid}-extended".replace("/", "-")
 
 
 def is_ready(claim: Claim, pod: PodFacts) -> bool:

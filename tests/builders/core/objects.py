@@ -11,6 +11,7 @@ from muster.gangs.facts import (
     DeviceObject,
     DeviceObjectKind,
     DisruptionBudget,
+    ExtendedRequest,
     GangFacts,
     NodeFacts,
     PodClass,
@@ -30,6 +31,10 @@ from muster.gangs.selectors import LabelSet, PodSelector
 HOST = "kubernetes.io/hostname"
 GPUS = devices("gpu")
 """The resource that stands for devices of the class "gpu"."""
+EXTENDED = "example.com/gpu"
+"""The extended resource that the class "gpu" backs."""
+ANY_DEVICE = ""
+"""Stands for all devices of a node, which claims and extended resources share."""
 
 
 def pod_class(cpu: int = 1) -> PodClass:
@@ -46,6 +51,16 @@ def claiming_class(cpu: int = 1, devices_: int = 1) -> PodClass:
     """A class of pods that also claim so many devices of the class "gpu"."""
     plain = pod_class(cpu)
     return PodClass(id=f"{plain.id}-gpu{devices_}", requests=tuple(sorted((*plain.requests, (GPUS, devices_)))))
+
+
+def extended_class(cpu: int = 1, devices_: int = 1) -> PodClass:
+    """A class of pods that also request so many of the extended resource."""
+    plain = pod_class(cpu)
+    return PodClass(
+        id=f"{plain.id}-extended{devices_}",
+        requests=tuple(sorted((*plain.requests, (EXTENDED, devices_)))),
+        extended=(ExtendedRequest("main", EXTENDED, "container-0-request-0", 0, devices_),),
+    )
 
 
 def ruled_class(cpu: int, *, apart_from: str = "", beside: str = "") -> PodClass:
@@ -108,6 +123,8 @@ class Cluster:
     """Grows with every change; lower after a restore of the API server."""
     used: Counter[str] = field(default_factory=Counter)
     """Millicores of bound pods by node."""
+    usable_devices: Counter[str] = field(default_factory=Counter)
+    """Number of devices by node that no foreign claim has; empty: not limited by the objects."""
 
     def copy(self) -> "Cluster":
         """A backup: facts never change, so that the maps are copied."""
@@ -128,19 +145,26 @@ class Cluster:
         """Free millicores by node, given the bound pods."""
         return {name: dict(facts.allocatable)["cpu"] - self.used[name] for name, facts in self.nodes.items()}
 
-    def free_devices(self) -> dict[str, int]:
-        """Free devices by node, given the bound pods; empty if no node offers any and no class requests any."""
+    def free_devices(self) -> Counter[tuple[str, str]]:
+        """Free devices by node and resource, given the bound pods; of all resources together no more than there are
+        devices. Empty if there are none.
+        """
+        free = Counter[tuple[str, str]]()
         if not self.device_objects:
-            return {}
-        free = {name: dict(facts.allocatable).get(GPUS, 0) for name, facts in self.nodes.items()}
+            return free
+        for name, facts in self.nodes.items():
+            offered = dict(facts.allocatable)
+            free.update({(name, resource): offered.get(resource, 0) for resource in (GPUS, EXTENDED)})
+        free.update({(node, ANY_DEVICE): number for node, number in self.usable_devices.items()})
         for pod in self.pods.values():
-            if pod.seated and pod.node in free:
-                free[pod.node] -= self.claimed_devices(pod.class_id)
+            if pod.seated and pod.node in self.nodes:
+                take_devices(free, pod.node, self.requested_devices(pod.class_id))
         return free
 
-    def claimed_devices(self, kind: str) -> int:
-        """Number of devices that a pod of a kind claims."""
-        return dict(self.class_of(split_kind(kind)[0]).requests).get(GPUS, 0)
+    def requested_devices(self, kind: str) -> tuple[str, int]:
+        """The resource that a pod of a kind requests for devices, and the number; 0: none."""
+        requests = dict(self.class_of(split_kind(kind)[0]).requests)
+        return next(((name, requests[name]) for name in (GPUS, EXTENDED) if name in requests), (GPUS, 0))
 
     def may_use(self, kind: str, node: str) -> bool:
         """The devices of a claim that a pod of a kind shares can be used on the node."""
@@ -218,3 +242,12 @@ class Cluster:
             if tree.default:
                 return next((tree.domains[at].name for name, at in tree.leaves if name == node_name), node_name)
         return node_name
+
+
+def take_devices(free: Counter[tuple[str, str]], node: str, requested: tuple[str, int], times: int = 1) -> None:
+    """So many pods on the node request these devices now; fewer do, if `times` is negative."""
+    resource, number = requested
+    if number:
+        free[node, resource] -= number * times
+        if (node, ANY_DEVICE) in free:
+            free[node, ANY_DEVICE] -= number * times

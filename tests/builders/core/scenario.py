@@ -316,7 +316,7 @@ class Scenario:
                 results.append(BindResult(seat.uid, BindOutcome.WITHHELD, message="a volume is missing"))
             else:
                 results.append(self.bind(seat))
-        if effect.devices:
+        if effect.devices or effect.extended:
             self.claims.release(effect, results)
         return tuple(results)
 
@@ -329,7 +329,7 @@ class Scenario:
             self.volume_failures[uid] -= 1
         failing += [seat.uid for seat in effect.seats if self._lost_volume(seat) and seat.uid not in failing]
         self.made_volumes.update(effect.claims.keys() - set(failing))
-        if effect.devices:
+        if effect.devices or effect.extended:
             failing += self.claims.write(effect, late=late)
         return failing
 
@@ -353,7 +353,7 @@ class Scenario:
         known = self.machine.cache.gangs if self.machine is not None else {}
         check_bind(self, known, pod, seat)
         check_claims_of_start(self, pod, seat)
-        if pod.device_claims:
+        if self.cluster.device_objects:
             self.claims.check_bound(pod, seat)
         self.change(
             pods=[self._running(pod, seat.node)],

@@ -10,9 +10,10 @@ from itertools import combinations, product
 from types import MappingProxyType
 
 from builders.core.composites import packed_in_racks, try_composites
-from builders.core.objects import GPUS, Cluster
+from builders.core.objects import ANY_DEVICE, EXTENDED, GPUS, Cluster, take_devices
 from builders.gangs.labels import selects
 from muster.coordinator.core.effects import Solve
+from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import split_kind
 from muster.gangs.solve import (
     Assignment,
@@ -34,7 +35,7 @@ MOST_COMBINED_FOR_COMPOSITES = 6
 
 class Free(dict[str, int]):
     """Usable millicores by node; nodes that accept no pod are missing. `pods`: kinds of pods by node, which matter only
-    if some class has inter-pod rules; `devices`: free devices by node, empty if no pod claims any.
+    if some class has inter-pod rules; `devices`: free devices by node and resource, empty if there are none.
     """
 
     def __init__(
@@ -43,32 +44,33 @@ class Free(dict[str, int]):
         pods: Mapping[str, Counter[str]],
         *,
         ruled: bool,
-        devices: Mapping[str, int] = MappingProxyType({}),
-        claimed: Callable[[str], int] = lambda _: 0,
+        devices: Mapping[tuple[str, str], int] = MappingProxyType({}),
+        requested: Callable[[str], tuple[str, int]] = lambda _: ("", 0),
     ) -> None:
-        """`claimed`: the number of devices that a pod of a kind claims."""
+        """`requested`: the resource and the number of devices that a pod of a kind requests."""
         super().__init__(millicores)
         self.first = ""
         """The node for pods of which the first decides where the others may be; empty: any."""
         self.pods = {node: Counter(kinds) for node, kinds in pods.items()}
         self.ruled = ruled
-        self.devices, self._claimed = dict(devices), claimed
+        self.devices, self._requested = Counter(devices), requested
 
     def copy(self) -> "Free":
         """Another one that may be changed."""
-        copied = Free(self, self.pods, ruled=self.ruled, devices=self.devices, claimed=self._claimed)
+        copied = Free(self, self.pods, ruled=self.ruled, devices=self.devices, requested=self._requested)
         copied.first = self.first
         return copied
 
     def fitting(self, node: str, kind: str, count: int) -> int:
         """How many of the pods the devices of the node suffice for."""
-        claimed = self._claimed(kind)
-        return min(count, max(0, self.devices.get(node, 0)) // claimed) if claimed else count
+        resource, number = self._requested(kind)
+        free = min(self.devices.get((node, each), MAX_AMOUNT) for each in (resource, ANY_DEVICE))
+        return min(count, max(0, free) // number) if number else count
 
     def add(self, node: str, kind: str, count: int) -> None:
         """Pods of a kind are on the node now, or fewer are."""
         if self.devices:
-            self.devices[node] = self.devices.get(node, 0) - count * self._claimed(kind)
+            take_devices(self.devices, node, self._requested(kind), count)
         if self.ruled:
             self.pods.setdefault(node, Counter())[kind] += count
 
@@ -117,7 +119,7 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
         *(usable, cluster.kinds_on_nodes()),
         ruled=cluster.ruled,
         devices=cluster.free_devices(),
-        claimed=cluster.claimed_devices,
+        requested=cluster.requested_devices,
     )
     for held in solve.reservations:
         for uid in held.pod_uids:
@@ -129,7 +131,9 @@ def _free(cluster: Cluster, solve: Solve) -> Free:
         if kept.node in free:
             free[kept.node] -= dict(kept.amounts).get("cpu", 0)
             if free.devices:
-                free.devices[kept.node] = free.devices.get(kept.node, 0) - dict(kept.amounts).get(GPUS, 0)
+                amounts = dict(kept.amounts)
+                for resource in (GPUS, EXTENDED):
+                    take_devices(free.devices, kept.node, (resource, amounts.get(resource, 0)))
     return free
 
 
@@ -223,7 +227,7 @@ class Fitter:
 
     def _smallest_first(self, kind: str) -> tuple[bool, int]:
         own = self._cluster.class_of(split_kind(kind)[0])
-        return not (own.shared_claims and self._cluster.claimed_devices(kind)), self.cpu(kind)
+        return not (own.shared_claims and self._cluster.requested_devices(kind)[1]), self.cpu(kind)
 
     def fill(
         self, free: Free, asked: SolveGang, counts: Sequence[int], assignments: list[Assignment], racks: Racks

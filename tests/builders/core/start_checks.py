@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from builders.core.invariants import complete_children, permit_of
 from muster.coordinator.core.events import Delta, Record, RecordState, Seat
+from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.gangs.facts import GangFacts, PodFacts, PodPhase
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ def _seat_is_ready(scenario: "Scenario", seat: Seat) -> bool:
         return True
     if pod.claims and pod.uid not in scenario.made_volumes:
         return False
-    return scenario.claims.are_ready(pod)
+    return scenario.claims.are_ready(pod, extended=EXTENDED_CLAIM in dict(seat.devices))
 
 
 def _changes_are_pending(scenario: "Scenario", pod: PodFacts) -> bool:

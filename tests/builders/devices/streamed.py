@@ -25,9 +25,9 @@ def network_object(number: int) -> DeviceObject:
     return DeviceObject(DeviceObjectKind.SLICE, "network", msgspec.json.encode(facts))
 
 
-def class_object(*config: str) -> DeviceObject:
+def class_object(*config: str, extended_resource: str = "") -> DeviceObject:
     """The class "gpu" of all GPUs; `config`: parameters for the driver, as JSON."""
-    facts = DeviceClass("gpu", (GPU,), config=config)
+    facts = DeviceClass("gpu", (GPU,), config=config, extended_resource=extended_resource)
     return DeviceObject(DeviceObjectKind.CLASS, "gpu", msgspec.json.encode(facts))
 
 
