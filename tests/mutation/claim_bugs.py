@@ -49,7 +49,7 @@ CLAIM_BUGS = (
     Bug(
         "a gang that runs below its minimum has started when its eviction is cancelled",
         "preemption/plan.py",
-        "        if gang.bound_by_others:\n",
+        "        if is_bound_by_others(gang, self._cache.ledger.selection):\n",
         "        if gang:\n",
         first="simulation/test_found_scenarios.py",
     ),

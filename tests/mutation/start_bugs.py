@@ -136,7 +136,7 @@ START_BUGS = (
     Bug(
         "one pod that others bound starts a gang for a new leader",
         "permits/permits.py",
-        "        if gang.permit.record is None and (gang.bound_by_others or _ran(gang)):",
+        "        if gang.permit.record is None and (is_bound_by_others(gang, cache.ledger.selection) or _ran(gang)):",
         "        if gang.permit.record is None and (gang.bound or _ran(gang)):",
         first="unit/coordinator/test_repair_policy.py",
     ),

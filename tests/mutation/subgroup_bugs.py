@@ -22,6 +22,20 @@ SUBGROUP_BUGS = (
         first=SUBGROUPS,
     ),
     Bug(
+        "the minimum that others bound starts a gang for its later members without the subgroups that it needs",
+        "queue/pre_enqueue.py",
+        "gang.missing <= 0 and has_subgroups(gang, ledger.selection):",
+        "gang.missing <= 0:",
+        first=SUBGROUPS,
+    ),
+    Bug(
+        "a gang of which others bound the minimum runs without the subgroups that it needs",
+        "gang/subgroups.py",
+        "    return _are_enough(gang, (each.policy for each in running_subgroups(gang, selection) if each.whole))",
+        "    return True",
+        first=SUBGROUPS,
+    ),
+    Bug(
         "a subgroup is requested before it has the members that it needs",
         "gang/subgroups.py",
         "    complete = [each for each in pending if len(each.pending) + each.held.total() >= _size(gang, each)]",

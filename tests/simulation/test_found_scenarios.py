@@ -965,6 +965,19 @@ FOUND = {
         end_pod
         create slot=4 priority=1
     """,
+    "the minimum that another scheduler bound does not start a gang without the subgroups that it needs": """
+        create size=5
+        create slot=1
+        add_node cpu=5
+        create_plain_pod
+        flood
+        create_divided slot=4 size=1 slack=2 missing=4 alone=1
+        run
+        relabel which=38
+        flood
+        edit_subgroups slot=4 size=1 minimum=1
+        bind_elsewhere
+    """,
     "the ranks of a record that was written while a permit was, hold although the permit is refused": """
         create size=3
         run

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from dataclasses import replace as changed
 
+import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import racks
@@ -272,3 +273,23 @@ def test_a_non_strict_gang_with_subgroups_says_why_it_starts_whole() -> None:
     scenario.add(gang("a").non_strict().in_subgroups(4, 4))
     [warning] = warnings(scenario.gang("a"))
     assert "mode NonStrict has no effect: gang default/a has subgroups" in warning
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["during a term", "after failover"])
+def test_i1_members_that_others_bound_start_no_gang_without_its_subgroups(restarts: bool) -> None:
+    """Another scheduler bound the minimum, but no whole subgroup; a member without one waits."""
+    scenario = Scenario({"n": 4})
+    a = gang("a").needing(1).of(3).in_subgroups(2, size=2, minimum=1, rack=False)
+    first, second, alone = a.pods()
+    scenario.change(gangs=[a.gang_facts()], pods=[first, replace(alone, label_set="")])
+    scenario.bind_elsewhere(first.uid, "n")
+    if restarts:
+        scenario.crash()
+        scenario.start()
+    scenario.run()
+    assert scenario.bound("a") == 1
+    assert not scenario.gang("a").permitted
+    assert "0 of 1 subgroups" in why(scenario, "a")
+    scenario.change(pods=[second])
+    scenario.run()
+    assert scenario.bound("a") == 3

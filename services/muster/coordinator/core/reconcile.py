@@ -20,6 +20,7 @@ from muster.coordinator.core.effects import (
 from muster.coordinator.core.elastic.growth import Growths
 from muster.coordinator.core.events import Now, RecordState, Rules
 from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
+from muster.coordinator.core.gang.subgroups import is_bound_by_others
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.deallocation import Deallocations
 from muster.coordinator.core.permits.permits import Permits
@@ -133,7 +134,7 @@ class Reconciler:
                 yield from self._forget_gone(effects)
             touched, cache.touched = cache.touched, {}
             for number, gang in enumerate(touched, start=1):
-                if gang.bound_by_others:
+                if is_bound_by_others(gang, cache.ledger.selection):
                     self._holds.release(gang.group)
                     self._permits.adopt(gang)
                     gang.timing.bound(now.unix_seconds)

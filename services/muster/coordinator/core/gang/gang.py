@@ -76,7 +76,9 @@ class Gang(Members):
 
     @property
     def bound_by_others(self) -> bool:
-        """As many members as must start together run without a permit: another scheduler bound them."""
+        """As many members as must start together run without a permit: another scheduler bound them. Of a gang with
+        subgroups these count, too: see `subgroups.is_bound_by_others`.
+        """
         facts = self.facts
         if not self.bound or self.permit.granted or self.group.busy or self.eviction.whole:
             return False

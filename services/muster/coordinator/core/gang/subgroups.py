@@ -125,6 +125,27 @@ def running_subgroups(gang: Gang, selection: PodSelection, leaving: Collection[s
     ]
 
 
+def is_bound_by_others(gang: Gang, selection: PodSelection) -> bool:
+    """The gang runs without a permit: another scheduler bound as many members, and whole subgroups, as must start
+    together.
+    """
+    if not gang.bound_by_others:
+        return False
+    return _are_enough(gang, (each.policy for each in running_subgroups(gang, selection) if each.whole))
+
+
+def has_subgroups(gang: Gang, selection: PodSelection) -> bool:
+    """As many subgroups as must start together have their size, by members that run or have a seat."""
+    subgroups = divide(gang, selection)
+    return _are_enough(gang, (each.policy for each in subgroups if each.held.total() >= _size(gang, each)))
+
+
+def _are_enough(gang: Gang, whole: Iterable[int]) -> bool:
+    """So many whole subgroups, by policy, are those that must start together."""
+    counts = Counter(whole)
+    return gang.facts is None or all(counts[index] >= each.minimum for index, each in enumerate(gang.facts.subgroups))
+
+
 def parts_of(gang: Gang, uids: Iterable[str], selection: PodSelection) -> set[str]:
     """Ids of the subgroups in which these members are; that of the gang for members in none."""
     if gang.facts is None or not gang.facts.subgroups:

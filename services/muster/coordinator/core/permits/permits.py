@@ -15,7 +15,7 @@ from muster.coordinator.core.events import Now, PodName, Record, RecordState, Se
 from muster.coordinator.core.gang.composite_trees import composites_of
 from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.gang.state import ActionState, PartGrowth
-from muster.coordinator.core.gang.subgroups import subgroup_name_of
+from muster.coordinator.core.gang.subgroups import is_bound_by_others, subgroup_name_of
 from muster.coordinator.core.permits.binding import lacks_extended
 from muster.coordinator.core.permits.starts import joins_claims_first, starts_with_claims
 from muster.coordinator.core.preemption.nomination import Plan, PlanPart
@@ -360,7 +360,7 @@ def recover(cache: Cache, records: Sequence[Record]) -> Slices[tuple[tuple[str, 
         if number % GANGS == 0:
             yield
     for number, gang in enumerate(cache.gangs.values(), start=1):
-        if gang.permit.record is None and (gang.bound_by_others or _ran(gang)):
+        if gang.permit.record is None and (is_bound_by_others(gang, cache.ledger.selection) or _ran(gang)):
             gang.permit.adopt()
         if gang.run_ended:
             cache.restart(gang)

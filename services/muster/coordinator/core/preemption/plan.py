@@ -10,6 +10,7 @@ from muster.coordinator.core.elastic.loans import note_defaults, recall_loans
 from muster.coordinator.core.events import ClusterEvent, EventKind, Now, Record, RecordState, Rules
 from muster.coordinator.core.gang.composite_trees import least_members
 from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.subgroups import is_bound_by_others
 from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
@@ -162,7 +163,7 @@ class Plans:
 
     def _runs_on(self, gang: Gang) -> None:
         """No pod of the gang, which was to be evicted whole, is: it has started if it had, or if its minimum runs."""
-        if gang.bound_by_others:
+        if is_bound_by_others(gang, self._cache.ledger.selection):
             self._permits.adopt(gang)
 
     @staticmethod

@@ -34,7 +34,7 @@ from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.subgroups import attempt_of, held_off
+from muster.coordinator.core.gang.subgroups import attempt_of, has_subgroups, held_off
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.devices.facts import Claim
@@ -205,7 +205,7 @@ def _lacks_subgroups(gang: Gang, ledger: Ledger) -> str | None:
     """
     if gang.facts is None or not gang.facts.subgroups or not gang.pending:
         return None
-    if not gang.permit.granted and gang.missing <= 0:
+    if not gang.permit.granted and gang.missing <= 0 and has_subgroups(gang, ledger.selection):
         return None
     attempt = attempt_of(gang, ledger.selection)
     return attempt if isinstance(attempt, str) else None
