@@ -26,6 +26,7 @@ PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
 LIFECYCLE_PORT: Final = 7005
 QUOTA_PORT: Final = 9443
+DEVICES_PORT: Final = 9444
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["json", "console"]

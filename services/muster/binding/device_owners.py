@@ -10,11 +10,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import Final
 
-import msgspec
 import structlog
-from msgspec import Struct, field
+from msgspec import Struct
 
 from muster.gangs.quoting import quoted
+from muster.kube.allocated_devices import AllocatedDevices, DeviceName, allocated_devices
 from muster.kube.api_resources import RESOURCE_CLAIMS
 from muster.kube.device_objects import DeviceResource
 from muster.kube.informer import Informer
@@ -22,45 +22,17 @@ from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import UNREADABLE
 from muster.kube.session import KubeSession
 
-DeviceName = tuple[str, str, str]
-"""Driver, pool and device."""
-
 _OBSERVE_SECONDS: Final = 3.0
 """Longest wait for a written claim to be observed. Then what has been seen decides: the watch may be interrupted."""
 
 _log: Final = structlog.get_logger()
 
 
-class _Result(Struct, rename="camel", frozen=True):
-    driver: str = ""
-    pool: str = ""
-    device: str = ""
-    admin_access: bool | None = None
-    share_id: str | None = field(default=None, name="shareID")
-
-    @property
-    def name(self) -> DeviceName:
-        return self.driver, self.pool, self.device
-
-
-class _Devices(Struct, frozen=True):
-    results: list[_Result] | None = None
-
-
-class _Allocation(Struct, frozen=True):
-    devices: _Devices = field(default_factory=_Devices)
-
-
-class _Status(Struct, frozen=True):
-    allocation: _Allocation | None = None
-
-
 class _Held(Struct, frozen=True):
-    """Devices of an allocated claim; `own` are those that no other claim may have."""
+    """An allocated claim."""
 
     claim: str
-    devices: frozenset[DeviceName]
-    own: frozenset[DeviceName]
+    devices: AllocatedDevices
 
 
 class _Wait:
@@ -69,9 +41,6 @@ class _Wait:
     def __init__(self, missing: set[str]) -> None:
         self.missing = missing
         self.over = asyncio.Event()
-
-
-_status: Final = msgspec.json.Decoder(_Status | None)
 
 
 class DeviceOwners:
@@ -110,7 +79,7 @@ class DeviceOwners:
         reasons = {}
         for uid in claims:
             held = self._held.get(uid)
-            for name in sorted(held.own) if held is not None else ():
+            for name in sorted(held.devices.own) if held is not None else ():
                 if others := self._owners[name] - {uid}:
                     other = self._held[min(others)].claim
                     reasons[uid] = f"got device {'/'.join(name)}, which ResourceClaim {quoted(other)} has, too"
@@ -137,7 +106,7 @@ class DeviceOwners:
 
     def _shows(self, uid: str, devices: frozenset[DeviceName]) -> bool:
         held = self._held.get(uid)
-        return held is not None and held.devices == devices
+        return held is not None and held.devices.names == devices
 
     def _on_changes(self, changes: ObjectChanges[DeviceResource]) -> None:
         for item in changes.items:
@@ -148,34 +117,30 @@ class DeviceOwners:
 
     def _forget(self, uid: str) -> None:
         held = self._held.pop(uid, None)
-        for name in held.own if held is not None else ():
+        for name in held.devices.own if held is not None else ():
             owners = self._owners[name]
             owners.discard(uid)
             if not owners:
                 del self._owners[name]
 
     def _hold(self, uid: str, claim: DeviceResource) -> None:
-        results = _results(claim)
-        if not results:
+        allocated = _allocated(claim)
+        if not allocated.names:
             return
-        own = frozenset(each.name for each in results if not each.admin_access and each.share_id is None)
         name = f"{claim.metadata.namespace}/{claim.metadata.name}"
-        held = self._held[uid] = _Held(name, frozenset(each.name for each in results), own)
-        for device in own:
+        held = self._held[uid] = _Held(name, allocated)
+        for device in allocated.own:
             self._owners.setdefault(device, set()).add(uid)
         for devices, wait in self._waits.get(uid, ()):
-            if devices == held.devices:
+            if devices == held.devices.names:
                 wait.missing.discard(uid)
                 if not wait.missing:
                     wait.over.set()
 
 
-def _results(claim: DeviceResource) -> list[_Result]:
-    """Allocated devices of a claim; none if they cannot be read."""
-    if not claim.status:
-        return []
+def _allocated(claim: DeviceResource) -> AllocatedDevices:
+    """Devices of a claim; none if they cannot be read."""
     try:
-        status = _status.decode(claim.status)
+        return allocated_devices(claim.status)
     except UNREADABLE:
-        return []
-    return [] if status is None or status.allocation is None else status.allocation.devices.results or []
+        return AllocatedDevices()

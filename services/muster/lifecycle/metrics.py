@@ -1,4 +1,4 @@
-"""Metrics of controllers, named as controllers of Kubernetes name them, and of the quota webhook."""
+"""Metrics of controllers, named as controllers of Kubernetes name them, and of webhooks."""
 
 from typing import Final, Protocol
 from weakref import WeakValueDictionary
@@ -11,12 +11,22 @@ WORK_SECONDS: Final = histogram(
     "workqueue_work_duration_seconds", "Duration of a controller's reconciliations of a key.", CALL_BUCKETS, ("name",)
 )
 DEPTH: Final = sampled("workqueue_depth", "Keys waiting in a controller's queue.", ("name",))
-REVIEW_SECONDS: Final = histogram(
+QUOTA_REVIEW_SECONDS: Final = histogram(
     "muster_quota_review_duration_seconds",
     "Duration of admission reviews of new pods, by the HTTP status of the response: 200 is a decision to allow or "
     "reject; 503 means no decision was possible.",
     CALL_BUCKETS,
     ("code",),
+)
+DEVICE_REVIEW_SECONDS: Final = histogram(
+    "muster_device_review_duration_seconds",
+    "Duration of admission reviews of allocations of devices, by the HTTP status of the response: 200 is a decision to "
+    "allow or reject; 503 means no decision was possible.",
+    CALL_BUCKETS,
+    ("code",),
+)
+DEVICE_CONFLICTS: Final = counter(
+    "muster_device_conflicts_total", "Allocations of devices that were rejected, since another claim has them."
 )
 
 

@@ -11,6 +11,7 @@ from muster.kube.informer import InformerOptions
 from muster.kube.session import KubeSession
 from muster.lifecycle.composite_groups.controller import CompositeGroupController
 from muster.lifecycle.controller import Controller, ControllerContext
+from muster.lifecycle.device_allocations.controller import DeviceAllocationController
 from muster.lifecycle.election import Election, Leadership
 from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.malformed_objects import MalformedObjectReporter
@@ -31,6 +32,7 @@ CONTROLLERS: Final[tuple[Callable[[ControllerContext], Controller], ...]] = (
     CompositeGroupController,
     QueueJobController,
     QuotaController,
+    DeviceAllocationController,
     ProvisioningController,
     MalformedObjectReporter,
 )

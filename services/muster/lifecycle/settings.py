@@ -6,13 +6,22 @@ from typing import Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import LIFECYCLE_PORT, QUOTA_PORT, Address, KubeSettings, Names, ServiceSettings, listens_on
+from muster.config.settings import (
+    DEVICES_PORT,
+    LIFECYCLE_PORT,
+    QUOTA_PORT,
+    Address,
+    KubeSettings,
+    Names,
+    ServiceSettings,
+    listens_on,
+)
 
 _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class QuotaSettings(BaseModel):
-    """The webhook that protects quota reserved for PodGroups. Without a certificate no quota is reserved."""
+class WebhookSettings(BaseModel):
+    """An admission webhook. Without a certificate it is off."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -33,8 +42,20 @@ class QuotaSettings(BaseModel):
         return self
 
 
-NO_WEBHOOK: Final = QuotaSettings()
+class QuotaSettings(WebhookSettings):
+    """The webhook that protects quota reserved for PodGroups. Without a certificate no quota is reserved."""
+
+
+class DeviceSettings(WebhookSettings):
+    """The webhook that rejects allocations of devices that another ResourceClaim has; off without a certificate."""
+
+    listen: Address = f"0.0.0.0:{DEVICES_PORT}"
+    """Address of the HTTPS server."""
+
+
+NO_QUOTA_WEBHOOK: Final = QuotaSettings()
 """Quota reservation is off."""
+NO_DEVICE_WEBHOOK: Final = DeviceSettings()
 
 
 class VolcanoSettings(BaseModel):
@@ -64,7 +85,8 @@ class Settings(ServiceSettings):
     """Namespace of the leader election Lease; empty: the pod's namespace, or default outside a cluster."""
     lease_name: str = Field(default="muster-lifecycle", pattern=r"^[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?$")
     """Name of the Lease; the same for all replicas of one lifecycle."""
-    quota: QuotaSettings = NO_WEBHOOK
+    quota: QuotaSettings = NO_QUOTA_WEBHOOK
+    devices: DeviceSettings = NO_DEVICE_WEBHOOK
     volcano: VolcanoSettings = VOLCANO
     provisioning_requests: bool = False
     """Whether gangs with the annotation muster.dev/provisioning-request get ProvisioningRequests."""

@@ -10,9 +10,9 @@ import pytest
 
 from builders.net.certificates import Authority
 from builders.wait import WAIT_SECONDS
-from muster.lifecycle.quota import webhook
-from muster.lifecycle.quota.tls import ReloadedTls
-from muster.lifecycle.quota.webhook import PATH, QuotaWebhook
+from muster.lifecycle import admission_server
+from muster.lifecycle.quota.webhook import PATH, quota_webhook
+from muster.lifecycle.webhook_tls import ReloadedTls
 
 
 class Nobody:
@@ -31,8 +31,8 @@ async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
     authority = Authority(tmp_path)
     issued = authority.issue("webhook")
     assert issued.certificate_file is not None and issued.key_file is not None
-    tls = ReloadedTls(issued.certificate_file, issued.key_file, None)
-    served = QuotaWebhook("127.0.0.1:0", tls, Nobody(), Unsynced())  # type: ignore[arg-type]
+    tls = ReloadedTls("quota", issued.certificate_file, issued.key_file, None)
+    served = quota_webhook("127.0.0.1:0", tls, Nobody(), Unsynced())  # type: ignore[arg-type]
     await served.start()
     yield f"https://127.0.0.1:{served.port}{PATH}", ssl.create_default_context(cafile=str(authority.certificate))
     await served.stop()
@@ -55,7 +55,7 @@ async def test_a_body_longer_than_any_review_is_refused(url: tuple[str, ssl.SSLC
 async def test_a_body_that_never_ends_is_not_waited_for(
     url: tuple[str, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "_READ_SECONDS", 0.2)
+    monkeypatch.setattr(admission_server, "_READ_SECONDS", 0.2)
     never = asyncio.Event()
 
     async def endless() -> AsyncIterator[bytes]:
@@ -69,7 +69,7 @@ async def test_a_body_that_never_ends_is_not_waited_for(
 async def test_reviews_that_arrive_at_once_have_bounded_memory(
     url: tuple[str, ssl.SSLContext], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(webhook, "_MAX_READ_BYTES", 100_000)
+    monkeypatch.setattr(admission_server, "_MAX_READ_BYTES", 100_000)
     rest = asyncio.Event()
 
     async def slow() -> AsyncIterator[bytes]:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from muster.kube.objects import decode_pod_group
 from muster.kube.resource_quota import PodUsage
 from muster.kube.responses import ApiStatusError, KubeUnreachable
+from muster.lifecycle.admission_server import CannotDecide, Decision
 from muster.lifecycle.object_client import ObjectClient
 from muster.lifecycle.quota.accounting import LedgerFull, QuotaAccount
 from muster.lifecycle.quota.cache import QuotaCache
@@ -35,10 +36,6 @@ _RETRY_SECONDS: Final = 0.05  # longest pause after a write conflict
 _log = structlog.get_logger(__name__)
 
 
-class CannotDecide(Exception):
-    """No decision is possible in time; the message says why."""
-
-
 class PodReview(Struct, frozen=True):
     """A pod to be created. `gang_id` is set if its PodGroup may reserve quota. A `dry_run` is not recorded."""
 
@@ -48,13 +45,6 @@ class PodReview(Struct, frozen=True):
     usage: PodUsage
     gang_id: str = ""
     dry_run: bool = False
-
-
-class Decision(Struct, frozen=True):
-    """A decision about a pod. An empty rejection admits it. `retryable`: the same pod may be admitted soon."""
-
-    rejection: str = ""
-    retryable: bool = False
 
 
 class _PendingReview(Struct):

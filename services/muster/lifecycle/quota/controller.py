@@ -6,15 +6,16 @@ protects would not hold.
 
 import structlog
 
+from muster.lifecycle.admission_server import AdmissionServer
 from muster.lifecycle.controller import ControllerContext
 from muster.lifecycle.object_client import ObjectClient
 from muster.lifecycle.quota.admission import Admission
 from muster.lifecycle.quota.cache import QuotaCache
 from muster.lifecycle.quota.ledger_store import LedgerStore
 from muster.lifecycle.quota.reconciler import QuotaReconciler
-from muster.lifecycle.quota.tls import ReloadedTls
-from muster.lifecycle.quota.webhook import QuotaWebhook
+from muster.lifecycle.quota.webhook import quota_webhook
 from muster.lifecycle.settings import lease_namespace
+from muster.lifecycle.webhook_tls import ReloadedTls
 
 _log = structlog.get_logger(__name__)
 
@@ -26,7 +27,7 @@ class QuotaController:
         """Raises BadWebhookCertificate."""
         settings = context.settings
         quota = settings.quota
-        self.webhook: QuotaWebhook | None = None
+        self.webhook: AdmissionServer | None = None
         if quota.certificate_file is None or quota.key_file is None:
             _log.info("quota_reservation_disabled", reason="the webhook has no certificate")
             return
@@ -35,8 +36,8 @@ class QuotaController:
         cache = QuotaCache(context.informers, lambda namespace: self._reconciler.enqueue(namespace))
         self._reconciler = QuotaReconciler(context, cache, store, client)
         self._admission = Admission(cache, store, client)
-        tls = ReloadedTls(quota.certificate_file, quota.key_file, quota.client_ca_file)
-        self.webhook = QuotaWebhook(quota.listen, tls, self._admission, context.informers)
+        tls = ReloadedTls("quota", quota.certificate_file, quota.key_file, quota.client_ca_file)
+        self.webhook = quota_webhook(quota.listen, tls, self._admission, context.informers)
 
     async def run(self) -> None:
         """Runs until cancelled."""

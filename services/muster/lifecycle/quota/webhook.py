@@ -1,166 +1,35 @@
-"""Serves the validating admission webhook for quota: AdmissionReviews over HTTPS.
+"""The validating admission webhook for quota: reviews of new pods."""
 
-A review without a decision is answered with 503, so that the webhook's failurePolicy decides about the pod.
-"""
+from typing import Final
 
-import asyncio
-from time import perf_counter
-from typing import Any, Final
-
-import msgspec
-import structlog
-from aiohttp import web
-from msgspec import Raw, Struct
-
-from muster.config.settings import CannotStart
-from muster.gangs.quoting import quoted
-from muster.kube.json_repair import repaired
-from muster.kube.objects import UNREADABLE, BadObject, decode_pod
+from muster.kube.objects import decode_pod
 from muster.kube.resource_quota import pod_usage
+from muster.lifecycle.admission_server import AdmissionRequest, AdmissionServer, CannotDecide, Decision
 from muster.lifecycle.informers import SharedInformers
-from muster.lifecycle.metrics import REVIEW_SECONDS
-from muster.lifecycle.quota.admission import Admission, CannotDecide, Decision, PodReview
+from muster.lifecycle.metrics import QUOTA_REVIEW_SECONDS
+from muster.lifecycle.quota.admission import Admission, PodReview
 from muster.lifecycle.quota.pod_groups import quota_gang_id
-from muster.lifecycle.quota.tls import ReloadedTls
+from muster.lifecycle.webhook_tls import ReloadedTls
 
 PATH: Final = "/quota"
-READY_PATH: Final = "/ready"
-
-_MAX_REVIEW_BYTES: Final = 4 * 1024 * 1024  # the API server takes objects of up to 3 MiB
-_MAX_READ_BYTES: Final = 64 * 1024 * 1024  # of all reviews in progress: anyone who reaches the port can send them
-_READ_SECONDS: Final = 10.0  # the API server waits no longer for an answer
-_STOP_SECONDS: Final = 5.0  # for reviews in progress; longer than a decision takes
-_API_VERSION: Final = "admission.k8s.io/v1"
-
-_log = structlog.get_logger(__name__)
 
 
-class CannotListenForReviews(CannotStart):
-    """The webhook cannot listen on its address."""
+def quota_webhook(address: str, tls: ReloadedTls, admission: Admission, informers: SharedInformers) -> AdmissionServer:
+    """The server of the webhook. Ready once the informers have synced."""
+
+    async def decide(request: AdmissionRequest) -> Decision:
+        review = _pod_review(request)
+        if review is None:
+            return Decision()
+        if not informers.synced.is_set():
+            raise CannotDecide("informers have not synced yet: try again")
+        return await admission.review(review)
+
+    ready, seconds = informers.synced.is_set, QUOTA_REVIEW_SECONDS
+    return AdmissionServer("quota", address, PATH, tls, decide, is_ready=ready, seconds=seconds)
 
 
-class _Resource(Struct, frozen=True):
-    group: str = ""
-    resource: str = ""
-
-
-class _Request(Struct, rename="camel", frozen=True):
-    uid: str
-    resource: _Resource = _Resource()
-    sub_resource: str = ""
-    operation: str = ""
-    namespace: str = ""
-    name: str = ""
-    dry_run: bool = False
-    object: Raw = Raw(b"null")
-
-
-class _Review(Struct, rename="camel", frozen=True):
-    api_version: str
-    kind: str
-    request: _Request
-
-
-class QuotaWebhook:
-    """The HTTPS server. Ready once the informers have synced."""
-
-    def __init__(self, address: str, tls: ReloadedTls, admission: Admission, informers: SharedInformers) -> None:
-        host, _, port = address.rpartition(":")
-        self._host, self._port = host.strip("[]"), int(port)
-        self._tls, self._admission, self._informers = tls, admission, informers
-        self._runner: web.AppRunner | None = None
-        self._read_bytes = 0
-        self.port = 0
-        """The listening port, once started."""
-
-    async def start(self) -> None:
-        """Starts listening. Raises CannotListenForReviews."""
-        app = web.Application()
-        app.router.add_post(PATH, self._answer)
-        app.router.add_get(READY_PATH, self._ready)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, self._host, self._port, ssl_context=self._tls.context).start()
-        except OSError as error:
-            raise CannotListenForReviews(
-                f"the quota webhook cannot listen on {self._host}:{self._port}: {error}"
-            ) from error
-        self.port = self._runner.addresses[0][1]
-        _log.info("quota_webhook_started", port=self.port)
-
-    async def stop(self) -> None:
-        """Finishes reviews in progress, then closes."""
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    async def _ready(self, _: web.Request) -> web.Response:
-        ready = self._informers.synced.is_set()
-        return web.Response(status=200 if ready else 503, text="ok\n" if ready else "informers have not synced yet\n")
-
-    async def _answer(self, request: web.Request) -> web.Response:
-        began, status = perf_counter(), 500
-        try:
-            response = await self._decide(request)
-            status = response.status
-        finally:
-            REVIEW_SECONDS.labels(str(status)).observe(perf_counter() - began)
-        return response
-
-    async def _decide(self, request: web.Request) -> web.Response:
-        body = bytearray()
-        try:
-            refused = await self._read(request, body)
-            return refused if refused is not None else await self._decide_about(body)
-        finally:
-            self._read_bytes -= len(body)
-
-    async def _read(self, request: web.Request, body: bytearray) -> web.Response | None:
-        """Read the body; returns a refusal if it is too long, too slow, or one of too many."""
-        try:
-            async with asyncio.timeout(_READ_SECONDS):
-                async for part in request.content.iter_any():
-                    body += part
-                    self._read_bytes += len(part)
-                    if len(body) > _MAX_REVIEW_BYTES:
-                        return web.Response(status=413, text=f"a review has at most {_MAX_REVIEW_BYTES} bytes\n")
-                    if self._read_bytes > _MAX_READ_BYTES:
-                        return web.Response(status=503, text="too many reviews at once: try again\n")
-        except TimeoutError:
-            return web.Response(status=408, text=f"the review was not received within {_READ_SECONDS:g} s\n")
-        return None
-
-    async def _decide_about(self, body: bytearray) -> web.Response:
-        try:
-            review = _decoded(body)
-            if (review.api_version, review.kind) != (_API_VERSION, "AdmissionReview"):
-                raise BadObject(
-                    f"{quoted(review.kind)} of {quoted(review.api_version)} is not an AdmissionReview of {_API_VERSION}"
-                )
-            pod_review = _pod_review(review.request)
-        except (*UNREADABLE, BadObject) as error:
-            return web.Response(status=400, text=f"not an AdmissionReview of {_API_VERSION}: {error}\n")
-        if pod_review is None:
-            return _reviewed(review.request, Decision())
-        if not self._informers.synced.is_set():
-            return web.Response(status=503, text="informers have not synced yet: try again\n")
-        try:
-            return _reviewed(review.request, await self._admission.review(pod_review))
-        except CannotDecide as failure:
-            _log.warning("quota_undecided", namespace=pod_review.namespace, pod=pod_review.name, error=str(failure))
-            return web.Response(status=503, text=f"{failure}\n")
-
-
-def _decoded(body: bytearray) -> _Review:
-    """The review; deep nesting in it must not exempt a pod from its quota. Raises msgspec's and Unicode's errors."""
-    try:
-        return msgspec.json.decode(body, type=_Review)
-    except UNREADABLE:
-        return msgspec.json.decode(repaired(bytes(body)), type=_Review)
-
-
-def _pod_review(request: _Request) -> PodReview | None:
+def _pod_review(request: AdmissionRequest) -> PodReview | None:
     """Returns the pod to be created; None if the request is about anything else. Raises BadObject."""
     is_pod = (request.resource.group, request.resource.resource) == ("", "pods")
     if not is_pod or request.sub_resource or request.operation != "CREATE":
@@ -176,12 +45,3 @@ def _pod_review(request: _Request) -> PodReview | None:
         gang_id=quota_gang_id(pod),
         dry_run=request.dry_run,
     )
-
-
-def _reviewed(request: _Request, answer: Decision) -> web.Response:
-    response: dict[str, Any] = {"uid": request.uid, "allowed": not answer.rejection}
-    if answer.rejection:
-        code, reason = (429, "TooManyRequests") if answer.retryable else (403, "Forbidden")
-        response["status"] = {"code": code, "reason": reason, "message": answer.rejection}
-    review = {"apiVersion": _API_VERSION, "kind": "AdmissionReview", "response": response}
-    return web.Response(body=msgspec.json.encode(review), content_type="application/json")

@@ -1,4 +1,4 @@
-"""TLS of the webhook's server. Reloads certificate files when they change, for new connections."""
+"""TLS of a webhook's server. Reloads certificate files when they change, for new connections."""
 
 import ssl
 from pathlib import Path
@@ -18,8 +18,9 @@ class BadWebhookCertificate(CannotStart):
 class ReloadedTls:
     """The server's TLS context. With `client_ca_file`, clients must have a certificate that it signed."""
 
-    def __init__(self, certificate_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
-        """Raises BadWebhookCertificate."""
+    def __init__(self, name: str, certificate_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
+        """`name` is that of the webhook in errors. Raises BadWebhookCertificate."""
+        self._name = name
         self._certificate, self._key, self._client_ca = certificate_file, key_file, client_ca_file
         self._version = self._file_versions()
         self._current = self._load()
@@ -54,7 +55,8 @@ class ReloadedTls:
                 context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ssl.SSLError, UnreadableCertificate) as error:
             files = ", ".join(str(each) for each in self._files)
-            raise BadWebhookCertificate(f"TLS of the quota webhook cannot be set up from {files}: {error}") from error
+            what = f"TLS of the {self._name} webhook"
+            raise BadWebhookCertificate(f"{what} cannot be set up from {files}: {error}") from error
         return context
 
     def _file_versions(self) -> tuple[tuple[int, int], ...]:
