@@ -23,7 +23,8 @@ permissions: they fail when one is missing, and [one of them](../tests/e2e/test_
 fails when one is never used.
 
 Permissions with an entry under "for" are granted while that feature is on (in the chart's values
-`sakkara.enabled`, `quota.enabled`, `kueue.workloads`, and `volcano.status` other than `never`).
+`sakkara.enabled`, `quota.enabled`, `kueue.workloads`, `deviceWebhook.enabled` for "devices", and
+`volcano.status` other than `never`).
 Permissions "in its namespace" apply to the namespace that Muster is installed in, all others to
 every namespace.
 

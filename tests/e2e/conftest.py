@@ -32,6 +32,22 @@ async def impatient(request: pytest.FixtureRequest, tmp_path_factory: pytest.Tem
         yield cluster
 
 
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
+async def guarded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
+    """Another Muster, whose device webhook is on."""
+    kubeconfig = real_kubeconfig(request.config)
+    directory = tmp_path_factory.mktemp("guarded")
+    async with running_cluster(directory, kubeconfig=kubeconfig, device_webhook=True) as cluster:
+        yield cluster
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def guarded_world(guarded: Cluster) -> AsyncIterator[World]:
+    """A world in the cluster whose device webhook is on."""
+    async for world in _world(guarded):
+        yield world
+
+
 @pytest_asyncio.fixture(loop_scope="session")
 async def impatient_world(impatient: Cluster) -> AsyncIterator[World]:
     """A world in the cluster with short timeouts."""

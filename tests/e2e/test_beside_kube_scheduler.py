@@ -121,6 +121,19 @@ async def test_devices_that_both_allocate_are_used_one_after_the_other(world: Wo
     await world.bound(after)
 
 
+async def test_the_device_webhook_lets_no_device_be_in_two_allocated_claims_i3(guarded_world: World) -> None:
+    """The same with the webhook: whoever writes second is rejected, and allocates other devices."""
+    world = guarded_world
+    await world.nodes(32, 32, 32, 32, cards=EIGHT)
+    gangs = [gang(f"g{number}").of(4).marked(SHORT) for number in range(12)]
+    gangs = [await with_claims(world, each, gpus(world)) for each in gangs]
+    pods = await of_kube_scheduler(world, plain("p").of(48).marked(SHORT))
+    async with followed_allocations(world) as allocations:
+        await all_run(world, allocations, pods, *gangs)
+        assert allocations.twice == []
+        await world.cluster.until(lambda: not allocations.devices, "kube-controller-manager deallocates all claims")
+
+
 @pytest.mark.parametrize("retried", [False, True])
 async def test_a_gang_whose_device_kube_scheduler_got_is_placed_anew_i3(world: World, retried: bool) -> None:
     """kube-scheduler allocates the device while Muster writes its own choice, or before Muster's bind is retried."""

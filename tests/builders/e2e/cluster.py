@@ -69,6 +69,7 @@ class Cluster:
         """Start all stopped processes. Of clusters that share an API server only this one runs afterwards."""
         for other in _sharing:
             if other is not self:
+                await other.stack.unregister_webhooks()
                 for name in SERVICES[::-1]:
                     await other.stack.stop_one(name)
         await self.stack.start(names)

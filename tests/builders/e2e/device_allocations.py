@@ -20,6 +20,8 @@ class DeviceAllocations:
         """"pool/device" by name of the claim, of those that are allocated."""
         self.consumers: dict[str, tuple[str, ...]] = {}
         """Names of pods by name of the claim."""
+        self.twice: list[str] = []
+        """Devices that two claims had at the same time, bound pods or not."""
 
     @property
     def overlaps(self) -> list[str]:
@@ -42,7 +44,10 @@ class DeviceAllocations:
             self.consumers.pop(name, None)
         else:
             results = status["allocation"]["devices"]["results"]
-            self.devices[name] = frozenset(f"{each['pool']}/{each['device']}" for each in results)
+            devices = frozenset(f"{each['pool']}/{each['device']}" for each in results)
+            others = ((other, devices & theirs) for other, theirs in self.devices.items() if other != name)
+            self.twice += [f"{sorted(both)}: {name}, {other}" for other, both in others if both]
+            self.devices[name] = devices
             self.consumers[name] = tuple(each["name"] for each in status.get("reservedFor") or ())
         self._world.cluster.view.touch()
 

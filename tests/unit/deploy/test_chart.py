@@ -254,15 +254,36 @@ def test_etcd_can_be_external() -> None:
     assert used == {"coordinator-from-vault", "etcd-client", "etcd-password"}
 
 
-def test_the_chart_webhook_equals_the_plain_manifest() -> None:
-    source = CHART.parents[1] / "webhooks" / "quota.yaml"
+@pytest.mark.parametrize(("name", "policy"), [("quota", "Fail"), ("devices", "Ignore")])
+def test_the_chart_webhooks_equal_the_plain_manifests(name: str, policy: str) -> None:
+    source = CHART.parents[1] / "webhooks" / f"{name}.yaml"
     [plain] = [each for each in yaml.safe_load_all(source.read_text()) if "webhooks" in each]
-    [made] = of_kind(objects("everything"), "ValidatingWebhookConfiguration").values()
-    for field in ("name", "rules", "admissionReviewVersions", "sideEffects", "timeoutSeconds"):
-        assert made["webhooks"][0][field] == plain["webhooks"][0][field]
-    assert made["webhooks"][0]["clientConfig"]["service"]["path"] == "/quota"
-    assert made["webhooks"][0]["failurePolicy"] == "Fail"
-    excluded = made["webhooks"][0]["namespaceSelector"]["matchExpressions"][0]
+    [made] = [
+        webhook
+        for each in of_kind(objects("everything"), "ValidatingWebhookConfiguration").values()
+        for webhook in each["webhooks"]
+        if webhook["name"] == f"{name}.muster.dev"
+    ]
+    for field in ("rules", "matchConditions", "admissionReviewVersions", "sideEffects", "timeoutSeconds"):
+        assert made.get(field) == plain["webhooks"][0].get(field)
+    assert made["clientConfig"]["service"]["path"] == f"/{name}"
+    assert made["failurePolicy"] == policy
+    [service] = [
+        each["spec"]["ports"]
+        for each in of_kind(objects("everything"), "Service").values()
+        if component(each["metadata"]["name"]) == "lifecycle"
+    ]
+    ports = {each["port"]: each["targetPort"] for each in service}
+    target = ports[made["clientConfig"]["service"]["port"]]
+    listening = {each["name"]: each["containerPort"] for each in container_of("everything", "lifecycle")["ports"]}
+    arguments = container_of("everything", "lifecycle")["args"]
+    assert f"--{name}-listen=[::]:{listening[target]}" in arguments
+
+
+def test_the_quota_webhook_spares_system_pods() -> None:
+    made = of_kind(objects("everything"), "ValidatingWebhookConfiguration").values()
+    [selector] = [each["namespaceSelector"] for one in made for each in one["webhooks"] if "namespaceSelector" in each]
+    excluded = selector["matchExpressions"][0]
     assert excluded == {"key": "kubernetes.io/metadata.name", "operator": "NotIn", "values": ["kube-system", NAMESPACE]}
 
 
@@ -351,7 +372,10 @@ WRONG: dict[str, tuple[str, str]] = {
     "password in a url": ("tracing: {endpoint: 'http://me:secret@a:4317'}", "/tracing/endpoint"),
     "share of traces": ("tracing: {samplerArgument: 1.5}", "/tracing/samplerArgument"),
     "sampler": ("tracing: {sampler: some}", "/tracing/sampler"),
-    "webhook without an authority": ("{tls: {mode: secret}, quota: {enabled: true}}", "quota.caBundle is empty"),
+    "webhook without an authority": (
+        "{tls: {mode: secret}, quota: {enabled: true}}",
+        "caBundle are empty",
+    ),
 }
 
 

@@ -150,6 +150,9 @@ def test_a_resource_quota_admits_the_priority_class() -> None:
     [
         "metrics: {enabled: false}",
         "quota: {enabled: true}",
+        "deviceWebhook: {enabled: true}",
+        "{tls: {mode: none}, deviceWebhook: {enabled: true}}",
+        "{tls: {mode: certManager}, quota: {enabled: true}, deviceWebhook: {enabled: true}}",
         "{tls: {mode: none}, quota: {enabled: true}}",
         "{tls: {mode: certManager}, quota: {enabled: true}}",
         "etcd: {enabled: false, external: {endpoints: ['a:1']}}",

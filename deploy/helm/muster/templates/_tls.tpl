@@ -49,7 +49,7 @@ All certificates, as {services: {purpose: {cn, names}}, etcd: {...}}: by authori
 {{- $services := dict -}}
 {{- $components := ternary (list "lifecycle") (list "cluster-state" "coordinator" "placement" "binding" "lifecycle" "client") (eq .Values.tls.mode "none") -}}
 {{- range $component := $components -}}
-{{- if or (ne $component "lifecycle") $root.Values.quota.enabled -}}
+{{- if or (ne $component "lifecycle") (include "muster.servesWebhooks" $root) -}}
 {{- $names := include "muster.dnsNames" (list $root $component) | fromYamlArray -}}
 {{- if eq $component "client" -}}
 {{- $names = list "muster-client" (include "muster.host" (list $root "client")) -}}

@@ -21,9 +21,9 @@ from muster.localcluster.manifests import apply_manifests
 from muster.localcluster.permissions import NAMESPACE, find_permissions, grants, read_permissions
 from muster.localcluster.ports import free_port
 from muster.localcluster.probes import Probe, always, grpc_serving, http_ready, wait_until_ready
-from muster.localcluster.quota_webhook import QuotaWebhook
 from muster.localcluster.security import CLIENT, Security
 from muster.localcluster.stack_options import StackOptions
+from muster.localcluster.webhooks import DEVICES, QUOTA, LocalWebhook
 
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
@@ -61,8 +61,8 @@ class Stack:
         self._probes: dict[str, Probe] = {}
         self.security = Security(self.directory / "tls") if options.secured else None
         """None: plain text."""
-        self.quota_webhook = self._planned_webhook()
-        """None: no quota is reserved for PodGroups."""
+        self.webhooks = self._planned_webhooks()
+        """Webhooks that lifecycle serves; without openssl there are none."""
         self._plan()
 
     def tls(self, owner: str = CLIENT) -> TlsSettings:
@@ -92,19 +92,24 @@ class Stack:
                 await self.security.enable_etcd_authentication(self.etcd_address)
             if API_SERVER in base:
                 await self._grant_permissions()
-            if self.quota_webhook is not None:
-                await self.quota_webhook.create_certificate()
+            for webhook in self.webhooks:
+                await webhook.create_certificate()
             await self._start_and_wait([name for name in names_to_start if name not in base])
-            if self.quota_webhook is not None and _LIFECYCLE in names_to_start:
-                await self.quota_webhook.register(self.kubeconfig)
+            for webhook in self.webhooks if _LIFECYCLE in names_to_start else ():
+                await webhook.register(self.kubeconfig, conditions=not self.is_embedded)
 
     async def stop(self) -> None:
         """Stop all processes, services first; kill those that exceed the grace period."""
         try:
-            if self.quota_webhook is not None and self.options.kubeconfig is not None:
-                await self.quota_webhook.unregister(self.kubeconfig)
+            if self.options.kubeconfig is not None:
+                await self.unregister_webhooks()
         finally:
             await self._stop_all()
+
+    async def unregister_webhooks(self) -> None:
+        """Have the API server call none, until lifecycle is started again."""
+        for webhook in self.webhooks:
+            await webhook.unregister(self.kubeconfig)
 
     async def _stop_all(self) -> None:
         services = [name for service in SERVICES[::-1] for name in self.replicas_of(service)]
@@ -160,7 +165,7 @@ class Stack:
             "cluster-state": self._kubeconfig_flags("cluster-state"),
             "placement": ["--cluster-state", self._target("cluster-state")],
             "binding": [*self._kubeconfig_flags("binding"), "--coordinator", self._target("coordinator")],
-            _LIFECYCLE: self._kubeconfig_flags(_LIFECYCLE) + (self.quota_webhook.flags if self.quota_webhook else []),
+            _LIFECYCLE: [*self._kubeconfig_flags(_LIFECYCLE), *(flag for each in self.webhooks for flag in each.flags)],
             "coordinator": [
                 *("--cluster-state", self._target("cluster-state")),
                 *("--placement", ",".join(self.addresses[each] for each in self.replicas_of("placement"))),
@@ -177,10 +182,13 @@ class Stack:
         addresses = [self.addresses[name] for name in self.replicas_of(service)]
         return addresses[0] if len(addresses) == 1 else f"ipv4:{','.join(addresses)}"
 
-    def _planned_webhook(self) -> QuotaWebhook | None:
-        if not self.options.quota or not can_issue_certificates():
-            return None
-        return QuotaWebhook(self.directory / "webhook", f"127.0.0.1:{free_port()}")
+    def _planned_webhooks(self) -> list[LocalWebhook]:
+        if not can_issue_certificates():
+            return []
+        wanted = [kind for kind, on in ((QUOTA, self.options.quota), (DEVICES, self.options.device_webhook)) if on]
+        return [
+            LocalWebhook(kind, self.directory / "webhooks" / kind.name, f"127.0.0.1:{free_port()}") for kind in wanted
+        ]
 
     def _plan_etcd(self) -> None:
         peers = {name: f"127.0.0.1:{free_port()}" for name in self.etcd_addresses}

@@ -44,3 +44,5 @@ class StackOptions:
     """Mutual TLS between all processes, including etcd members, and users in etcd. Needs openssl."""
     quota: bool = False
     """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
+    device_webhook: bool = False
+    """It calls lifecycle's device webhook for allocations of devices."""

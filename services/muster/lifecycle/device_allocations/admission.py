@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Sequence
 from typing import Final
+from urllib.parse import quote
 
 import structlog
 from msgspec import Struct
@@ -148,16 +149,22 @@ class DeviceAdmission:
 
     async def _without_unwritten(self, ledger: Ledger, expired: Sequence[tuple[str, InFlight]]) -> Ledger:
         """The ledger without allocations that were admitted, and never written: their claims are read."""
-        found = await asyncio.gather(*(self._client.get(_path(entry.claim)) for _, entry in expired))
+        versions = await asyncio.gather(*(self._version(uid, entry.claim) for uid, entry in expired))
         settled, revision = [], 0
-        for (uid, entry), claim in zip(expired, found, strict=True):
-            metadata = claim["metadata"] if claim is not None else {}
-            version = int(metadata["resourceVersion"]) if metadata.get("uid") == uid else 0
+        for (uid, entry), version in zip(expired, versions, strict=True):
             if version > entry.revision:  # it is to be observed before anything is decided
                 revision = max(revision, version)
             _log.info("device_allocation_unconfirmed", claim=entry.claim, changed_since=version > entry.revision)
             settled.append(uid)
         return without(ledger, settled, revision)
+
+    async def _version(self, uid: str, name: str) -> int:
+        """The present version of a claim; 0: it is gone."""
+        namespace, _, name = name.partition("/")
+        path = object_path("resource.k8s.io/v1", "resourceclaims", namespace)
+        found = await self._client.get(f"{path}?fieldSelector={quote(f'metadata.name={name}')}")
+        items = found.get("items") or () if found is not None else ()
+        return next((int(each["metadata"]["resourceVersion"]) for each in items if each["metadata"]["uid"] == uid), 0)
 
 
 def _answer(arbiter: Arbiter, allocation: Allocation) -> Decision:
@@ -165,8 +172,3 @@ def _answer(arbiter: Arbiter, allocation: Allocation) -> Decision:
         return Decision(arbiter.decide(allocation))
     except LedgerFull as error:
         return Decision(str(error), retryable=True)
-
-
-def _path(claim: str) -> str:
-    namespace, _, name = claim.partition("/")
-    return object_path("resource.k8s.io/v1", "resourceclaims", namespace, name)

@@ -97,7 +97,7 @@ class _Up:
             asyncio.get_running_loop().add_signal_handler(number, stopping.set)
         await self._traces.start()
         stack = self._stack()
-        if stack.quota_webhook is None:
+        if not stack.webhooks:
             self._print("quota for PodGroups is off: its webhook needs openssl, which is not installed")
         try:
             return await _first_of(stopping.wait(), self._work(stack))
