@@ -15,6 +15,7 @@ import pytest_asyncio
 from builders.e2e.api_requests import is_used, refused, user_of, uses
 from builders.e2e.autoscaler import Autoscaler, install
 from builders.e2e.cluster import CRDS, Cluster, running_cluster
+from builders.e2e.devices import gpus, with_claims
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
@@ -30,6 +31,7 @@ from muster.clusterstate.v1 import clusterstate_pb2
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
 from muster.dialects.kueue_workload import ASKED_FOR, WORKLOAD
 from muster.dialects.muster_annotations import PROVISIONING_REQUEST
+from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 from muster.localcluster.manifests import load_manifests
 from muster.localcluster.permissions import NAMESPACE, find_permissions, read_permissions
 from muster.localcluster.stack import SERVICES
@@ -47,10 +49,12 @@ nevertheless.
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
-    """A Muster with quota, in a cluster with its own CRDs and those of others."""
+    """A Muster with both webhooks, in a cluster with its own CRDs and those of others."""
     settings = {"MUSTER_LIFECYCLE_PROVISIONING_REQUESTS": "true", "MUSTER_CLUSTER_STATE_KUEUE_WORKLOADS": "true"}
     directory = tmp_path_factory.mktemp("permissions")
-    async with running_cluster(directory, quota=True, start=(), service_environment=settings) as cluster:
+    async with running_cluster(
+        directory, quota=True, device_webhook=True, start=(), service_environment=settings
+    ) as cluster:
         await install(cluster)
         await cluster.apply(WORKLOAD_KIND)
         for definition in load_manifests(CRDS):
@@ -215,6 +219,15 @@ async def kueue_workload(world: World) -> None:
         await wait_for_object(world.cluster, path, lambda found: found["spec"].get("nodeName"))
 
 
+async def device_webhook(world: World) -> None:
+    """Two claims are allocated one after the other, so that the ledger of their devices is created and changed."""
+    await world.nodes(2, cards=Cards(CardKind.GPU, 2))
+    for name in ("first", "second"):
+        claiming = await with_claims(world, gang(name).of(1), gpus(world))
+        await world.create(claiming)
+        await world.bound(claiming)
+
+
 async def quota(world: World) -> None:
     cluster, namespace = world.cluster, world.name
     here = {"namespace": namespace}
@@ -282,6 +295,7 @@ ACTS = (
     volcano,
     kueue_workload,
     quota,
+    device_webhook,
     queue_jobs,
     pod_in_the_way,
 )

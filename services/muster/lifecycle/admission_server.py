@@ -115,7 +115,7 @@ class AdmissionServer:
                 f"the {self._name} webhook cannot listen on {self._host}:{self._port}: {error}"
             ) from error
         self.port = self._runner.addresses[0][1]
-        _log.info(f"{self._name}_webhook_started", port=self.port)
+        _log.info("webhook_started", webhook=self._name, port=self.port)
 
     async def stop(self) -> None:
         """Finishes reviews in progress, then closes."""
@@ -171,7 +171,8 @@ class AdmissionServer:
             return web.Response(status=400, text=f"not an AdmissionReview of {_API_VERSION}: {error}\n")
         except CannotDecide as failure:
             request = review.request
-            _log.warning(f"{self._name}_undecided", namespace=request.namespace, name=request.name, error=str(failure))
+            subject = f"{request.namespace}/{request.name}"
+            _log.warning("review_undecided", webhook=self._name, subject=subject, error=str(failure))
             return web.Response(status=503, text=f"{failure}\n")
 
 

@@ -44,6 +44,7 @@ IN_VAIN = 'muster_capacity_claims_ended_total{job="coordinator", kind="nominatio
 WRONG = 'muster_placements_rejected_total{job="coordinator", reason="insufficient_capacity"}'
 RETRIES = 'workqueue_retries_total{job="lifecycle", name="quota"}'
 UNDECIDED = 'muster_quota_review_duration_seconds_count{job="lifecycle", code="503"}'
+UNDECIDED_DEVICES = 'muster_device_review_duration_seconds_count{job="lifecycle", code="503"}'
 CERTIFICATE = 'muster_certificate_expiration_timestamp_seconds{job="binding", instance="a", file="tls.crt"}'
 DROPPED = 'muster_spans_total{job="binding", outcome="dropped"}'
 SLI, FIRST_TRY = "scheduler_pod_scheduling_sli_duration_seconds", 'job="coordinator", attempts="1"'
@@ -85,6 +86,7 @@ HEALTHY: Series = {
     RETRIES: "0+1x60",
     'muster_quota_review_duration_seconds_count{job="lifecycle", code="200"}': "0+60x60",
     UNDECIDED: "0x60",
+    UNDECIDED_DEVICES: "0x60",
     'muster_spans_total{job="binding", outcome="sent"}': "0+600x60",
     DROPPED: "0x60",
     # The default scheduler exposes metrics of the same names.
@@ -135,6 +137,7 @@ CASES: list[tuple[str, str, Series, dict[str, str]]] = [
     ("MusterEventLoopHeld", "5m", {HOLD: "0 2 0x60"}, {"job": "coordinator", "instance": "a"}),
     ("MusterControllerFailing", "40m", {RETRIES: "0+60x60"}, {"name": "quota"}),
     ("MusterQuotaReviewsFailing", "30m", {UNDECIDED: "0+5x60"}, {}),
+    ("MusterDeviceReviewsFailing", "30m", {UNDECIDED_DEVICES: "0+5x60"}, {}),
     (
         "MusterCertificateExpiring",
         "70m",

@@ -5,6 +5,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct, field
 
+from muster.gangs.quoting import quoted
 from muster.kube.allocated_devices import allocated_devices
 from muster.kube.objects import NOTHING, BadObject, ObjectMeta
 from muster.lifecycle.admission_server import AdmissionRequest, AdmissionServer, CannotDecide, Decision
@@ -16,6 +17,7 @@ from muster.lifecycle.webhook_tls import ReloadedTls
 
 PATH: Final = "/devices"
 
+_MAX_DIGITS: Final = 18  # each such number fits into 64 bits
 _SUBJECT: Final = ("resource.k8s.io", "resourceclaims")
 
 
@@ -56,8 +58,8 @@ def _allocation(request: AdmissionRequest) -> Allocation | None:
     if devices <= allocated_devices(before.status).own:
         return None
     metadata = before.metadata
-    if not metadata.resource_version.isdecimal():
-        raise BadObject(f"the old object has the resourceVersion {metadata.resource_version!r}, which is no number")
+    if not metadata.resource_version.isdecimal() or len(metadata.resource_version) > _MAX_DIGITS:
+        raise BadObject(f"the old object has no number as resourceVersion: {quoted(metadata.resource_version)}")
     name = f"{request.namespace or metadata.namespace}/{metadata.name or request.name}"
     revision, ordered = int(metadata.resource_version), tuple(sorted(devices))
     return Allocation(metadata.uid, name, revision, ordered, dry_run=request.dry_run)
