@@ -71,11 +71,15 @@ class DeviceClaimWrites:
         return Claim(pod.namespace, extended_name(pod), f"extended-{self._version}", owner=pod.uid, extended=True)
 
     def nodes_with_lost_devices(self) -> set[str]:
-        """Nodes that do not offer the devices of some claim any more; pods may request them again, as others leave."""
+        """Nodes that do not offer the devices of some claim or permit any more; pods may request them again, as others
+        leave.
+        """
         slices = slices_of(self._scenario.cluster.device_objects.values())
         offered = {DeviceId(each.driver, each.pool, one.name) for each in slices for one in each.devices}
         allocated = (one.id for claim in self.all() if claim.allocation for one in claim.allocation.results)
-        return {id_.pool for id_ in allocated if id_ not in offered}
+        seats = (seat for record in self._scenario.etcd.values() for seat in record.seats)
+        chosen = (one.id for seat in seats for _, allocation in seat.devices for one in allocation.results)
+        return {id_.pool for id_ in (*allocated, *chosen) if id_ not in offered}
 
     def written(self, claim: Claim) -> DeviceObject:
         """The claim in its next version."""
