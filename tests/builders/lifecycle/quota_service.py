@@ -1,25 +1,16 @@
-"""Replicas of lifecycle that serve the quota webhook behind one address, registered with the API server."""
+"""Replicas of lifecycle that serve the quota webhook, and users of quotas."""
 
 import asyncio
-import base64
-import contextlib
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-
 from builders.kube.client import Reply
-from builders.kube.webhook import CONFIGURATIONS
 from builders.lifecycle.replicas import LifecycleCluster
-from builders.net.certificates import Authority
-from builders.wait import eventually
-from muster.config.settings import TlsSettings
+from builders.lifecycle.webhook_service import WebhookCluster
 from muster.lifecycle.quota.controller import QuotaController
-from muster.lifecycle.quota.webhook import PATH
 from muster.lifecycle.settings import QuotaSettings
-from muster.localcluster.ports import free_port
+from muster.localcluster.webhooks import QUOTA
 
 JSON = dict[str, Any]
 POD_GROUPS = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
@@ -30,62 +21,11 @@ LEDGER = "/api/v1/namespaces/default/configmaps/muster-quota.default"
 GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-class QuotaCluster:
+class QuotaCluster(WebhookCluster):
     """An API server with the quota webhook, and its replicas."""
 
     def __init__(self, rig: LifecycleCluster, directory: Path) -> None:
-        self.rig, self.api = rig, rig.api
-        self.authority = Authority(directory / "quota")
-        self.tls: TlsSettings = self.authority.issue("webhook")
-        self._replicas: dict[str, AsyncExitStack] = {}
-
-    @asynccontextmanager
-    async def guarded(self, replicas: int = 1, *, policy: str = "Fail", faulty: bool = False) -> AsyncIterator[None]:
-        """Runs this many replicas behind the webhook within the context."""
-        ports = [free_port() for _ in range(replicas)]
-        async with AsyncExitStack() as stack:
-            for index, port in enumerate(ports):
-                settings = QuotaSettings(
-                    listen=f"127.0.0.1:{port}",
-                    certificate_file=self.tls.certificate_file,
-                    key_file=self.tls.key_file,
-                )
-                own = self._replicas[f"r{index}"] = await stack.enter_async_context(AsyncExitStack())
-                replica = self.rig.replica(f"r{index}", (QuotaController,), faulty=faulty, quota=settings)
-                await own.enter_async_context(replica)
-            balanced = await stack.enter_async_context(balancing(ports))
-            await self.ready(balanced)
-            await self.register(f"https://127.0.0.1:{balanced}{PATH}", policy)
-            yield
-
-    async def stop(self, replica: str) -> None:
-        """Stops one replica; the remaining ones answer."""
-        await self._replicas[replica].aclose()
-
-    async def register(self, url: str, policy: str) -> None:
-        """Registers the webhook with the API server."""
-        webhook: JSON = {
-            "name": "quota.muster.dev",
-            "clientConfig": {"url": url, "caBundle": self.ca_bundle},
-            "rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
-            "admissionReviewVersions": ["v1"],
-            "sideEffects": "NoneOnDryRun",
-            "failurePolicy": policy,
-            "timeoutSeconds": 5,
-        }
-        await self.api.created(CONFIGURATIONS, {"metadata": {"name": "muster-quota"}, "webhooks": [webhook]})
-
-    @property
-    def ca_bundle(self) -> str:
-        return base64.b64encode(self.authority.certificate.read_bytes()).decode()
-
-    async def ready(self, port: int) -> None:
-        """Waits until a ready replica listens on the port."""
-
-        async def answers() -> bool:
-            return await https_status(f"https://127.0.0.1:{port}/ready") == 200
-
-        await eventually(answers, f"port {port} is ready", seconds=20)
+        super().__init__(rig, directory, QUOTA, QuotaController, QuotaSettings)
 
     # -- users
 
@@ -127,48 +67,3 @@ def condition(reply: Reply) -> JSON:
     """Returns the condition QuotaReserved of a PodGroup."""
     conditions = (reply.body.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == "QuotaReserved"), {})
-
-
-async def https_status(url: str) -> int:
-    """Returns the HTTP status of a GET without verifying the certificate; 0: no response."""
-    try:
-        async with aiohttp.ClientSession() as session, session.get(url, ssl=False) as answer:
-            return answer.status
-    except aiohttp.ClientError:
-        return 0
-
-
-@asynccontextmanager
-async def balancing(ports: Sequence[int]) -> AsyncIterator[int]:
-    """Balances connections over these ports; yields the balancer's port."""
-    connections = 0
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            while data := await reader.read(2**16):
-                writer.write(data)
-                await writer.drain()
-        writer.close()
-
-    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        try:
-            answers, upstream = await asyncio.open_connection("127.0.0.1", ports[connections % len(ports)])
-        except OSError:
-            writer.close()
-            return
-        for pumped in (pump(reader, upstream), pump(answers, writer)):
-            task = asyncio.create_task(pumped)
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-
-    server = await asyncio.start_server(connected, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-    finally:
-        server.close()
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
