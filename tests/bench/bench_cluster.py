@@ -27,6 +27,7 @@ class BenchCluster:
                 directory=Path(self._files.name),
                 kubeconfig=options.kubeconfig,
                 kubelets=False,
+                device_webhook=options.device_webhook,
                 log_level="warning",
                 metrics=options.metrics,
             )
