@@ -161,6 +161,7 @@ async def test_g30_a_member_that_fits_nowhere_blocks_the_gang_and_is_named(world
     await world.nodes(4)
     a = gang("a").of(4).pod_on_nodes(3, disk="ssd")
     await world.create(a)
+    await world.phase(a, "QUEUED")  # all members are observed
     waiting = await world.waits(a)
     answer = await world.cluster.explain(waiting.id)
     reported = " ".join([waiting.reason, answer.explanation.summary, *answer.would_help])

@@ -320,8 +320,8 @@ START_BUGS = (
     Bug(
         "partly started groups are queued behind others",
         "gang/gang.py",
-        "        return (0 if repairing else SURPLUS if self.surplus else 1, -self.priority",
-        "        return (1, -self.priority",
+        "        return 0 if repairing else SURPLUS if self.surplus else 1",
+        "        return 1",
         first="unit/coordinator/test_interruptions.py",
     ),
     Bug(

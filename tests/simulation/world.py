@@ -92,6 +92,8 @@ class ObservedScenario(Scenario):
         """Uids of pods that do not end when they are deleted."""
         self.plugins: Counter[str] = Counter()
         """Number of devices by node that a device plugin offers as the extended resource."""
+        self.extends = False
+        """Pods may request the extended resource: nodes offer devices for it."""
         self.shares = False
         """Pods may share claims."""
         super().__init__(nodes, rules=RULES)
@@ -182,7 +184,7 @@ class ObservedScenario(Scenario):
         self.cluster.usable_devices = Counter(each.pool for each in devices if each not in theirs)
         offered = {
             GPUS: Counter(each.pool for each in devices if each not in theirs | as_extended),
-            EXTENDED: Counter(each.pool for each in devices if each not in theirs | by_claims),
+            EXTENDED: Counter(each.pool for each in devices if self.extends and each not in theirs | by_claims),
         }
         changed_nodes = {facts.name: facts for facts in nodes}
         for name, facts in {**self.cluster.nodes, **changed_nodes}.items():
@@ -370,6 +372,7 @@ class World:
 
     def _extended(self, pod: PodFacts, count: int) -> PodFacts:
         """The pod with a request for so many devices as an extended resource."""
+        self.scenario.extends = True
         known = extended_class(self.scenario.cluster.cpu(pod) // 1000, count)
         if known.id not in self.scenario.cluster.classes:
             self.scenario.change(classes=[known])

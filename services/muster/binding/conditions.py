@@ -53,8 +53,19 @@ class WriteCondition(WriteJob):
         self._call.failure(f"condition {about.type} of pod {pod}: {reason}")
 
     async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
+        """Write by the API server's cache, and read the pod itself unless that changed it."""
+        outcome = await self._write(timeout_seconds, cached=True)
+        return outcome if outcome is not None else await self._write(timeout_seconds, cached=False) or self._written()
+
+    async def _write(self, timeout_seconds: float, *, cached: bool) -> WriteOutcome | None:
+        """Read the pod, and patch what differs; None if nothing does. A `cached` pod may be outdated: only a patch of
+        it counts, which the API server rejects then; None in every other case.
+        """
         path = pod_path(self._condition.namespace, self._condition.name)
-        response = await self._session.request("GET", path, timeout_seconds=timeout_seconds)
+        query = {"resourceVersion": "0"} if cached else None
+        response = await self._session.request("GET", path, query=query, timeout_seconds=timeout_seconds)
+        if cached and response.status in (404, 410):
+            return None
         if response.status == 404:
             return self._gone()
         if response.status != 200:
@@ -64,10 +75,10 @@ class WriteCondition(WriteJob):
         except BadObject as error:
             return self._refused(str(error))
         if self._is_moot(pod):
-            return self._gone()
+            return None if cached else self._gone()
         status = self._status(pod)
         if not status:
-            return self._written()
+            return None
         response = await self._session.request(
             "PATCH",
             path + "/status",
@@ -80,7 +91,7 @@ class WriteCondition(WriteJob):
         if response.status == 404:
             return self._gone()
         if response.status == 409:  # the pod has changed since it was read
-            return Retry(status_text(response))
+            return None if cached else Retry(status_text(response))
         return retryable(response) or self._refused(status_text(response))
 
     def _is_moot(self, pod: Pod) -> bool:

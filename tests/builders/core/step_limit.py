@@ -23,11 +23,11 @@ WAKES_PER_SECOND = 100
 """Wakes that the core may ask for: so many at once, and so many a second."""
 
 
-CALLS = 100_000
+CALLS = 300_000
 CALLS_PER_OBJECT = 200
 """Calls of Python functions in one step, 0.1 to 0.2 µs each: so many whatever the cluster has, and so many for each
-object or result in the step's events. Steps take up to 82,000 (a thousand starving gangs get a verdict), and up to 120
-more for each object.
+object or result in the step's events. Steps take up to 270,000 (a thousand starving gangs get a verdict, and are
+considered for preemption), and up to 120 more for each object.
 """
 
 

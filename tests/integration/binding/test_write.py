@@ -126,6 +126,16 @@ async def test_conditions_are_retried(muster: Rig) -> None:
     assert response.written == 10
 
 
+async def test_a_pod_that_the_api_servers_cache_does_not_have_yet_gets_its_condition(muster: Rig) -> None:
+    """Pods are read from the cache first, and otherwise as they are."""
+    (pod,) = await muster.pods("trainer-0")
+    with muster.faults.refuse(READS_OF_PODS, 404, times=1) as missing, muster.faults.seen(READS_OF_PODS) as reads:
+        assert (await muster.write([waiting(pod)])).written == 1
+        await missing.struck(1)
+    assert len(reads) == 1
+    assert (await condition(muster, "trainer-0"))["status"] == "False"
+
+
 async def test_failures_are_reported_up_to_a_limit(muster: Rig) -> None:
     pods = await muster.pods(*(f"trainer-{number:02}" for number in range(12)))
     bad = waiting(pods[0], status="Maybe")

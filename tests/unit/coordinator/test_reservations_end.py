@@ -1,8 +1,10 @@
 """Ends of backfill reservations: pods that never end, liars about their run time, shares of the cluster (I13)."""
 
 import math
+from dataclasses import replace as changed
 from itertools import count
 
+import pytest
 from msgspec.structs import replace
 
 from builders.core.actions import crowded, ends, full
@@ -110,7 +112,7 @@ def test_i13_a_run_time_that_was_overrun_is_not_believed_when_another_gang_starv
     assert scenario.gang("liar").run_time.overran
     scenario.delete(first)
     scenario.add(second)
-    scenario.pass_time(STARVING)
+    scenario.pass_time(STARVING + 161)  # nobody has a reservation for as long as it was held in vain
     (nomination,) = scenario.leader.cache.nominations.values()
     assert (nomination.owner, nomination.starts_at) == (scenario.gang("q").id, math.inf)
 
@@ -255,3 +257,38 @@ def test_i11_a_paused_group_is_forgotten_with_its_gang() -> None:
     scenario.pass_time(TIMEOUT * 3)
     wake = scenario.leader.next_wake()
     assert wake is None or wake > before + TIMEOUT * 2
+
+
+@pytest.mark.parametrize("how", ["edited", "recreated"])
+def test_i13_gangs_that_end_their_reservation_early_withhold_capacity_for_half_of_the_time(how: str) -> None:
+    """A tenant edits or replaces its gangs before their reservations expire."""
+    scenario, withheld = Scenario({"n": 8}), 0
+    scenario.add(gang("service", "a").of(1))
+    scenario.run()
+    first, other = gang("x", "a").of(8), gang("y", "a").of(8)
+    scenario.add(first, other)
+    for number in range(2000):
+        scenario.pass_time(25)
+        withheld += reserved(scenario)
+        if number % 24 == 0 and how == "edited":
+            scenario.change(gangs=[first.needing(9).gang_facts()])
+            scenario.run_effects()
+            scenario.change(gangs=[first.gang_facts()])
+            first, other = other, first
+        elif number % 24 == 0:
+            scenario.delete(first)
+            first, other = other, gang(f"x{number}", "a").of(8)
+            scenario.add(other)
+    assert 800 <= withheld <= 1100
+
+
+def test_i13_a_declared_priority_gets_no_reservation_of_a_gang_of_higher_priority() -> None:
+    scenario = Scenario(FORTY)
+    scenario.add_pods(plain_pod("service"))
+    scenario.run()
+    scenario.add(gang("big").of(40).with_priority(100).never_preempting().created(50))
+    scenario.pass_time(STARVING)
+    (held,) = scenario.leader.cache.nominations.values()
+    scenario.add(changed(gang("declared", "a").of(40), declared_priority=2_147_483_647))
+    scenario.pass_time(10 * STARVING)
+    assert [each.owner for each in scenario.leader.cache.nominations.values()] == [held.owner]

@@ -49,6 +49,8 @@ class BackfillReservations:
         self.starving = StarvingGroups(cache, queue, rules.starvation_after_seconds)
         self._collecting: ExpectedCompletions | None = None
         """Pods that are expected to end, for the next request; it ends with the request, or with its group."""
+        self._held: Nomination | None = None
+        """The reservation that was held last, until its end is noticed."""
 
     def next(self, now: Now) -> Slices[ExpectedCompletions | None]:
         """The pods to be offered for the next starving group; None if there is no such group, its pods are not all
@@ -114,7 +116,9 @@ class BackfillReservations:
             return []
         if (held := self.starving.reservation) is not None:
             self._plans.drop(held)
+        self._charge_ended(now.monotonic_seconds)
         self._plans.nominate(nomination, now)
+        self._held = nomination
         return capacity_reserved(nomination, now)
 
     def next_time(self) -> float | None:
@@ -125,6 +129,7 @@ class BackfillReservations:
     def due(self, now: Now) -> list[Effect]:
         """End the reservation if its time is over: the pods that should have ended for it have not."""
         held, time = self.starving.reservation, now.monotonic_seconds
+        self._charge_ended(time)
         if held is None or held.expires_at > time:
             return []
         cache, state, timeout = self._cache, held.group.preemption, self._rules.reservation_timeout_seconds
@@ -135,10 +140,21 @@ class BackfillReservations:
         pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
         self.starving.expired(held, pause, time)
         self._plans.drop(held)
+        self._held = None
         verdict = _why_expired([cache.gang_of[uid].pods[uid] for uid in there], time - held.begun_at, pause)
         held.group.verdicts.conclude(Verdict.RESERVATION, verdict)
         ended = ClaimEnded("reservation", "overrun" if overran else "expired")
         return [*reservation_expired(held, verdict), ended]
+
+    def _charge_ended(self, time: float) -> None:
+        """Charge a reservation that ended before its time, and not because its group started: the group was edited or
+        is gone, or an earlier one got it.
+        """
+        ended = self._held
+        if ended is not None and ended is not self.starving.reservation:
+            self._held = None
+            if not ended.used:
+                self.starving.charge(time - ended.begun_at, time)
 
     def forget(self, group: Group) -> None:
         """The group has a place, or is gone."""
@@ -148,7 +164,8 @@ class BackfillReservations:
 
 
 class StarvingGroups:
-    """Groups without a place, by the time since which they have none, then in queue order.
+    """Groups without a place, by the time since which they have none, then in queue order by admitted priorities: a
+    declared one would let a tenant keep the only reservation (I13).
 
     Groups stay until they have a place, are gone, or turn out not to be helped by a reservation.
     """
@@ -193,18 +210,23 @@ class StarvingGroups:
         self._not_before = max(self._not_before, now + RETRY_SECONDS)
 
     def expired(self, nomination: Nomination, pause_seconds: float, now: float) -> None:
-        """The reservation ended before its group could start, which gets no other one for `pause_seconds`. Nobody does
-        for as long as it was held, and one before that was followed by no pause, so that expired reservations withhold
-        capacity for half of the time at most.
-        """
-        group = nomination.group
+        """The reservation ended before its group could start, which gets no other one for `pause_seconds`."""
+        group, held_seconds = nomination.group, now - nomination.begun_at
         self.discard(group)
         group.preemption.postpone_reservation(now + pause_seconds)
         self._paused[group] = now + pause_seconds
-        self.unpaid_seconds += now - nomination.begun_at
         if pause_seconds > 0:
-            self._not_before = max(self._not_before, now + self.unpaid_seconds)
-            self.unpaid_seconds = 0.0
+            self.charge(held_seconds, now)
+        else:
+            self.unpaid_seconds += held_seconds
+
+    def charge(self, held_seconds: float, now: float) -> None:
+        """Capacity was withheld in vain for this time. Nobody gets a reservation for as long, and for as long as one
+        before that was followed by no pause: so reservations in vain withhold capacity for half of the time at most,
+        whoever ends them (I13).
+        """
+        self._not_before = max(self._not_before, now) + self.unpaid_seconds + held_seconds
+        self.unpaid_seconds = 0.0
 
     def restart(self, group: Group, now: float) -> None:
         """The answer could not be used: the group starves again later."""
@@ -249,7 +271,7 @@ class StarvingGroups:
         before = self._cache.ledger.sums
         while (first := self._candidate()) is not None and self._cache.ledger.sums - before < MAX_CLASSES:
             group, known_key = first
-            key = group.key if group in self._queue and group.gangs else None
+            key = group.admitted_key if group in self._queue and group.gangs else None
             if key is None or group in self._cache.nominations or not _may_starve(group):
                 self._starving.discard(group)
             elif key != known_key:
@@ -271,7 +293,11 @@ class StarvingGroups:
         """The group still starves, and no reservation is held for itself or an earlier group."""
         held = self.reservation
         starves = group in self._starving and group in self._queue and bool(group.gangs) and _may_starve(group)
-        return starves and group not in self._cache.nominations and (held is None or group.key < held.group.key)
+        return (
+            starves
+            and group not in self._cache.nominations
+            and (held is None or group.admitted_key < held.group.admitted_key)
+        )
 
     def _sort(self, now: float) -> bool:
         """Put groups that have starved by now in queue order. False: there are more."""
@@ -288,14 +314,14 @@ class StarvingGroups:
 
     def _put_in_order(self, group: Group) -> None:
         if group in self._queue and group.gangs:
-            self._starving.put(group, group.key)
+            self._starving.put(group, group.admitted_key)
 
     def _candidate(self) -> tuple[Group, QueueKey] | None:
         """The first starving group; None if none is ahead of the one for which a reservation is held."""
         first, held = self._starving.first(), self.reservation
         if first is None or held is None or not held.group.gangs:
             return first
-        return first if first[1] < held.group.key else None
+        return first if first[1] < held.group.admitted_key else None
 
 
 def _may_starve(group: Group) -> bool:

@@ -452,8 +452,16 @@ class Group:
     @property
     def key(self) -> QueueKey:
         """Position in the queue: started gangs under repair first (I6), surplus last, then priority, age, name."""
-        repairing = any(gang.lost for gang in self.gangs)
-        return (0 if repairing else SURPLUS if self.surplus else 1, -self.priority, *min(map(_age, self.gangs)))
+        return (self._order, -self.priority, *self._age)
+
+    @property
+    def _order(self) -> int:
+        repairing = any([gang.lost for gang in self.gangs])
+        return 0 if repairing else SURPLUS if self.surplus else 1
+
+    @property
+    def _age(self) -> tuple[int, str, str]:
+        return _age(self.gangs[0]) if len(self.gangs) == 1 else min(map(_age, self.gangs))
 
     @property
     def surplus(self) -> bool:
@@ -466,8 +474,7 @@ class Group:
         places: as `key`, but by the priority that admission gave to all of its pods. A declared one would let a tenant
         never yield (I13).
         """
-        repairing, _, created, namespace, name = self.key
-        return (repairing, -min(gang.preempting_priority for gang in self.gangs), created, namespace, name)
+        return (self._order, -min([gang.preempting_priority for gang in self.gangs]), *self._age)
 
     @property
     def priority(self) -> int:

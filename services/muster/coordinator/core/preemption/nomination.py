@@ -81,7 +81,7 @@ class Nomination:
             return True
         if not self.backfill:
             return False
-        return group.key < self.group.key or self.outlasts(group, now) or self.lends_to(group)
+        return group.admitted_key < self.group.admitted_key or self.outlasts(group, now) or self.lends_to(group)
 
     def lends_to(self, group: Group) -> bool:
         """The group's members may be placed on the capacity until it is needed: they have no other place."""

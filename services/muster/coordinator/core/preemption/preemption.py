@@ -18,7 +18,7 @@ from muster.coordinator.core.backfill.reservation import BackfillReservations, e
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import Now, Rules
-from muster.coordinator.core.gang.gang import Gang, Group
+from muster.coordinator.core.gang.gang import Gang, Group, QueueKey
 from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
@@ -36,6 +36,7 @@ from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.preemption.potential_victims import PotentialVictims, RunningGangs
 from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.queue.turns import namespace_of
 from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.coordinator.core.solve.composites import violated_composite
 from muster.coordinator.core.solve.concurrent import charge
@@ -97,6 +98,12 @@ class Preemption:
         self._limit = EvictionLimit(rules.evictions_per_hour)
         self._cautious: set[Group] = set()
         """Groups for which an answer took more than disruption budgets allow."""
+        self._reservation_is_next = False
+        """The last request was for a preemptor: a starving group comes before the next one."""
+        self._requests = 0
+        """Requests for preemptors so far."""
+        self._last_requests: dict[str, int] = {}
+        """Number of the last request by namespace, of those with groups in `_due_at`."""
 
     @property
     def under_way(self) -> bool:
@@ -195,20 +202,36 @@ class Preemption:
     def begin(self, now: Now) -> Slices[Solve | None]:
         """A request with potential victims for a group; None if no group can gain by one."""
         yield from self.consider_new_victims(now)
-        if now.monotonic_seconds < self._not_before:
+        time = now.monotonic_seconds
+        if time < self._not_before:
             return None
-        for group in (yield from self._due(now.monotonic_seconds)) if self._due_at else ():
+        reservation_is_due = self._reservation_is_next and self._backfill.starving.has_next(time)
+        if reservation_is_due and (request := (yield from self._reservation(now))) is not None:
+            return request
+        for group in (yield from self._due(time)) if self._due_at else ():
             del self._due_at[group]
             victims = yield from self._potential_victims(group, now)
             if victims.potential_victims:
+                self._requests += 1
+                self._last_requests[namespace_of(group.key)] = self._requests
+                self._reservation_is_next = True
                 return self._request(group, victims, now)
             yield
+        return (yield from self._reservation(now))
+
+    def _reservation(self, now: Now) -> Slices[Solve | None]:
+        """A request for a starving group; None if there is none, or its pods are not all collected yet."""
         completions = yield from self._backfill.next(now)
-        return self._request(completions.group, completions, now) if completions is not None else None
+        if completions is None:
+            return None
+        self._reservation_is_next = False
+        return self._request(completions.group, completions, now)
 
     def forget(self, group: Group) -> None:
         """The group has a place, or is gone."""
         self._due_at.pop(group, None)
+        if not self._due_at:
+            self._last_requests.clear()
         self._cautious.discard(group)
         self._backfill.forget(group)
 
@@ -231,7 +254,15 @@ class Preemption:
                 yield
 
     def _due(self, now: float) -> Slices[list[Group]]:
-        """The first groups in queue order to be asked for now. Groups that cannot gain are not due any more."""
+        """The first groups to be asked for now: in queue order by admitted priorities and, for every other request, of
+        the namespaces for which none was made the longest. Groups that cannot gain are not due any more.
+        """
+        self._forget_namespaces()
+        by_turns = self._requests % 2 == 1
+
+        def order(group: Group) -> tuple[int, QueueKey]:
+            return self._last_requests.get(namespace_of(group.key), 0) if by_turns else 0, group.admitted_key
+
         due = tuple(group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= now)
         first: list[Group] = []
         for groups in parts(due):
@@ -239,9 +270,15 @@ class Preemption:
             for group in set(groups).difference(gaining):
                 del self._due_at[group]
             if gaining:
-                first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=lambda group: group.key)
+                first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=order)
             yield
         return first
+
+    def _forget_namespaces(self) -> None:
+        """Forget the turns of namespaces without groups that wait for a request."""
+        if len(self._last_requests) > len(self._due_at):
+            waiting = {namespace_of(group.key) for group in self._due_at if group.gangs}
+            self._last_requests = {name: last for name, last in self._last_requests.items() if name in waiting}
 
     def _may_gain(self, group: Group) -> bool:
         """There may be victims for the group."""
