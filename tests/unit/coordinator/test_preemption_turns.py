@@ -15,9 +15,10 @@ SOLVE_SECONDS = 0.02
 class Tenant:
     """Gangs that never fit, of which one is edited ten times a second, and a pod that they might preempt."""
 
-    def __init__(self, scenario: Scenario, **more: int) -> None:
+    def __init__(self, scenario: Scenario, declared_priority: int | None = None) -> None:
         self._scenario, self._edits, self._next = scenario, 0, scenario.now
-        self._gangs = [changed(gang(f"f{n}", "a").of(6 + n, cpu=4).created(n), **more) for n in range(20)]
+        gangs = [gang(f"f{number}", "a").of(6 + number, cpu=4).created(number) for number in range(20)]
+        self._gangs = [changed(each, declared_priority=declared_priority) for each in gangs]
         pods = [pod for each in self._gangs for pod in each.pods()]
         scenario.change(gangs=[each.gang_facts() for each in self._gangs], pods=pods)
 

@@ -456,7 +456,7 @@ class Group:
 
     @property
     def _order(self) -> int:
-        repairing = any([gang.lost for gang in self.gangs])
+        repairing = any(gang.lost for gang in self.gangs)
         return 0 if repairing else SURPLUS if self.surplus else 1
 
     @property
