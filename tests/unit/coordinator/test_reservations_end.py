@@ -260,7 +260,7 @@ def test_i11_a_paused_group_is_forgotten_with_its_gang() -> None:
 
 
 @pytest.mark.parametrize("how", ["edited", "recreated"])
-def test_i13_gangs_that_end_their_reservation_early_withhold_capacity_for_half_of_the_time(how: str) -> None:
+def test_i13_reservations_that_end_early_withhold_capacity_for_half_of_the_time(how: str) -> None:
     """A tenant edits or replaces its gangs before their reservations expire."""
     scenario, withheld = Scenario({"n": 8}), 0
     scenario.add(gang("service", "a").of(1))
