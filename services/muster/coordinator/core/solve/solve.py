@@ -25,7 +25,7 @@ from muster.coordinator.core.queue.queue import (
 from muster.coordinator.core.queue.turns import SlowGroups, namespace_of
 from muster.coordinator.core.report.device_shortages import name_device_request
 from muster.coordinator.core.report.reasons import name_unplaced_pod
-from muster.coordinator.core.slices import Slices
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.coordinator.core.solve.concurrent import (
     MAX_GROUPS_AT_RISK,
     Admission,
@@ -45,6 +45,7 @@ from muster.coordinator.core.solve.request import (
     to_place,
     validate_and_reserve,
 )
+from muster.coordinator.core.term_state import PausedGroup, SolveTermState, monotonic_time
 from muster.gangs.quoting import quoted
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
 
@@ -350,6 +351,37 @@ class Solves:
                 self._queue.reset_backoff(group)
             self._queue.set_unschedulable(group)
         self._preemption.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[SolveTermState]:
+        """Slow groups in the order of their turns, and groups that are sent alone. In slices."""
+        groups, alone = self._queue.groups, []
+        waiting, not_before = self._slow.term_state(now)
+        slow = [
+            PausedGroup(id_, until, groups[id_].queueing.backoffs, slow=True)
+            for id_, until in waiting
+            if id_ in groups and groups[id_].solve.slow
+        ]
+        for number, group in enumerate(list(groups.values()), start=1):
+            if group.solve.alone:
+                alone.append(group.id)
+            if number % OBJECTS == 0:
+                yield
+        return SolveTermState(tuple(slow), tuple(alone), not_before)
+
+    def resume(self, state: SolveTermState, now: Now) -> None:
+        """Slow groups wait for their turns again."""
+        groups = self._queue.groups
+        for id_ in state.alone:
+            if id_ in groups:
+                groups[id_].solve.isolate()
+        for each in state.slow:
+            if (group := groups.get(each.group)) is not None:
+                group.solve.slow_down()
+                self._queue.resume_slow(group, each.backoffs)
+                self._await_turn(group, monotonic_time(each.until, now))
+        self._slow.resume(state.slow_not_before, now)
 
     def _out_of_time(self, attempt: Attempt, group: Group, result: SolveResult, now: Now) -> None:
         """Placement ran out of time: the group is tried alone, and with a growing backoff once it was. It does not
