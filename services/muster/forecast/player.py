@@ -8,13 +8,14 @@ What is left out: the time that solves, writes and binds take, and failures.
 
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import count
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.coordinator.core import events
 from muster.coordinator.core.effects import (
     Bind,
     Deallocate,
@@ -42,12 +43,14 @@ from muster.coordinator.core.events import (
     Record,
     Recovered,
     Rules,
-    Snapshot,
     Solved,
     SolveFailed,
     Tick,
 )
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.slices import run_to_end
+from muster.coordinator.core.term_state import TermState
+from muster.forecast.snapshot import Snapshot
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, PodFacts, PodPhase
 
@@ -112,18 +115,21 @@ class Player:
         on_change: Callable[[Batch], None],
         observe: Callable[[float, Happening], None],
         recreates: bool = True,
+        resumes: TermState | None = None,
     ) -> None:
-        """`on_change` gets every change of the cluster before the machine does. `recreates`: controllers create a pod
+        """`resumes`: what the leader's memory holds whose cluster this is a copy of. `on_change` gets every change of the cluster before the machine does. `recreates`: controllers create a pod
         for every one that is evicted.
         """
         self.cluster, self.now = cluster, now
-        self.machine = Machine(rules)
+        self.machine = Machine(rules, resumes)
         self.steps = 0
         self.solves = 0
         self._solver = solver
         self._on_change, self._observe, self._recreates = on_change, observe, recreates
         self._due: list[Due] = []
         self._numbers = count()
+        self.records: dict[str, Record] = {}
+        """Those that are in etcd, by gang."""
         self._evicted_for: dict[str, str] = {}
         """Preemptors by victim, while the victim's record names one."""
 
@@ -135,7 +141,12 @@ class Player:
         recovered = tuple(records)
         for record in recovered:
             self._note(record)
-        await self._take(Recovered(recovered), Snapshot(self.cluster.whole()))
+        await self._take(Recovered(recovered), events.Snapshot(self.cluster.whole()))
+
+    def present(self, settings: Mapping[str, str]) -> Snapshot:
+        """What another player needs to go on from here. `settings`: those of the rules."""
+        state = run_to_end(self.machine.term_state(Now(self.now, self.now)))
+        return Snapshot(self.now, dict(settings), tuple(self.records.values()), self.cluster.whole(), state)
 
     def at(self, seconds: float, happen: Callable[[], Batch | None]) -> None:
         """Something changes the cluster at a virtual time, at the earliest now."""
@@ -162,30 +173,30 @@ class Player:
         if at is None or at > until:
             return False
         self.now = at
-        events: list[Event] = []
+        happened: list[Event] = []
         while self._due and self._due[0].at <= at:
             batch = heapq.heappop(self._due).happen()
             if batch is not None:
-                events.append(self._changed(batch))
-        await self._take(*(events or [Tick()]))
+                happened.append(self._changed(batch))
+        await self._take(*(happened or [Tick()]))
         return True
 
     # -- the machine and its effects
 
-    async def _take(self, *events: Event) -> None:
+    async def _take(self, *arrived: Event) -> None:
         """Give the machine events, and those that follow from its effects, until it rests."""
-        waiting = deque(self._step(events))
+        waiting = deque(self._step(arrived))
         for _ in range(MAX_STEPS_AT_ONCE):
             if not waiting:
                 return
             waiting += self._step(await self._carry_out(waiting.popleft()))
         raise Endless(f"the machine took {MAX_STEPS_AT_ONCE} steps at one time")
 
-    def _step(self, events: Sequence[Event]) -> Iterator[Effect]:
-        if not events:
+    def _step(self, arrived: Sequence[Event]) -> Iterator[Effect]:
+        if not arrived:
             return iter(())
         self.steps += 1
-        return iter(self.machine.step(events, Now(self.now, self.now)))
+        return iter(self.machine.step(arrived, Now(self.now, self.now)))
 
     async def _carry_out(self, effect: Effect) -> Sequence[Event]:
         """Returns what the machine is told of it."""
@@ -197,6 +208,7 @@ class Player:
                 for record in effect.puts:
                     self._note(record)
                 for gang in effect.deletes:
+                    self.records.pop(gang, None)
                     self._evicted_for.pop(gang, None)
                 return (Persisted(effect.persist_id),)
             case Bind():
@@ -215,6 +227,7 @@ class Player:
         return ()
 
     def _note(self, record: Record) -> None:
+        self.records[record.gang] = record
         if record.evicted_for or record.preempted_by:
             self._evicted_for[record.gang] = record.evicted_for or record.preempted_by
         else:

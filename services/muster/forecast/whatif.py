@@ -87,6 +87,7 @@ class Forecaster:
             now=since,
             on_change=self._stream.change,
             observe=watched.observe,
+            resumes=present.term_state,
         )
         self._stream.begin(cluster)
         deadline = self._clock() + limit_seconds

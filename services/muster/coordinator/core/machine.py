@@ -309,8 +309,10 @@ class Machine:
 
     def term_state(self, now: Now) -> Slices[TermState]:
         """What a machine needs besides the cluster and the records to decide as this one does. In slices."""
+        revision = dict(self.cache.revision)
         preemption = yield from self._preemption.term_state(now)
-        return TermState(
+        state = TermState(
+            revision=revision,
             queue=(yield from self.queue.term_state(now)),
             solves=(yield from self._solves.term_state(now)),
             preemption=replace(preemption, has_next_turn=self._preemption_first),
@@ -322,21 +324,24 @@ class Machine:
             growth=(yield from self._growths.term_state(now)),
             holds=(yield from self._holds.term_state(now)),
         )
+        return state if revision == self.cache.revision else state.outdated()
 
     def _resume(self, state: TermState) -> Slices[None]:
         """Continue where the leader was, after its gangs are reconciled and before the first solve. In slices."""
         now, self._resumes = self._now, None
         yield from self._holds.resume(state.holds, now)
         yield from self._preemption.resume(state.preemption, now)
-        yield from self._plans.resume(state.nominations, now)
-        self._backfill.resume(state.backfill, now)
-        self._repairs.resume(state.repairs, now)
         self._reconciler.resume(state.short, now)
         self._binds.resume_trouble(self.cache, state.bind_trouble, now)
         self._growths.resume(state.growth, now)
         self._effects += yield from self._reconciler.reconcile(now)
+        yield from self._plans.resume(state.nominations, now)
+        self._backfill.resume(state.backfill, now)
+        self._repairs.resume(state.repairs, now)
+        self._effects += yield from self._reconciler.reconcile(now)
+        self._preemption.resume_victims(state.preemption)
         self.queue.resume(state.queue, now)
-        self._solves.resume(state.solves, now)
+        yield from self._solves.resume(state.solves, now)
         self._preemption_first = state.preemption.has_next_turn
 
     # -- permit, then bind (I1, I2)

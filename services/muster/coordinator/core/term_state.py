@@ -5,13 +5,14 @@ from a running one (`muster whatif`, forecasts) resumes with it (`Machine`), and
 is written and read by the owner of the state that it describes. Gangs and groups are named by their ids. Times are Unix
 seconds, since the monotonic clock of another process has another origin; None stands for "never" and "not known".
 
-Not in it, since it begins anew without a difference in what is decided: the parts of the queue of groups that wait for
-an event (all are tried once), copies of explanations, the choice of concurrent solves, calls that are under way.
+Not in it, since it begins anew without a difference in what is decided: copies of explanations, the choice of
+concurrent solves, calls that are under way.
 """
 
 import math
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.coordinator.core.events import Now, Seat
 
@@ -41,9 +42,20 @@ class QueueTermState(Struct, frozen=True):
     next_retry: float = 0.0
 
 
-class SolveTermState(Struct, frozen=True):
-    """Slow groups in the order of their turns, and groups that are sent alone."""
+class UnschedulableGroup(Struct, frozen=True):
+    """A group that had no place, and waits for an event. `proved`: placement proved that; `in_class`: it is in an
+    equivalence class, of which a representative is tried.
+    """
 
+    group: str
+    proved: bool = False
+    in_class: bool = False
+
+
+class SolveTermState(Struct, frozen=True):
+    """Unschedulable groups, slow groups in the order of their turns, and groups that are sent alone."""
+
+    unschedulable: tuple[UnschedulableGroup, ...] = ()
     slow: tuple[PausedGroup, ...] = ()
     alone: tuple[str, ...] = ()
     slow_not_before: float = 0.0
@@ -72,6 +84,8 @@ class PreemptionTermState(Struct, frozen=True):
     tokens: float = 0.0
     tokens_at: float | None = None
     has_next_turn: bool = False
+    new_victims_from: int | None = None
+    """Lowest priority of gangs that became potential victims, and were not considered yet."""
 
 
 class NominatedGroup(Struct, frozen=True):
@@ -160,6 +174,8 @@ class HoldingGang(Struct, frozen=True):
 class TermState(Struct, frozen=True):
     """All of it. Its size is bounded by the gangs that wait, and the pods that they wait for (I11)."""
 
+    revision: dict[str, int] = {}
+    """Of the cluster that it belongs to, by kind of objects."""
     queue: QueueTermState = QueueTermState()
     solves: SolveTermState = SolveTermState()
     preemption: PreemptionTermState = PreemptionTermState()
@@ -170,6 +186,12 @@ class TermState(Struct, frozen=True):
     bind_trouble: tuple[GangWithBindTrouble, ...] = ()
     growth: tuple[GrowingGang, ...] = ()
     holds: tuple[HoldingGang, ...] = ()
+
+    def outdated(self) -> "TermState":
+        """The same for a cluster that is not exactly the one that it belongs to: groups that were unschedulable are
+        tried once, since a change in between may help them.
+        """
+        return replace(self, solves=replace(self.solves, unschedulable=()))
 
 
 def unix_time(monotonic_seconds: float, now: Now) -> float:

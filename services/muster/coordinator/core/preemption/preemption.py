@@ -210,7 +210,9 @@ class Preemption:
                 yield
         tokens, tokens_at = self._limit.level
         at = unix_time(tokens_at, now) if tokens_at is not None else None
-        return PreemptionTermState(tuple(groups), unix_time(self._not_before, now), tokens, at)
+        new_victims_from = self._new_victims_from
+        not_before = unix_time(self._not_before, now)
+        return PreemptionTermState(tuple(groups), not_before, tokens, at, new_victims_from=new_victims_from)
 
     def resume(self, state: PreemptionTermState, now: Now) -> Slices[None]:
         """Groups have the results that they had; call it before `Plans.resume`. In slices."""
@@ -229,6 +231,10 @@ class Preemption:
         self._not_before = monotonic_time(state.not_before, now)
         at = monotonic_time(state.tokens_at, now) if state.tokens_at is not None else None
         self._limit.resume(state.tokens, at)
+
+    def resume_victims(self, state: PreemptionTermState) -> None:
+        """The other potential victims were considered already. Call it when all gangs are reconciled."""
+        self._new_victims_from = state.new_victims_from
 
     # -- requests
 

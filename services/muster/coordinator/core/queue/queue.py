@@ -142,8 +142,15 @@ class Queue:
                 self._move(group, represents=group.queueing.equivalence_key)
                 self._backoff_until[group.id] = until
                 heapq.heappush(self._backoff, (until, group.id))
+        self._log = EventLog()  # what the first snapshot and resuming changed is nothing new
+        self._class_due.clear()
         self._active.resume(state.turns)
         self._next_retry = monotonic_time(state.next_retry, now)
+
+    @property
+    def events_wait(self) -> bool:
+        """Events happened that may help unschedulable groups, which were not activated yet."""
+        return bool(self._log) or bool(self._class_due)
 
     def resume_slow(self, group: Group, backoffs: int) -> None:
         """The group has been slow so many times in a row."""

@@ -45,7 +45,12 @@ from muster.coordinator.core.solve.request import (
     to_place,
     validate_and_reserve,
 )
-from muster.coordinator.core.term_state import PausedGroup, SolveTermState, monotonic_time
+from muster.coordinator.core.term_state import (
+    PausedGroup,
+    SolveTermState,
+    UnschedulableGroup,
+    monotonic_time,
+)
 from muster.gangs.quoting import quoted
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
 
@@ -355,24 +360,37 @@ class Solves:
     # -- what only the leader's memory holds
 
     def term_state(self, now: Now) -> Slices[SolveTermState]:
-        """Slow groups in the order of their turns, and groups that are sent alone. In slices."""
-        groups, alone = self._queue.groups, []
+        """Unschedulable groups, slow groups in the order of their turns, and groups that are sent alone. In slices."""
+        groups, alone, unschedulable = self._queue.groups, [], []
+        events_wait = self._queue.events_wait
         waiting, not_before = self._slow.term_state(now)
         slow = [
             PausedGroup(id_, until, groups[id_].queueing.backoffs, slow=True)
             for id_, until in waiting
             if id_ in groups and groups[id_].solve.slow
         ]
-        for number, group in enumerate(list(groups.values()), start=1):
+        for number, (standing, group) in enumerate(list(self._queue.standings()), start=1):
             if group.solve.alone:
                 alone.append(group.id)
+            if standing == "unschedulable" and not events_wait:
+                in_class = group.queueing.equivalence_key is not None
+                unschedulable.append(UnschedulableGroup(group.id, group.solve.proved, in_class))
             if number % OBJECTS == 0:
                 yield
-        return SolveTermState(tuple(slow), tuple(alone), not_before)
+        return SolveTermState(tuple(unschedulable), tuple(slow), tuple(alone), not_before)
 
-    def resume(self, state: SolveTermState, now: Now) -> None:
-        """Slow groups wait for their turns again."""
-        groups = self._queue.groups
+    def resume(self, state: SolveTermState, now: Now) -> Slices[None]:
+        """Unschedulable groups wait for an event, and slow groups for their turns. In slices of OBJECTS groups."""
+        groups, cache = self._queue.groups, self._cache
+        for number, each in enumerate(state.unschedulable, start=1):
+            if (group := groups.get(each.group)) is not None:
+                if each.in_class:
+                    request = to_place(group, cache.ledger, cache.trees, cache.gangs)
+                    self._queue.classify(group, equivalence_key(group, request))
+                group.solve.prove(proved=each.proved)
+                self._queue.set_unschedulable(group)
+            if number % OBJECTS == 0:
+                yield
         for id_ in state.alone:
             if id_ in groups:
                 groups[id_].solve.isolate()
