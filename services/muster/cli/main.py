@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import exit_on_error
-from muster.cli.options import ClusterState, Coordinator, Output, StateDirectory, TextOutput
+from muster.cli.options import ClusterState, Coordinator, Forecast, Output, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 
@@ -205,6 +205,7 @@ def whatif(
         typer.Option(metavar="FILE", help="A file of `muster snapshot` instead of a cluster.", show_default=False),
     ] = None,
     limit: Annotated[float, typer.Option(min=1, help="Time limit of the answer, in seconds.")] = 30,
+    forecast: Forecast = "",
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
     coordinator: Coordinator = "",
     cluster_state: ClusterState = "",
@@ -216,7 +217,8 @@ def whatif(
     expected; 5: not found in time.
     """
     from muster.cli.discovery import local_kubectl
-    from muster.cli.whatif import WhatIfRequest, load_snapshot, take_snapshot, whatif
+    from muster.cli.whatif import load_snapshot, take_snapshot, whatif, whatif_by_service
+    from muster.cli.whatif_question import WhatIfRequest
 
     request = WhatIfRequest(
         files=file,
@@ -232,8 +234,10 @@ def whatif(
     )
     if snapshot is not None:
         whatif(request, load_snapshot(snapshot), None, as_json=output is TextOutput.JSON)
-    addresses = _scheduler(coordinator, cluster_state, state_dir)
     kubectl = None if coordinator else local_kubectl(state_dir)
+    if forecast:
+        whatif_by_service(request, forecast, kubectl, as_json=output is TextOutput.JSON)
+    addresses = _scheduler(coordinator, cluster_state, state_dir)
     whatif(request, take_snapshot(addresses), kubectl, as_json=output is TextOutput.JSON)
 
 

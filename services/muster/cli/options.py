@@ -52,3 +52,13 @@ StateDirectory = Annotated[
         show_default=False,
     ),
 ]
+Forecast = Annotated[
+    str,
+    typer.Option(
+        "--forecast",
+        metavar="HOST:PORT",
+        envvar="MUSTER_FORECAST",
+        help="Address of the service forecast, which finds the answer then; default: this command does.",
+        show_default=False,
+    ),
+]

@@ -117,8 +117,8 @@ class Player:
         recreates: bool = True,
         resumes: TermState | None = None,
     ) -> None:
-        """`resumes`: what the leader's memory holds whose cluster this is a copy of. `on_change` gets every change of the cluster before the machine does. `recreates`: controllers create a pod
-        for every one that is evicted.
+        """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
+        of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
         """
         self.cluster, self.now = cluster, now
         self.machine = Machine(rules, resumes)
@@ -152,9 +152,9 @@ class Player:
         """Something changes the cluster at a virtual time, at the earliest now."""
         heapq.heappush(self._due, Due(max(seconds, self.now), next(self._numbers), happen))
 
-    async def change(self, batch: Batch) -> None:
-        """The cluster changes now."""
-        await self._take(self._changed(batch))
+    async def change(self, *batches: Batch) -> None:
+        """The cluster changes now; the machine sees all changes before it decides."""
+        await self._take(*[self._changed(each) for each in batches])
 
     def next_time(self) -> float | None:
         """When something happens next; None: nothing will."""

@@ -41,17 +41,23 @@ class Snapshot(Struct, frozen=True):
     records: tuple[Record, ...]
     batch: Batch
     term_state: TermState = TermState()
+    revision: dict[str, int] = {}
+    """Of the cluster, by kind of objects: all changes up to there are in it."""
+    exact: bool = True
+    """The cluster is the one that the coordinator knew, and not a newer one."""
 
 
 class _About(Struct, frozen=True):
     version: str
     unix_seconds: float
     settings: dict[str, str]
+    revision: dict[str, int]
+    exact: bool
 
 
 def write(snapshot: Snapshot, path: Path) -> None:
     """Write a file; one that exists is replaced. Raises OSError."""
-    about = _About(version("muster"), snapshot.unix_seconds, snapshot.settings)
+    about = _About(version("muster"), snapshot.unix_seconds, snapshot.settings, snapshot.revision, snapshot.exact)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(_ABOUT, msgspec.json.encode(about))
         archive.writestr(_CLUSTER, encode_batch(snapshot.batch).SerializeToString())
@@ -73,7 +79,7 @@ def read(path: Path) -> Snapshot:
             batch = decode_batch(pb.Batch.FromString(_part(archive, _CLUSTER)))
     except (zipfile.BadZipFile, KeyError, msgspec.DecodeError, DecodeError, UnicodeDecodeError) as error:
         raise BadSnapshot(f"{path} is not a snapshot: {error}") from None
-    return Snapshot(about.unix_seconds, about.settings, tuple(records), batch, term_state)
+    return Snapshot(about.unix_seconds, about.settings, tuple(records), batch, term_state, about.revision, about.exact)
 
 
 def decode_records(content: bytes) -> Sequence[Record]:

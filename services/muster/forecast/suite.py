@@ -8,48 +8,48 @@ from typing import Any, Final
 import msgspec
 
 from muster.coordinator.core.events import Rules
-from muster.forecast.alternatives import alternatives, smaller, with_nodes_like, without_gang, without_node
+from muster.forecast.answer_codec import encode_answer
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
+from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
+from muster.forecast.questions import Asked, BadQuestion
+from muster.forecast.remedies import remedies
 from muster.forecast.replay import Mode, Replay, uniform_nodes
 from muster.forecast.replay_report import as_json
 from muster.forecast.rules import BadChoice, rules_of
-from muster.forecast.snapshot import BadSnapshot, Snapshot, decode_record
+from muster.forecast.snapshot import BadSnapshot, Snapshot
 from muster.forecast.snapshot import read as read_snapshot
 from muster.forecast.snapshot import write as write_snapshot
 from muster.forecast.submissions import BadTrace, Submission, as_row, parse_requests, read_trace
 from muster.forecast.synthetic import Workload, generate
+from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.virtual_cluster import VirtualCluster
-from muster.forecast.whatif import Answer, Forecaster, Verdict
+from muster.forecast.whatif import Forecaster, Verdict
 from muster.gangs.facts import PODS, Amounts
 
 __all__ = [
-    "Answer",
+    "Asked",
     "BadChoice",
+    "BadQuestion",
     "BadSnapshot",
     "BadTrace",
     "Choice",
-    "Forecaster",
+    "Incomplete",
     "Mode",
     "NoPlacement",
     "Nodes",
+    "OtherVersion",
     "Snapshot",
     "Submission",
-    "Verdict",
-    "VirtualCluster",
+    "Unreachable",
     "Workload",
-    "alternatives",
-    "decode_record",
-    "forecaster",
+    "answered",
     "generate",
+    "read_present",
     "read_snapshot",
     "read_trace",
     "run_all",
-    "smaller",
     "trace_lines",
-    "with_nodes_like",
-    "without_gang",
-    "without_node",
     "write_snapshot",
 ]
 
@@ -140,3 +140,23 @@ async def forecaster() -> AsyncIterator[Forecaster]:
     stream = ClusterStream(VirtualCluster())
     async with own_placement(stream) as solver:
         yield Forecaster(stream, solver)
+
+
+async def answered(
+    asked: Asked,
+    present: Snapshot,
+    priorities: Mapping[str, int],
+    *,
+    horizon_seconds: float,
+    limit_seconds: float,
+) -> pb.WhatIfResponse:
+    """What would happen, found by a placement of its own. `limit_seconds`: for the answer, and again for changes that
+    would help. Raises BadQuestion, NoPlacement.
+    """
+    question, replaces = asked.question(present.batch)
+    async with forecaster() as ask:
+        answer = await ask.ask(present, question, horizon_seconds=horizon_seconds, limit_seconds=limit_seconds)
+        helping = []
+        if answer.verdict is not Verdict.NOW:
+            helping = await remedies(ask, present, question, priorities, limit_seconds)
+        return encode_answer(answer, helping, question, replaces, present)
