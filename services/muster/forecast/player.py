@@ -6,10 +6,13 @@ The machine is the one of production (`muster.coordinator.core`), and solve requ
 What is left out: the time that solves, writes and binds take, and failures.
 """
 
+import asyncio
 import heapq
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
+from operator import attrgetter
+from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
@@ -54,6 +57,8 @@ from muster.forecast.snapshot import Snapshot
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, PodFacts, PodPhase
 
+MAX_TURN_SECONDS: Final = 0.01
+"""Longest time, and one slice, for which a step of the machine holds the event loop."""
 MAX_STEPS_AT_ONCE: Final = 100_000
 """Steps at one virtual time; a machine that needs more is in an endless loop."""
 
@@ -69,7 +74,7 @@ class Endless(RuntimeError):
 
 
 class Started(NamedTuple):
-    """Pods of a gang were bound; `nodes` by uid."""
+    """Pods were bound, of a gang and those that start together with it; `nodes` by uid."""
 
     gang: str
     nodes: dict[str, str]
@@ -116,9 +121,11 @@ class Player:
         observe: Callable[[float, Happening], None],
         recreates: bool = True,
         resumes: TermState | None = None,
+        run_seconds: Callable[[PodFacts], float] = attrgetter("expected_seconds"),
     ) -> None:
         """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
         of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
+        `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end.
         """
         self.cluster, self.now = cluster, now
         self.machine = Machine(rules, resumes)
@@ -126,8 +133,10 @@ class Player:
         self.solves = 0
         self._solver = solver
         self._on_change, self._observe, self._recreates = on_change, observe, recreates
+        self._run_seconds = run_seconds
         self._due: list[Due] = []
         self._numbers = count()
+        self._turn_began = monotonic()
         self.records: dict[str, Record] = {}
         """Those that are in etcd, by gang."""
         self._evicted_for: dict[str, str] = {}
@@ -136,7 +145,7 @@ class Player:
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
         for pod in self.cluster.pods.values():
-            if pod.seated and pod.expected_seconds > 0:
+            if pod.seated:
                 self._end_later([pod])
         recovered = tuple(records)
         for record in recovered:
@@ -185,18 +194,28 @@ class Player:
 
     async def _take(self, *arrived: Event) -> None:
         """Give the machine events, and those that follow from its effects, until it rests."""
-        waiting = deque(self._step(arrived))
+        waiting = deque(await self._step(arrived))
         for _ in range(MAX_STEPS_AT_ONCE):
             if not waiting:
                 return
-            waiting += self._step(await self._carry_out(waiting.popleft()))
+            waiting += await self._step(await self._carry_out(waiting.popleft()))
         raise Endless(f"the machine took {MAX_STEPS_AT_ONCE} steps at one time")
 
-    def _step(self, arrived: Sequence[Event]) -> Iterator[Effect]:
+    async def _step(self, arrived: Sequence[Event]) -> Sequence[Effect]:
+        """One step of the machine; other tasks have turns between its slices (I12)."""
         if not arrived:
-            return iter(())
+            return ()
         self.steps += 1
-        return iter(self.machine.step(arrived, Now(self.now, self.now)))
+        slices = self.machine.slices(arrived, Now(self.now, self.now))
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                effects: list[Effect] = end.value
+                return effects
+            if monotonic() - self._turn_began > MAX_TURN_SECONDS:
+                await asyncio.sleep(0)
+                self._turn_began = monotonic()
 
     async def _carry_out(self, effect: Effect) -> Sequence[Event]:
         """Returns what the machine is told of it."""
@@ -299,8 +318,8 @@ class Player:
         """Pods whose duration is known end when it is over; those that end together are one change."""
         by_end: dict[float, list[str]] = {}
         for pod in pods:
-            if pod.expected_seconds > 0:
-                by_end.setdefault(pod.started_seconds + pod.expected_seconds, []).append(pod.uid)
+            if (seconds := self._run_seconds(pod)) > 0:
+                by_end.setdefault(pod.started_seconds + seconds, []).append(pod.uid)
         for end, uids in by_end.items():
             self.at(end, lambda uids=uids: self._end(uids))  # type: ignore[misc]
 
