@@ -28,6 +28,7 @@ from muster.forecast.suite import (
     BadQuestion,
     BadSnapshot,
     Incomplete,
+    Limits,
     NoPlacement,
     OtherVersion,
     Snapshot,
@@ -94,9 +95,9 @@ def whatif(request: WhatIfRequest, snapshot: Snapshot, kubectl: Kubectl | None, 
     classes = priority_classes(kubectl)
     facts = facts_asked_about(request, classes)
     asked = Asked(facts, tuple(request.without_gangs), tuple(request.without_nodes), request.add_nodes, request.like)
-    limits = {"horizon_seconds": request.horizon_seconds, "limit_seconds": request.limit_seconds}
+    limits = Limits(request.horizon_seconds, request.limit_seconds)
     try:
-        answer = asyncio.run(answered(asked, snapshot, values(classes), **limits))
+        answer = asyncio.run(answered(asked, snapshot, values(classes), limits))
     except BadQuestion as error:
         raise CliError(str(error), usage=True) from error
     except NoPlacement as error:

@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 
 from muster.forecast.alternatives import Alternative
+from muster.forecast.run_lengths import Known
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.starts import Starts
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.whatif import Answer, Question, Verdict
 from muster.rpc.watch_codec import encode_revision
@@ -34,6 +36,32 @@ def encode_answer(
         replaces=replaces,
         basis=encode_basis(present),
     )
+
+
+def encode_starts(starts: Starts, present: Snapshot) -> pb.StartsResponse:
+    """When gangs start."""
+    return pb.StartsResponse(
+        gangs=[
+            pb.ExpectedStart(
+                gang=each.gang,
+                verdict=VERDICTS[each.verdict],
+                expected_unix_millis=_millis(each.expected),
+                earliest_unix_millis=_millis(each.earliest),
+                latest_unix_millis=_millis(each.latest),
+            )
+            for each in starts.gangs
+        ],
+        basis=encode_basis(present),
+        assumptions=pb.Assumptions(
+            declared=starts.ends.get(Known.DECLARED, 0),
+            learnt=starts.ends.get(Known.LEARNT, 0),
+            unknown=starts.ends.get(Known.UNKNOWN, 0),
+        ),
+    )
+
+
+def _millis(unix_seconds: float | None) -> int:
+    return int(unix_seconds * 1000) if unix_seconds is not None else 0
 
 
 def encode_basis(present: Snapshot) -> pb.Basis:

@@ -34,6 +34,14 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         self.cluster = cluster
         self._queues: set[asyncio.Queue[Encode]] = set()
 
+    def copy_of(self, batch: Batch) -> VirtualCluster:
+        """Another cluster with these facts. Its revisions are higher than those that were sent, so that no placement
+        answers from an earlier one.
+        """
+        copied = VirtualCluster(self.cluster.revision)
+        copied.apply(batch)
+        return copied
+
     def begin(self, cluster: VirtualCluster) -> None:
         """Another cluster replaces the present one."""
         self.cluster = cluster

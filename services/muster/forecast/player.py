@@ -76,7 +76,7 @@ class Endless(RuntimeError):
 class Started(NamedTuple):
     """Pods were bound, of a gang and those that start together with it; `nodes` by uid."""
 
-    gang: str
+    gangs: tuple[str, ...]
     nodes: dict[str, str]
 
 
@@ -278,7 +278,7 @@ class Player:
         claims = tuple(f"{pod.namespace}/{claim}" for pod in bound for claim in pod.claims)
         batch = Batch(pods=tuple(bound), removed_static_volumes=volumes, removed_static_claims=claims)
         delta = self._changed(batch)
-        self._observe(self.now, Started(effect.gang, {pod.uid: pod.node for pod in bound}))
+        self._observe(self.now, Started(tuple(effect.gangs), {pod.uid: pod.node for pod in bound}))
         self._end_later(bound)
         return delta, BindResults(tuple(results))
 

@@ -5,8 +5,10 @@ records, the settings, and what only its memory holds.
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from typing import Final
+from itertools import count
+from typing import Final, NamedTuple
 
+import grpc
 import msgspec
 from grpc import aio
 
@@ -25,6 +27,8 @@ from muster.rpc.watch_codec import decode_batch, decode_revision
 CLUSTER_SECONDS: Final = 120.0
 """Timeout of a snapshot of cluster-state: enough for a million pods."""
 RECORDS_SECONDS: Final = 60.0
+ATTEMPTS: Final = 6
+"""Calls of the coordinator's replicas until one leads: they are called in turn."""
 CATCH_UP_SECONDS: Final = 5.0
 """How long to follow the cluster until it is as new as what the coordinator knows."""
 
@@ -45,11 +49,19 @@ class Incomplete(RuntimeError):
     """The stream of cluster-state ended too early."""
 
 
+class Known(NamedTuple):
+    """What the leading coordinator knows at a time, besides the cluster."""
+
+    unix_seconds: float
+    settings: dict[str, str]
+    records: tuple[Record, ...]
+    term_state: TermState
+
+
 async def read_present(cluster_state: aio.Channel, coordinator: aio.Channel, subscriber: str) -> Snapshot:
     """The snapshot. Raises Unreachable, OtherVersion, Incomplete.
 
-    The cluster is followed until it has all that the coordinator had seen. If it has more, or cannot catch up, groups
-    that were unschedulable are tried once, since what changed in between may help them.
+    The cluster is followed until it has all that the coordinator had seen.
     """
     call = state_grpc.ClusterStateServiceStub(cluster_state).Watch(
         state_pb.WatchRequest(subscriber=subscriber), timeout=CLUSTER_SECONDS
@@ -57,10 +69,9 @@ async def read_present(cluster_state: aio.Channel, coordinator: aio.Channel, sub
     try:
         async with aclosing(_followed(call)) as states:
             followed = await anext(states)
-            settings, records, term_state = await _records(coordinator)
-            at = time.time()
+            known = await read_known(coordinator)
             until = time.monotonic() + CATCH_UP_SECONDS
-            while not _reached(followed.through, term_state.revision) and time.monotonic() < until:
+            while not followed.has(known) and time.monotonic() < until:
                 followed = await anext(states)
     except aio.AioRpcError as error:
         raise Unreachable("cluster-state", error) from error
@@ -68,13 +79,10 @@ async def read_present(cluster_state: aio.Channel, coordinator: aio.Channel, sub
         raise Incomplete("cluster-state closed the stream before the snapshot was complete; try again") from None
     finally:
         call.cancel()
-    through, revision = followed.through, term_state.revision
-    exact = _reached(through, revision) and _reached(revision, followed.newest)
-    state = term_state if exact else term_state.outdated()
-    return Snapshot(at, settings, records, followed.cluster.whole(), state, dict(through), exact)
+    return followed.snapshot(known)
 
 
-class _Followed:
+class Followed:
     """The cluster as it was streamed so far. `through`: all changes up to these revisions are in it; `newest`: the
     highest of an object or a change.
     """
@@ -95,16 +103,35 @@ class _Followed:
         for kind, revision in (*of_objects.items(), *batch.changed.items()):
             self.newest[kind] = max(revision, self.newest.get(kind, 0))
 
+    def has(self, known: Known) -> bool:
+        """All that the coordinator had seen is in the cluster."""
+        return _reached(self.through, known.term_state.revision)
+
+    def snapshot(self, known: Known) -> Snapshot:
+        """Both together. If the cluster is newer than what the coordinator knew, or older, groups that were
+        unschedulable are tried once, since what changed in between may help them.
+        """
+        exact = self.has(known) and _reached(known.term_state.revision, self.newest)
+        return Snapshot(
+            known.unix_seconds,
+            known.settings,
+            known.records,
+            self.cluster.whole(),
+            known.term_state if exact else known.term_state.outdated(),
+            dict(self.through),
+            exact,
+        )
+
 
 async def _followed(
     call: "aio.UnaryStreamCall[state_pb.WatchRequest, state_pb.WatchResponse]",
-) -> AsyncGenerator[_Followed, None]:
+) -> AsyncGenerator[Followed, None]:
     """The cluster after the snapshot, and after each change."""
-    followed, synced = _Followed(), False
+    followed, synced = Followed(), False
     async for message in call:
         match message.WhichOneof("step"):
             case "snapshot_begin":
-                followed, synced = _Followed(), False
+                followed, synced = Followed(), False
             case "batch":
                 followed.take(decode_batch(message.batch))
             case "synced":
@@ -119,7 +146,20 @@ def _reached(reached: Mapping[str, int], revision: Mapping[str, int]) -> bool:
     return all(reached.get(kind, 0) >= least for kind, least in revision.items())
 
 
-async def _records(channel: aio.Channel) -> tuple[dict[str, str], tuple[Record, ...], TermState]:
+async def read_known(channel: aio.Channel) -> Known:
+    """What the coordinator knows. A channel to several replicas calls each in turn, until the one that leads answers.
+    Raises Unreachable, OtherVersion.
+    """
+    for attempt in count(1):
+        try:
+            return await _read_known(channel)
+        except aio.AioRpcError as error:
+            if attempt == ATTEMPTS or error.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise Unreachable("coordinator", error) from error
+    raise AssertionError
+
+
+async def _read_known(channel: aio.Channel) -> Known:
     settings, records, term_state = dict[str, str](), list[Record](), bytearray()
     stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     try:
@@ -127,8 +167,6 @@ async def _records(channel: aio.Channel) -> tuple[dict[str, str], tuple[Record, 
             settings.update(response.settings)
             records += [decode_record(each) for each in response.records]
             term_state += response.term_state
-        return settings, tuple(records), decode_term_state(bytes(term_state))
-    except aio.AioRpcError as error:
-        raise Unreachable("coordinator", error) from error
+        return Known(time.time(), settings, tuple(records), decode_term_state(bytes(term_state)))
     except msgspec.DecodeError as error:
         raise OtherVersion(f"the coordinator sent what cannot be read: {error}") from error

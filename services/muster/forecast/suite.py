@@ -1,30 +1,31 @@
 """What commands use of forecasts: replays of a trace, and what-if, each with a placement of its own."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from muster.coordinator.core.events import Rules
-from muster.forecast.answer_codec import encode_answer
+from muster.forecast.answer_codec import encode_starts
+from muster.forecast.answers import Limits, answer_to
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
 from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
 from muster.forecast.questions import Asked, BadQuestion
-from muster.forecast.remedies import remedies
 from muster.forecast.replay import Mode, Replay, uniform_nodes
 from muster.forecast.replay_report import as_json
 from muster.forecast.rules import BadChoice, rules_of
+from muster.forecast.run_lengths import RunLengths
 from muster.forecast.snapshot import BadSnapshot, Snapshot
 from muster.forecast.snapshot import read as read_snapshot
 from muster.forecast.snapshot import write as write_snapshot
+from muster.forecast.starts import StartForecaster
 from muster.forecast.submissions import BadTrace, Submission, as_row, parse_requests, read_trace
 from muster.forecast.synthetic import Workload, generate
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.virtual_cluster import VirtualCluster
-from muster.forecast.whatif import Forecaster, Verdict
+from muster.forecast.whatif import Forecaster
 from muster.gangs.facts import PODS, Amounts
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "BadTrace",
     "Choice",
     "Incomplete",
+    "Limits",
     "Mode",
     "NoPlacement",
     "Nodes",
@@ -44,6 +46,7 @@ __all__ = [
     "Unreachable",
     "Workload",
     "answered",
+    "expected_starts",
     "generate",
     "read_present",
     "read_snapshot",
@@ -134,29 +137,16 @@ def trace_lines(submissions: Sequence[Submission]) -> Iterator[str]:
         yield encode(as_row(each)).decode()
 
 
-@asynccontextmanager
-async def forecaster() -> AsyncIterator[Forecaster]:
-    """Answers to what-if, until the block ends. Raises NoPlacement."""
+async def answered(asked: Asked, present: Snapshot, priorities: Mapping[str, int], limits: Limits) -> pb.WhatIfResponse:
+    """What would happen, found by a placement of its own. Raises BadQuestion, NoPlacement."""
     stream = ClusterStream(VirtualCluster())
     async with own_placement(stream) as solver:
-        yield Forecaster(stream, solver)
+        return await answer_to(asked, present, priorities, limits, Forecaster(stream, solver))
 
 
-async def answered(
-    asked: Asked,
-    present: Snapshot,
-    priorities: Mapping[str, int],
-    *,
-    horizon_seconds: float,
-    limit_seconds: float,
-) -> pb.WhatIfResponse:
-    """What would happen, found by a placement of its own. `limit_seconds`: for the answer, and again for changes that
-    would help. Raises BadQuestion, NoPlacement.
-    """
-    question, replaces = asked.question(present.batch)
-    async with forecaster() as ask:
-        answer = await ask.ask(present, question, horizon_seconds=horizon_seconds, limit_seconds=limit_seconds)
-        helping = []
-        if answer.verdict is not Verdict.NOW:
-            helping = await remedies(ask, present, question, priorities, limit_seconds)
-        return encode_answer(answer, helping, question, replaces, present)
+async def expected_starts(present: Snapshot, limits: Limits) -> pb.StartsResponse:
+    """When gangs that wait start, found by a placement of its own, without a past. Raises NoPlacement."""
+    stream = ClusterStream(VirtualCluster())
+    async with own_placement(stream) as solver:
+        found = await StartForecaster(stream, solver).starts(present, RunLengths(), **limits._asdict())
+    return encode_starts(found, present)

@@ -17,7 +17,6 @@ from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Ended, Endless, Evicted, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.snapshot import Snapshot
-from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch
 
 NOW_SECONDS: Final = 10.0
@@ -79,12 +78,6 @@ class Forecaster:
 
     def __init__(self, stream: ClusterStream, solver: Solver, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._solver, self._clock = stream, solver, clock
-        self._revision = 0
-        """Of the last copy: those of the next are higher, so that placement does not answer from the last one."""
-
-    def continue_from(self, revision: int) -> None:
-        """The placement has seen copies up to this revision."""
-        self._revision = max(self._revision, revision)
 
     async def starts_now(self, present: Snapshot, question: Question, limit_seconds: float) -> bool:
         """The gangs would start now."""
@@ -98,8 +91,7 @@ class Forecaster:
 
         `horizon_seconds`: how far to look ahead in virtual time; `limit_seconds`: how long to look.
         """
-        cluster = VirtualCluster(self._revision)
-        cluster.apply(present.batch)
+        cluster = self._stream.copy_of(present.batch)
         watched, since = _Watched(question.added), present.unix_seconds
         player = Player(
             cluster,
@@ -119,7 +111,6 @@ class Forecaster:
             verdict = await self._play(player, watched, since + horizon_seconds, deadline)
         except Endless:
             verdict = Verdict.UNKNOWN
-        self._revision = cluster.revision
         if verdict is Verdict.NOW and player.now - since > NOW_SECONDS:
             verdict = Verdict.LATER
         return watched.answer(player, verdict, since)
