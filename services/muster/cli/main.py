@@ -65,6 +65,7 @@ def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    forecast: Forecast = "",
     coordinator: Coordinator = "",
     state_dir: StateDirectory = None,
 ) -> None:
@@ -75,7 +76,7 @@ def explain(
 
     address = find_coordinator(coordinator, state_dir)
     kubectl = None if coordinator else local_kubectl(state_dir)
-    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl)
+    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl, forecast=forecast)
 
 
 @app.command()
@@ -239,6 +240,29 @@ def whatif(
         whatif_by_service(request, forecast, kubectl, as_json=output is TextOutput.JSON)
     addresses = _scheduler(coordinator, cluster_state, state_dir)
     whatif(request, take_snapshot(addresses), kubectl, as_json=output is TextOutput.JSON)
+
+
+@app.command()
+def queue(
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace.", show_default=False)] = "",
+    start: Annotated[bool, typer.Option("--start", help="Also when each is expected to start.")] = False,
+    forecast: Forecast = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """List the gangs that wait, in queue order."""
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.queue import show_queue, starts_by_itself, starts_by_service
+
+    starts = None
+    if start and forecast:
+        starts = starts_by_service(forecast, namespace)
+    elif start:
+        starts = starts_by_itself(_scheduler(coordinator, cluster_state, state_dir))
+    show_queue(find_coordinator(coordinator, state_dir), namespace, starts, as_json=output is Output.JSON)
 
 
 @app.command()

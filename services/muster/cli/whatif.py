@@ -45,7 +45,7 @@ from muster.rpc.watch_codec import encode_batch
 from muster.telemetry.logs import configure_logs
 
 EXIT_CODES: Final = {pb.VERDICT_NOW: 0, pb.VERDICT_LATER: 3, pb.VERDICT_NEVER: 4, pb.VERDICT_UNKNOWN: 5}
-_NAMES: Final = {
+VERDICT_NAMES: Final = {
     pb.VERDICT_NOW: "now",
     pb.VERDICT_LATER: "later",
     pb.VERDICT_NEVER: "never",
@@ -211,7 +211,7 @@ def _sentence(answer: pb.WhatIfResponse, pods: int) -> str:
 
 def _as_json(answer: pb.WhatIfResponse) -> dict[str, Any]:
     return {
-        "verdict": _NAMES[answer.verdict],
+        "verdict": VERDICT_NAMES[answer.verdict],
         "after_seconds": answer.after_seconds if answer.HasField("after_seconds") else None,
         "pods": {
             each.pod: {"node": each.node, "rank": each.rank if each.HasField("rank") else None}
