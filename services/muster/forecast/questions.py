@@ -31,8 +31,7 @@ class Asked:
         """The question about this cluster, and the ids of existing gangs that those of the question replace. Raises
         BadQuestion.
         """
-        if not self.added.pods:
-            raise BadQuestion("there are no pods in the question")
+        self._check_pods(cluster)
         self._check_nodes(cluster)
         before = [without_gang(cluster, _found(cluster, name)) for name in self.without_gangs]
         before += [without_node(cluster, name) for name in self.without_nodes]
@@ -40,6 +39,17 @@ class Asked:
             before.append(with_nodes_like(cluster, self.like, self.add_nodes))
         replaced, gangs = _replaced(changed_by(cluster, before) if before else cluster, self.added)
         return Question(self.added, tuple(before), replaced), gangs
+
+    def _check_pods(self, cluster: Batch) -> None:
+        if not self.added.pods:
+            raise BadQuestion("there are no pods in the question")
+        classes = {each.id for each in (*self.added.pod_classes, *cluster.pod_classes)}
+        for pod in self.added.pods:
+            name = quoted(f"{pod.namespace}/{pod.name}")
+            if pod.class_id not in classes:
+                raise BadQuestion(f"pod {name}: there is no pod class {quoted(pod.class_id)}")
+            if pod.node:
+                raise BadQuestion(f"pod {name} is on node {quoted(pod.node)} already: ask about pods that wait")
 
     def _check_nodes(self, cluster: Batch) -> None:
         nodes = {node.name for node in cluster.nodes}
