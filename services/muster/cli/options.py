@@ -62,3 +62,9 @@ Forecast = Annotated[
         show_default=False,
     ),
 ]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact", help="Replace the names of namespaces, gangs, pods and nodes, and labels, by others consistently."
+    ),
+]

@@ -15,10 +15,11 @@ from rich.table import Table
 
 from muster.cli.channel import channel_to
 from muster.cli.coordinator import CALL_SECONDS, call
+from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError
 from muster.cli.format import brief_reason, duration, gang_as_json, phase_markup
 from muster.cli.output import show
-from muster.cli.whatif import VERDICT_NAMES, Addresses, forecast_error, take_snapshot
+from muster.cli.whatif import VERDICT_NAMES, forecast_error, take_snapshot
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase
 from muster.forecast.suite import Limits, NoPlacement, expected_starts
 from muster.forecast.v1 import forecast_pb2 as pb

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, NamedTuple, NoReturn
+from typing import Any, Final, NoReturn
 
 import typer
 from grpc import aio
@@ -19,6 +19,7 @@ from muster.cli.channel import channel_to
 from muster.cli.cluster_state import call_error as cluster_state_error
 from muster.cli.coordinator import call_error
 from muster.cli.discovery import Kubectl
+from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError
 from muster.cli.format import duration
 from muster.cli.output import show
@@ -36,6 +37,7 @@ from muster.forecast.suite import (
     answered,
     read_present,
     read_snapshot,
+    redact,
     write_snapshot,
 )
 from muster.forecast.v1 import forecast_pb2 as pb
@@ -56,21 +58,16 @@ _CALL_SECONDS: Final = 30.0
 """Time of a call of the service besides the limit of the answer: for its turn."""
 
 
-class Addresses(NamedTuple):
-    """Where the scheduler is."""
-
-    cluster_state: str
-    coordinator: str
-
-
 def take_snapshot(addresses: Addresses) -> Snapshot:
     """Read the facts of the cluster, and the coordinator's records and settings. Raises CliError."""
     return asyncio.run(_snapshot(addresses))
 
 
-def save_snapshot(addresses: Addresses, path: Path) -> None:
-    """Write it to a file. Raises CliError."""
+def save_snapshot(addresses: Addresses, path: Path, *, redacted: bool) -> None:
+    """Write it to a file, `redacted` with other names. Raises CliError."""
     snapshot = take_snapshot(addresses)
+    if redacted:
+        snapshot = redact(snapshot)
     try:
         write_snapshot(snapshot, path)
     except OSError as error:

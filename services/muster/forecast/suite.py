@@ -13,6 +13,7 @@ from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
 from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
 from muster.forecast.questions import Asked, BadQuestion
+from muster.forecast.redaction import redact
 from muster.forecast.replay import Mode, Replay, uniform_nodes
 from muster.forecast.replay_report import as_json
 from muster.forecast.rules import BadChoice, rules_of
@@ -51,6 +52,7 @@ __all__ = [
     "read_present",
     "read_snapshot",
     "read_trace",
+    "redact",
     "run_all",
     "trace_lines",
     "write_snapshot",
