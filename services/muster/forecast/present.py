@@ -167,6 +167,7 @@ async def _read_known(channel: aio.Channel) -> Known:
             settings.update(response.settings)
             records += [decode_record(each) for each in response.records]
             term_state += response.term_state
-        return Known(time.time(), settings, tuple(records), decode_term_state(bytes(term_state)))
+        state = decode_term_state(bytes(term_state)) if term_state else TermState()  # of an older coordinator
+        return Known(time.time(), settings, tuple(records), state)
     except msgspec.DecodeError as error:
         raise OtherVersion(f"the coordinator sent what cannot be read: {error}") from error

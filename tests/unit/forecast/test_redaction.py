@@ -82,10 +82,7 @@ def secret_snapshot() -> Snapshot:
                 taints=(Taint("tier", "goldtier", TaintEffect.NO_SCHEDULE),),
             ),
         ),
-        pod_classes=(
-            *CLASSES,
-            PodClass("picky", node_selector=(("row", "rowseven"),), required_node_affinity=(place,)),
-        ),
+        pod_classes=(*CLASSES, picky),
         gangs=(declared,),
         pods=pods,
         label_sets=(LabelSet("labels-of-falcon", "acme", ("team",), ("teamalpha",)),),
