@@ -3,7 +3,8 @@
 Nobody but the past knows how long pods run that declare nothing, and those that declare something usually end before:
 it is a limit. So run lengths are learnt from pods that are seen to end, by owner: the series of a gang, which is its
 namespace and its name without a trailing number or random suffix (`etl-28374650`, `train-x7k2p`), and where that has
-too few samples, pods of the same namespace and pod class. They are kept in memory only, bounded in number.
+too few samples and the pod declares nothing, pods of the same namespace and pod class. They are kept in memory only,
+bounded in number.
 """
 
 import math
@@ -72,16 +73,20 @@ class RunLengths:
         declared = pod.expected_seconds if pod.expected_seconds > 0 else math.inf
         if ran > declared + OVERRUN_SECONDS:
             declared = math.inf
-        if (learnt := self._learnt(pod, ran, quantile)) is not None:
-            return RunLength(min(max(learnt, ran), declared), Known.LEARNT)
-        return RunLength(declared, Known.DECLARED) if math.isfinite(declared) else RunLength(0.0, Known.UNKNOWN)
+        of_series, of_class = _owners(pod)
+        if (learnt := self._learnt(of_series, ran, quantile)) is not None:
+            return RunLength(min(learnt, declared), Known.LEARNT)
+        if math.isfinite(declared):
+            return RunLength(declared, Known.DECLARED)
+        if (learnt := self._learnt(of_class, ran, quantile)) is not None:
+            return RunLength(learnt, Known.LEARNT)
+        return RunLength(0.0, Known.UNKNOWN)
 
-    def _learnt(self, pod: PodFacts, ran: float, quantile: float) -> float | None:
-        for owner in _owners(pod):
-            samples = sorted(self._samples.get(owner, ()))
-            if len(samples) >= LEAST_SAMPLES and (longer := samples[bisect_right(samples, ran) :]):
-                return _quantile(longer, quantile)
-        return None
+    def _learnt(self, owner: Owner, ran: float, quantile: float) -> float | None:
+        """The quantile of samples that are longer than this."""
+        samples = sorted(self._samples.get(owner, ()))
+        longer = samples[bisect_right(samples, ran) :]
+        return _quantile(longer, quantile) if len(samples) >= LEAST_SAMPLES and longer else None
 
 
 def has_ended_by_itself(before: PodFacts, after: PodFacts | None) -> bool:
