@@ -8,6 +8,7 @@ What is left out: the time that solves, writes and binds take, and failures.
 
 import asyncio
 import heapq
+import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
@@ -122,10 +123,12 @@ class Player:
         recreates: bool = True,
         resumes: TermState | None = None,
         run_seconds: Callable[[PodFacts], float] = attrgetter("expected_seconds"),
+        precision: float = 0.0,
     ) -> None:
         """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
         of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
-        `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end.
+        `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end. `precision`: share
+        of the time since the begin to which ends may be rounded up, so that few distinct ones are played; 0: none are.
         """
         self.cluster, self.now = cluster, now
         self.machine = Machine(rules, resumes)
@@ -133,7 +136,7 @@ class Player:
         self.solves = 0
         self._solver = solver
         self._on_change, self._observe, self._recreates = on_change, observe, recreates
-        self._run_seconds = run_seconds
+        self._run_seconds, self._precision, self._began = run_seconds, precision, now
         self._due: list[Due] = []
         self._numbers = count()
         self._turn_began = monotonic()
@@ -319,9 +322,17 @@ class Player:
         by_end: dict[float, list[str]] = {}
         for pod in pods:
             if (seconds := self._run_seconds(pod)) > 0:
-                by_end.setdefault(pod.started_seconds + seconds, []).append(pod.uid)
+                by_end.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
         for end, uids in by_end.items():
             self.at(end, lambda uids=uids: self._end(uids))  # type: ignore[misc]
+
+    def _rounded(self, end: float) -> float:
+        """The end, or a later time that ends near it share: multiples of a power of two."""
+        after = end - self._began
+        if not self._precision or after <= 0:
+            return end
+        step = 2.0 ** math.floor(math.log2(after * self._precision))
+        return self._began + math.ceil(after / step) * step
 
     def _end(self, uids: Sequence[str]) -> Batch | None:
         """Ended pods of a gang with running ones stay, as succeeded; otherwise all are removed, and the gang."""

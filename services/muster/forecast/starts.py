@@ -18,7 +18,7 @@ from muster.forecast.player import Endless, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.run_lengths import Known, RunLengths
 from muster.forecast.snapshot import Snapshot
-from muster.forecast.whatif import NOW_SECONDS, Verdict, rest_seconds
+from muster.forecast.whatif import NOW_SECONDS, Verdict, precision_for, rest_seconds
 from muster.gangs.facts import PodFacts
 
 EARLY, MEDIAN, LATE = 0.25, 0.5, 0.9
@@ -100,6 +100,7 @@ class StartForecaster:
             observe=seen.observe,
             resumes=present.term_state,
             run_seconds=run_seconds,
+            precision=precision_for(present.batch, run_seconds),
         )
         self._stream.begin(cluster)
         starts: dict[str, float | None] = {}

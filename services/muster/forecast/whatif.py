@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.effects import Phase, Report
@@ -17,10 +18,13 @@ from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Ended, Endless, Evicted, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.snapshot import Snapshot
-from muster.gangs.facts import Batch
+from muster.gangs.facts import Batch, PodFacts
 
 NOW_SECONDS: Final = 10.0
 """What starts within this time starts now: it takes a few seconds to evict victims, and to see what they freed."""
+PRECISION: Final = 0.02
+"""Where very many pods end at different times, their ends are rounded up by up to this share of the time until then."""
+_MANY_ENDS: Final = 500
 _REST_SECONDS: Final = 300.0
 """Time for which the machine goes on without anything that could end, besides its own timeouts."""
 
@@ -73,6 +77,13 @@ def rest_seconds(rules: Rules) -> float:
     return _REST_SECONDS + starves + rules.max_waiting_time_seconds + rules.eviction_timeout_seconds
 
 
+def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
+    """How precisely the ends of the pods of this cluster are played."""
+    runs = ((pod.started_seconds, run_seconds(pod)) for pod in cluster.pods if pod.seated)
+    ends = {started + seconds for started, seconds in runs if seconds > 0}
+    return PRECISION if len(ends) > _MANY_ENDS else 0.0
+
+
 class Forecaster:
     """Answers questions about copies of a cluster, one after another. The placement of `solver` watches `stream`."""
 
@@ -101,6 +112,7 @@ class Forecaster:
             on_change=self._stream.change,
             observe=watched.observe,
             resumes=present.term_state,
+            precision=precision_for(present.batch, attrgetter("expected_seconds")),
         )
         self._stream.begin(cluster)
         deadline = self._clock() + limit_seconds
