@@ -1,6 +1,6 @@
 """Quality of expected starts: a synthetic day is played, and every half hour the gangs that wait are forecast.
 
-    python tests/bench/forecast.py --gpus 512 --days 1.5
+    python tests/bench/forecast.py --gpus 512 --days 1
 
 Durations are those of `muster generate-trace`. Gangs belong to owners whose gangs run about equally long, and half of
 the gangs declare a limit, 1.2 to 4 times as long as they run. Nothing is forecast for the first quarter of the time, in
@@ -223,7 +223,7 @@ def main() -> None:
     """Entry point."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gpus", type=int, default=512, help="GPUs of the cluster, 8 of each node")
-    parser.add_argument("--days", type=float, default=1.5, help="time for which gangs are submitted")
+    parser.add_argument("--days", type=float, default=1.0, help="time for which gangs are submitted")
     parser.add_argument("--load", type=float, default=1.0, help="GPU time submitted, as a share of what there is")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--limit", type=float, default=60.0, help="seconds for each forecast")
