@@ -4,6 +4,7 @@ what decides over the next ones. The same seed gives the same cluster.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from operator import attrgetter
 from random import Random
 from typing import Final
 
@@ -15,7 +16,7 @@ from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Happening, Player, Solver
 from muster.forecast.rules import rules_of
 from muster.forecast.virtual_cluster import VirtualCluster
-from muster.gangs.facts import Batch, DisruptionBudget
+from muster.gangs.facts import Batch, DisruptionBudget, PodFacts
 
 BEGIN: Final = 1_700_000_000.0
 CLASSES: Final = tuple(pod_class(cpu) for cpu in range(1, 9))
@@ -51,8 +52,12 @@ class RandomCluster:
         }
         self._number = 0
 
-    async def leader(self, stream: ClusterStream, solver: Solver, revision: int, observe: "Observer") -> Player:
-        """A leader after a random past. `revision`: the last one that the solver has seen."""
+    async def leader(
+        self, stream: ClusterStream, solver: Solver, revision: int, observe: "Observer", *, overruns: bool = False
+    ) -> Player:
+        """A leader after a random past. `revision`: the last one that the solver has seen; `overruns`: some pods run
+        longer than they declare.
+        """
         cluster = VirtualCluster(revision)
         cluster.apply(Batch(pod_classes=CLASSES, nodes=tuple(self._nodes), trees=self._trees, budgets=self._budgets))
         player = Player(
@@ -62,6 +67,7 @@ class RandomCluster:
             now=BEGIN,
             on_change=stream.change,
             observe=observe,
+            run_seconds=_run_seconds if overruns else attrgetter("expected_seconds"),
         )
         stream.begin(cluster)
         await player.begin()
@@ -110,6 +116,10 @@ class RandomCluster:
         if random.random() < 0.1:
             made = made.needing_free_cpu(random.randint(1, 16))
         return made.created(int(now))
+
+
+def _run_seconds(pod: PodFacts) -> float:
+    return pod.expected_seconds * (10 if pod.name.startswith(("g1", "g2")) else 1)
 
 
 Observer = Callable[[float, Happening], None]

@@ -84,6 +84,12 @@ class PreemptionTermState(Struct, frozen=True):
     tokens: float = 0.0
     tokens_at: float | None = None
     has_next_turn: bool = False
+    reservation_is_next: bool = False
+    """The next request is for a starving group, if there is one."""
+    requests: int = 0
+    """Requests for preemptors so far."""
+    last_requests: dict[str, int] = {}
+    """Number of the last of them by namespace."""
     new_victims_from: int | None = None
     """Lowest priority of gangs that became potential victims, and were not considered yet."""
 
@@ -111,9 +117,12 @@ class NominatedGroup(Struct, frozen=True):
 
 
 class StarvingGroup(Struct, frozen=True):
-    """A group without a place: `since` when; None: it starves. `paused_until`: it gets no reservation before."""
+    """A group without a place: `since` when; None: it starves, at the position `rank`, which may be one that it had
+    before. `paused_until`: it gets no reservation before.
+    """
 
     group: str
+    rank: tuple[int, int, int, str, str] | None = None
     since: float | None = None
     paused_until: float | None = None
 

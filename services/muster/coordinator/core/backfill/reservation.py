@@ -138,6 +138,7 @@ class BackfillReservations:
             if (gang := self._cache.gangs.get(id_)) is not None:
                 gang.run_time.overrun()
         self.starving.resume(state, now)
+        self._held = self.starving.reservation
 
     def next_time(self) -> float | None:
         """When the reservation that is held expires."""
@@ -219,25 +220,25 @@ class StarvingGroups:
 
     def term_state(self, overran: tuple[str, ...], now: Now) -> BackfillTermState:
         """The groups, and the pauses."""
-        groups = [StarvingGroup(group.id) for group in self._starving]
-        groups += [StarvingGroup(group.id, unix_time(since, now)) for group, since in self._since.items()]
+        groups = [StarvingGroup(group.id, rank) for group, rank in self._starving.items()]
+        groups += [StarvingGroup(group.id, since=unix_time(since, now)) for group, since in self._since.items()]
         paused = self._paused.items()
         groups += [StarvingGroup(group.id, paused_until=unix_time(until, now)) for group, until in paused]
         not_before = unix_time(self._not_before, now)
         return BackfillTermState(tuple(groups), not_before, self.unpaid_seconds, overran)
 
     def resume(self, state: BackfillTermState, now: Now) -> None:
-        """Continue with these groups, as far as they still wait, and the pauses."""
+        """Continue with these groups, as far as they exist, and the pauses."""
         for each in state.groups:
-            if (group := self._cache.groups.get(each.group)) is None or group not in self._queue:
+            if (group := self._cache.groups.get(each.group)) is None:
                 continue
             self.discard(group)
             if each.paused_until is not None:
                 self._paused[group] = monotonic_time(each.paused_until, now)
             elif each.since is not None:
                 self._since[group] = monotonic_time(each.since, now)
-            else:
-                self._put_in_order(group)
+            elif each.rank is not None and group.gangs:
+                self._starving.put(group, each.rank)
         self._not_before = monotonic_time(state.not_before, now)
         self.unpaid_seconds = state.unpaid_seconds
 

@@ -78,8 +78,11 @@ class Growths:
         """Batches that wait, and gangs to which nothing is lent. In slices."""
         found = []
         for number, gang in enumerate(list(self._cache.gangs.values()), start=1):
-            parts = gang.growth.parts.items()
-            batches = tuple((id_, unix_time_if_finite(part.batch_until, now), part.in_part) for id_, part in parts)
+            batches = tuple(
+                (id_, unix_time_if_finite(part.batch_until, now), part.in_part)
+                for id_, part in gang.growth.parts.items()
+                if part.in_part or math.isfinite(part.batch_until)
+            )
             if batches or gang.growth.kept_loan:
                 found.append(GrowingGang(gang.id, batches, gang.growth.kept_loan))
             if number % OBJECTS == 0:

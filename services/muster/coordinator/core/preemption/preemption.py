@@ -212,7 +212,16 @@ class Preemption:
         at = unix_time(tokens_at, now) if tokens_at is not None else None
         new_victims_from = self._new_victims_from
         not_before = unix_time(self._not_before, now)
-        return PreemptionTermState(tuple(groups), not_before, tokens, at, new_victims_from=new_victims_from)
+        return PreemptionTermState(
+            tuple(groups),
+            not_before,
+            tokens,
+            at,
+            reservation_is_next=self._reservation_is_next,
+            requests=self._requests,
+            last_requests=dict(self._last_requests),
+            new_victims_from=new_victims_from,
+        )
 
     def resume(self, state: PreemptionTermState, now: Now) -> Slices[None]:
         """Groups have the results that they had; call it before `Plans.resume`. In slices."""
@@ -231,6 +240,8 @@ class Preemption:
         self._not_before = monotonic_time(state.not_before, now)
         at = monotonic_time(state.tokens_at, now) if state.tokens_at is not None else None
         self._limit.resume(state.tokens, at)
+        self._reservation_is_next = state.reservation_is_next
+        self._requests, self._last_requests = state.requests, dict(state.last_requests)
 
     def resume_victims(self, state: PreemptionTermState) -> None:
         """The other potential victims were considered already. Call it when all gangs are reconciled."""

@@ -394,11 +394,11 @@ class Solves:
         for id_ in state.alone:
             if id_ in groups:
                 groups[id_].solve.isolate()
-        for each in state.slow:
-            if (group := groups.get(each.group)) is not None:
+        for slow in state.slow:
+            if (group := groups.get(slow.group)) is not None:
                 group.solve.slow_down()
-                self._queue.resume_slow(group, each.backoffs)
-                self._await_turn(group, monotonic_time(each.until, now))
+                self._queue.resume_slow(group, slow.backoffs)
+                self._await_turn(group, monotonic_time(slow.until, now))
         self._slow.resume(state.slow_not_before, now)
 
     def _out_of_time(self, attempt: Attempt, group: Group, result: SolveResult, now: Now) -> None:
