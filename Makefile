@@ -79,6 +79,12 @@ bench-diversity: setup ## memory and time of cluster-state, coordinator and plac
 bench-mirror: setup ## speed of placement's mirror with 100,000 nodes and a million pods (ARGS="--nodes 1000 --pods 10000")
 	@$(BIN)/python tests/bench/mirror.py $(ARGS)
 
+bench-whatif: setup ## whether what-if is true for random clusters (ARGS="--clusters 1000 --first-fit")
+	@$(BIN)/python tests/bench/whatif.py $(ARGS)
+
+bench-forecast: setup ## quality of expected starts on a synthetic day (ARGS="--gpus 512 --days 1")
+	@$(BIN)/python tests/bench/forecast.py $(ARGS)
+
 LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
 chaos: setup tools ## kill, stop and freeze every process under load (ARGS="--seconds 1800 --seed 1")
@@ -118,4 +124,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast lock image clean chaos outages

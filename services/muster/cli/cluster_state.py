@@ -82,7 +82,7 @@ async def read_snapshot(address: str, subscriber: str) -> list[Batch]:
                     case "synced":
                         return batches
         except grpc.aio.AioRpcError as error:
-            raise _call_error(address, error) from error
+            raise call_error(address, error) from error
         finally:
             call.cancel()
     raise CliError(f"cluster-state at {address} closed the stream before the snapshot was complete", hint="try again")
@@ -97,7 +97,8 @@ def _apply(cluster: Cluster, batch: Batch) -> None:
             cluster.seated.setdefault(pod.node, Counter())[pod.class_id] += 1
 
 
-def _call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
+def call_error(address: str, error: grpc.aio.AioRpcError) -> CliError:
+    """The error to show for a failed call."""
     detail = error.details() or error.code().name
     if (failed_tls := tls_error("cluster-state", address, detail)) is not None:
         return failed_tls

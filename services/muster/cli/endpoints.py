@@ -1,7 +1,7 @@
 """Addresses of a local cluster: the file in its state directory, and the ConfigMap kube-public/muster."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -12,6 +12,13 @@ PUBLISHED_NAMESPACE, PUBLISHED_NAME = "kube-public", "muster"
 """ConfigMap with the addresses, for users who have only a kubeconfig."""
 
 _FILE = "endpoints.json"
+
+
+class Addresses(NamedTuple):
+    """Where the scheduler is: what `muster whatif` and `muster snapshot` read."""
+
+    cluster_state: str
+    coordinator: str
 
 
 class Endpoints(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import typer
 from google.protobuf.json_format import MessageToDict
@@ -36,14 +36,36 @@ _MEANING = {
 _WITHOUT_PENDING = (Phase.PHASE_SATISFIED, Phase.PHASE_ENDED)
 
 
-def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None) -> None:
-    """Print the explanation of a gang; with kubectl also why controllers do not create members. Raises CliError."""
+def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None, forecast: str = "") -> None:
+    """Print the explanation of a gang; with kubectl also why controllers do not create members, and with the address of
+    the service forecast when it is expected to start. Raises CliError.
+    """
     answer = call(address, lambda stub: explain_gang(stub, address, name))
     missing = missing_members(kubectl, answer) if kubectl is not None else []
+    start = _expected_start(forecast, answer.gang) if forecast else None
     if as_json:
-        typer.echo(json.dumps({**explanation_as_json(answer), "missing_members": missing}, indent=2))
+        fields = {**explanation_as_json(answer), "missing_members": missing}
+        typer.echo(json.dumps({**fields, "expected_start": start.as_json if start else None}, indent=2))
         return
-    show(*explanation_lines(answer, missing))
+    show(*explanation_lines(answer, missing, start.words if start else ""))
+
+
+class _ExpectedStart(NamedTuple):
+    """When a gang is expected to start: in words with what that depends on, and as JSON."""
+
+    words: str
+    as_json: dict[str, Any]
+
+
+def _expected_start(forecast: str, gang: Gang) -> _ExpectedStart | None:
+    """None: the gang does not wait."""
+    from muster.cli.queue import assumption, start_as_json, start_in_words, starts_by_service
+
+    starts = starts_by_service(forecast, gang.namespace)
+    start = next((each for each in starts.gangs if each.gang == gang.id), None)
+    if start is None:
+        return None
+    return _ExpectedStart(f"{start_in_words(start)}. {assumption(starts)}", start_as_json(start))
 
 
 def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
@@ -52,8 +74,10 @@ def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
     return {**fields, "gang": gang_as_json(answer.gang)}
 
 
-def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = ()) -> Iterator[str]:
-    """Lines with rich markup, most important first. `missing`: why controllers do not create members."""
+def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = (), start: str = "") -> Iterator[str]:
+    """Lines with rich markup, most important first. `missing`: why controllers do not create members; `start`: when the
+    gang is expected to start.
+    """
     gang = answer.gang
     name = f"[bold]{escape(gang.namespace)}/{escape(gang.name)}[/]"
     yield f"{name} is {phase_markup(gang.phase)}: {_MEANING.get(gang.phase, '')}."
@@ -64,6 +88,8 @@ def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = ()) -> I
     yield from (f"             {escape(term)}" for term in gang.terms)
     yield f"[dim]members[/]      {_members(gang)}"
     yield f"[dim]queue[/]        {_queue(answer)}"
+    if start:
+        yield f"[dim]start[/]        expected {escape(start)}"
     if answer.waits_until_unix_millis:
         until = local_time(answer.waits_until_unix_millis)
         yield f"[dim]waits[/]        until {until}; then all its reservations are released"

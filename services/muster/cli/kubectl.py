@@ -13,8 +13,20 @@ import typer
 from msgspec import Struct
 
 from muster.cli.discovery import Kubectl, MusterDiscovery
+from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError, exit_on_error
-from muster.cli.options import Output, TextOutput
+from muster.cli.options import Forecast, Output, Redact, TextOutput
+from muster.cli.whatif_options import (
+    WhatIfAddNodes,
+    WhatIfCount,
+    WhatIfFile,
+    WhatIfLike,
+    WhatIfLimit,
+    WhatIfPriorityClass,
+    WhatIfTopology,
+    WhatIfWithout,
+    WhatIfWithoutNode,
+)
 
 _KUBECTL_OPTIONS: Final = (
     *("--kubeconfig", "--context", "--cluster", "--user", "--as", "--as-group", "--as-uid", "-s", "--server"),
@@ -155,6 +167,89 @@ def topology(
     _, discovery = _discovery(context)
     with discovery.cluster_state() as address:
         show_topology(address, tree, with_nodes=nodes, as_json=output is Output.JSON)
+
+
+@app.command()
+def queue(
+    context: typer.Context,
+    *,
+    start: Annotated[bool, typer.Option("--start", help="Also when each is expected to start.")] = False,
+    forecast: Forecast = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+) -> None:
+    """List the gangs of a namespace that wait, or of all with -A, in queue order."""
+    from muster.cli.queue import show_queue, starts_by_itself, starts_by_service
+
+    arguments, discovery = _discovery(context)
+    namespace = "" if arguments.all_namespaces else _namespace(arguments, discovery)
+    with discovery.coordinator() as address:
+        starts = None
+        if start and forecast:
+            starts = starts_by_service(forecast, namespace)
+        elif start:
+            with discovery.cluster_state() as cluster_state:
+                starts = starts_by_itself(Addresses(cluster_state, address))
+        show_queue(address, namespace, starts, as_json=output is Output.JSON)
+
+
+@app.command()
+def whatif(
+    context: typer.Context,
+    *,
+    file: WhatIfFile,
+    count: WhatIfCount = None,
+    topology: WhatIfTopology = "",
+    priority_class: WhatIfPriorityClass = "",
+    without: WhatIfWithout = None,
+    without_node: WhatIfWithoutNode = None,
+    add_nodes: WhatIfAddNodes = 0,
+    like: WhatIfLike = "",
+    limit: WhatIfLimit = 30,
+    forecast: Forecast = "",
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+) -> None:
+    """Say what would happen if manifests were applied now: nothing is applied.
+
+    Exit code 0: all gangs start now; 3: later; 4: never, as long as nothing changes but the ends of pods that are
+    expected; 5: not found in time.
+    """
+    from muster.cli.whatif import take_snapshot, whatif, whatif_by_service
+    from muster.cli.whatif_question import WhatIfRequest
+
+    arguments, discovery = _discovery(context)
+    request = WhatIfRequest(
+        files=file,
+        namespace=_namespace(arguments, discovery),
+        count=count,
+        topology=topology,
+        priority_class=priority_class,
+        without_gangs=without or [],
+        without_nodes=without_node or [],
+        add_nodes=add_nodes,
+        like=like,
+        limit_seconds=limit,
+    )
+    as_json = output is TextOutput.JSON
+    if forecast:
+        whatif_by_service(request, forecast, discovery.kubectl, as_json=as_json)
+    with discovery.coordinator() as coordinator, discovery.cluster_state() as cluster_state:
+        present = take_snapshot(Addresses(cluster_state, coordinator))
+    whatif(request, present, discovery.kubectl, as_json=as_json)
+
+
+@app.command()
+def snapshot(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
+    *,
+    redact: Redact = False,
+) -> None:
+    """Save what the scheduler knows, for `muster whatif --snapshot`. It has names, labels and requests of all pods."""
+    from muster.cli.whatif import save_snapshot
+
+    _, discovery = _discovery(context)
+    with discovery.coordinator() as coordinator, discovery.cluster_state() as cluster_state:
+        save_snapshot(Addresses(cluster_state, coordinator), file, redacted=redact)
 
 
 def run() -> None:

@@ -7,12 +7,23 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import exit_on_error
-from muster.cli.options import ClusterState, Coordinator, Output, StateDirectory, TextOutput
+from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Redact, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
+from muster.cli.whatif_options import (
+    WhatIfAddNodes,
+    WhatIfCount,
+    WhatIfFile,
+    WhatIfLike,
+    WhatIfLimit,
+    WhatIfPriorityClass,
+    WhatIfTopology,
+    WhatIfWithout,
+    WhatIfWithoutNode,
+)
 
 if TYPE_CHECKING:
-    from muster.cli.whatif import Addresses
+    from muster.cli.endpoints import Addresses
 
 os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the command reports errors itself
 # gRPC's fork handlers crash one in twenty child processes with SIGSEGV before exec, if they are started on uvloop with
@@ -65,6 +76,7 @@ def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    forecast: Forecast = "",
     coordinator: Coordinator = "",
     state_dir: StateDirectory = None,
 ) -> None:
@@ -75,7 +87,7 @@ def explain(
 
     address = find_coordinator(coordinator, state_dir)
     kubectl = None if coordinator else local_kubectl(state_dir)
-    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl)
+    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl, forecast=forecast)
 
 
 @app.command()
@@ -181,30 +193,21 @@ def check(
 @app.command()
 def whatif(
     *,
-    file: Annotated[
-        list[Path],
-        typer.Option("--filename", "-f", metavar="FILE", help="Manifests, as for kubectl apply; - for standard input."),
-    ],
+    file: WhatIfFile,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Of objects that name none.")] = "default",
-    count: Annotated[
-        int | None,
-        typer.Option(min=1, help="Pods of each template, instead of those in the manifest.", show_default=False),
-    ] = None,
-    topology: Annotated[str, typer.Option(help="Constraints, as in muster.dev/topology.", show_default=False)] = "",
-    priority_class: Annotated[str, typer.Option(help="PriorityClass of the pods.", show_default=False)] = "",
-    without: Annotated[
-        list[str] | None, typer.Option(metavar="GANG", help="As if this gang were not there; may be repeated.")
-    ] = None,
-    without_node: Annotated[
-        list[str] | None, typer.Option(metavar="NODE", help="As if this node were not there; may be repeated.")
-    ] = None,
-    add_nodes: Annotated[int, typer.Option(min=0, help="As if there were so many nodes more.")] = 0,
-    like: Annotated[str, typer.Option(metavar="NODE", help="What the new nodes are like.", show_default=False)] = "",
+    count: WhatIfCount = None,
+    topology: WhatIfTopology = "",
+    priority_class: WhatIfPriorityClass = "",
+    without: WhatIfWithout = None,
+    without_node: WhatIfWithoutNode = None,
+    add_nodes: WhatIfAddNodes = 0,
+    like: WhatIfLike = "",
     snapshot: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="A file of `muster snapshot` instead of a cluster.", show_default=False),
     ] = None,
-    limit: Annotated[float, typer.Option(min=1, help="Time limit of the answer, in seconds.")] = 30,
+    limit: WhatIfLimit = 30,
+    forecast: Forecast = "",
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
     coordinator: Coordinator = "",
     cluster_state: ClusterState = "",
@@ -216,7 +219,8 @@ def whatif(
     expected; 5: not found in time.
     """
     from muster.cli.discovery import local_kubectl
-    from muster.cli.whatif import WhatIfRequest, load_snapshot, take_snapshot, whatif
+    from muster.cli.whatif import load_snapshot, take_snapshot, whatif, whatif_by_service
+    from muster.cli.whatif_question import WhatIfRequest
 
     request = WhatIfRequest(
         files=file,
@@ -232,15 +236,41 @@ def whatif(
     )
     if snapshot is not None:
         whatif(request, load_snapshot(snapshot), None, as_json=output is TextOutput.JSON)
-    addresses = _scheduler(coordinator, cluster_state, state_dir)
     kubectl = None if coordinator else local_kubectl(state_dir)
+    if forecast:
+        whatif_by_service(request, forecast, kubectl, as_json=output is TextOutput.JSON)
+    addresses = _scheduler(coordinator, cluster_state, state_dir)
     whatif(request, take_snapshot(addresses), kubectl, as_json=output is TextOutput.JSON)
+
+
+@app.command()
+def queue(
+    *,
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace.", show_default=False)] = "",
+    start: Annotated[bool, typer.Option("--start", help="Also when each is expected to start.")] = False,
+    forecast: Forecast = "",
+    output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
+    coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """List the gangs that wait, in queue order."""
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.queue import show_queue, starts_by_itself, starts_by_service
+
+    starts = None
+    if start and forecast:
+        starts = starts_by_service(forecast, namespace)
+    elif start:
+        starts = starts_by_itself(_scheduler(coordinator, cluster_state, state_dir))
+    show_queue(find_coordinator(coordinator, state_dir), namespace, starts, as_json=output is Output.JSON)
 
 
 @app.command()
 def snapshot(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")],
     *,
+    redact: Redact = False,
     coordinator: Coordinator = "",
     cluster_state: ClusterState = "",
     state_dir: StateDirectory = None,
@@ -248,14 +278,14 @@ def snapshot(
     """Save what the scheduler knows, for `muster whatif --snapshot`. It has names, labels and requests of all pods."""
     from muster.cli.whatif import save_snapshot
 
-    save_snapshot(_scheduler(coordinator, cluster_state, state_dir), file)
+    save_snapshot(_scheduler(coordinator, cluster_state, state_dir), file, redacted=redact)
 
 
 def _scheduler(coordinator: str, cluster_state: str, state_dir: Path | None) -> "Addresses":
     """Raises CliError."""
     from muster.cli.cluster_state import find_cluster_state
     from muster.cli.coordinator import find_coordinator
-    from muster.cli.whatif import Addresses
+    from muster.cli.endpoints import Addresses
 
     return Addresses(find_cluster_state(cluster_state, state_dir), find_coordinator(coordinator, state_dir))
 

@@ -52,3 +52,19 @@ StateDirectory = Annotated[
         show_default=False,
     ),
 ]
+Forecast = Annotated[
+    str,
+    typer.Option(
+        "--forecast",
+        metavar="HOST:PORT",
+        envvar="MUSTER_FORECAST",
+        help="Address of the service forecast, which finds the answer then; default: this command does.",
+        show_default=False,
+    ),
+]
+Redact = Annotated[
+    bool,
+    typer.Option(
+        "--redact", help="Replace the names of namespaces, gangs, pods and nodes, and labels, by others consistently."
+    ),
+]

@@ -25,6 +25,7 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "first-fit": ("firstfit", "Solve the placement of gangs by first fit, a minimal replacement of placement."),
     "binding": ("binding", "Write binds, conditions and events to the Kubernetes API."),
     "lifecycle": ("lifecycle", "Reconcile PodGroups, QueueJobs and quota."),
+    "forecast": ("forecast", "Answer when gangs that wait, or may be submitted, would start."),
     "coordinator": ("coordinator", "Decide when gangs start, and persist their permits."),
 }
 """Name on the command line -> package, purpose."""

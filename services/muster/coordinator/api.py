@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Container, Iterable
 from dataclasses import fields
+from time import monotonic, time
 from typing import Any
 
 import grpc
 import msgspec
 
-from muster.coordinator.core.events import Rules
+from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import DEFAULTS
 from muster.coordinator.core.report import explain
@@ -29,6 +30,7 @@ FULL_NAME = "muster.coordinator.v1.CoordinatorService"
 COALESCE_SECONDS = 0.05
 """Changes of a gang within this time are sent as one."""
 GANGS_PER_MESSAGE = 1000
+STATE_BYTES_PER_MESSAGE = 1 << 20
 
 
 class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
@@ -96,6 +98,11 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
             self._check_current(term)
             if response.records:
                 yield response
+        state = await term.between_steps(term.machine.term_state(Now(monotonic(), time())))
+        encoded = await asyncio.to_thread(msgspec.json.encode, state)
+        self._check_current(term)
+        for start in range(0, len(encoded), STATE_BYTES_PER_MESSAGE):
+            yield pb.RecordsResponse(term_state=encoded[start : start + STATE_BYTES_PER_MESSAGE])
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         term = await self._current_term()

@@ -1,6 +1,6 @@
-"""Changes of a question or of the cluster that may let gangs start: each is tried before it is said.
+"""Changes of a question or of the cluster that may let gangs start: each is played before it is said.
 
-All are values: a question or a cluster, and one that differs from it in one respect.
+All are values: another question, or a change of the cluster before it is asked.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
+from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, GangFacts, LevelConstraint, NodeFacts, PodFacts, TopologyTree
 from muster.topology.constraints import as_text
 
@@ -20,7 +21,8 @@ class Alternative(NamedTuple):
 
     text: str
     question: Batch
-    cluster: Batch
+    before: Batch = Batch()
+    """Happens before the question is asked."""
 
 
 def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int]) -> Iterator[Alternative]:
@@ -33,7 +35,6 @@ def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int])
                 yield Alternative(
                     f'the constraint "{as_text(constraint)}" of {gang.namespace}/{gang.name} were soft',
                     _with_gang(question, _softened(gang, constraint)),
-                    cluster,
                 )
     for node in _kinds_of_nodes(cluster.nodes):
         text = f"there were one more node like {node.name}"
@@ -41,7 +42,15 @@ def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int])
     highest = max((pod.priority for pod in question.pods), default=0)
     for name, value in sorted(priorities.items(), key=lambda pair: pair[1]):
         if value > highest:
-            yield Alternative(f"its priority class were {name} ({value})", with_priority(question, value), cluster)
+            yield Alternative(f"its priority class were {name} ({value})", with_priority(question, value))
+
+
+def changed_by(cluster: Batch, changes: Iterable[Batch]) -> Batch:
+    """The cluster after these changes."""
+    changed = VirtualCluster()
+    for each in (cluster, *changes):
+        changed.apply(each)
+    return changed.whole()
 
 
 def smaller(question: Batch, members: int) -> Batch:
@@ -57,33 +66,34 @@ def with_priority(question: Batch, priority: int) -> Batch:
 
 
 def without_gang(cluster: Batch, gang: str) -> Batch:
-    """The cluster without a gang and its pods."""
-    pods = tuple(pod for pod in cluster.pods if (pod.gang or _plain(pod)) != gang)
-    return replace(cluster, pods=pods, gangs=tuple(each for each in cluster.gangs if each.id != gang))
+    """A gang and its pods are removed from the cluster."""
+    pods = tuple(pod.uid for pod in cluster.pods if (pod.gang or _plain(pod)) == gang)
+    return Batch(removed_pods=pods, removed_gangs=tuple(each.id for each in cluster.gangs if each.id == gang))
 
 
 def without_node(cluster: Batch, name: str) -> Batch:
-    """The cluster without a node and the pods on it."""
-    nodes = tuple(node for node in cluster.nodes if node.name != name)
-    return replace(cluster, nodes=nodes, pods=tuple(pod for pod in cluster.pods if pod.node != name))
+    """A node and the pods on it are removed from the cluster."""
+    return Batch(removed_nodes=(name,), removed_pods=tuple(pod.uid for pod in cluster.pods if pod.node == name))
 
 
 def with_nodes_like(cluster: Batch, name: str, count: int) -> Batch:
-    """The cluster with more nodes that are like one of it, but empty, ready, and in the same topology domains."""
+    """Nodes are added that are like one of the cluster, but empty, ready, and in the same topology domains."""
     [like] = [node for node in cluster.nodes if node.name == name]
     added = []
     for number in range(1, count + 1):
         new = f"{name}-more-{number}"
         labels = {**like.labels, **({HOSTNAME: new} if HOSTNAME in like.labels else {})}
         added.append(replace(like, name=new, uid=new, labels=labels, unschedulable=False, ready=True))
-    trees = tuple(_with_leaves(tree, name, [node.name for node in added]) for tree in cluster.trees)
-    return replace(cluster, nodes=(*cluster.nodes, *added), trees=trees)
+    names = [node.name for node in added]
+    trees = [_with_leaves(tree, name, names) for tree in cluster.trees]
+    return Batch(nodes=tuple(added), trees=tuple(tree for tree in trees if tree is not None))
 
 
-def _with_leaves(tree: TopologyTree, like: str, names: Iterable[str]) -> TopologyTree:
+def _with_leaves(tree: TopologyTree, like: str, names: Iterable[str]) -> TopologyTree | None:
+    """The tree with more leaves; None: it does not have the node that they are like."""
     domain = next((at for node, at in tree.leaves if node == like), None)
     if domain is None:
-        return tree
+        return None
     return replace(tree, leaves=(*tree.leaves, *((name, domain) for name in names)))
 
 

@@ -1,10 +1,12 @@
 """ClusterStateService for a placement of one's own: streams a virtual cluster instead of a real one."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from functools import partial
 from typing import Any, Final
 
 from grpc import aio
+from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
@@ -15,6 +17,13 @@ from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 
 
+_PIECE: Final = 5000
+"""Objects of one message of a snapshot."""
+
+Encode = Callable[[], pb.WatchResponse]
+"""Makes a message; of a snapshot in a thread, since that takes long."""
+
+
 class ClusterStream(pb_grpc.ClusterStateServiceServicer):
     """Sends the virtual cluster and its changes to all subscribers.
 
@@ -23,51 +32,55 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
 
     def __init__(self, cluster: VirtualCluster) -> None:
         self.cluster = cluster
-        self._queues: set[asyncio.Queue[pb.WatchResponse]] = set()
+        self._queues: set[asyncio.Queue[Encode]] = set()
+
+    def copy_of(self, batch: Batch) -> VirtualCluster:
+        """Another cluster with these facts. Its revisions are higher than those that were sent, so that no placement
+        answers from an earlier one.
+        """
+        copied = VirtualCluster(self.cluster.revision)
+        copied.apply(batch)
+        return copied
 
     def begin(self, cluster: VirtualCluster) -> None:
         """Another cluster replaces the present one."""
         self.cluster = cluster
-        self._send(*_snapshot(cluster))
+        for queue in self._queues:
+            for encode in _snapshot(cluster):
+                queue.put_nowait(encode)
 
     def change(self, batch: Batch) -> None:
         """The cluster has changed; `batch` has its revisions."""
-        self._send(batch_step(batch))
-
-    def _send(self, *messages: pb.WatchResponse) -> None:
         for queue in self._queues:
-            for message in messages:
-                queue.put_nowait(message)
+            queue.put_nowait(partial(batch_step, batch))
 
     async def Watch(  # noqa: N802
         self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]
     ) -> AsyncIterator[pb.WatchResponse]:
-        queue: asyncio.Queue[pb.WatchResponse] = asyncio.Queue()
+        queue: asyncio.Queue[Encode] = asyncio.Queue()
         self._queues.add(queue)
         try:
-            for message in _snapshot(self.cluster):
-                yield message
+            for encode in _snapshot(self.cluster):
+                queue.put_nowait(encode)
             while True:
-                yield await queue.get()
+                encode = await queue.get()
+                yield await asyncio.to_thread(encode) if isinstance(encode, _Piece) else encode()
         finally:
             self._queues.discard(queue)
 
 
-_PIECE: Final = 5000
-"""Objects of one message of a snapshot."""
+class _Piece(partial[pb.WatchResponse]):
+    """Encodes a piece of a snapshot."""
 
 
-def _snapshot(cluster: VirtualCluster) -> list[pb.WatchResponse]:
+def _snapshot(cluster: VirtualCluster) -> list[Encode]:
     whole = cluster.whole()
-    first = Batch(
-        pod_classes=whole.pod_classes,
-        selectors=whole.selectors,
-        label_sets=whole.label_sets,
-        namespaces=whole.namespaces,
-        trees=whole.trees,
-        nodes=whole.nodes,
-        budgets=whole.budgets,
-    )
-    pieces = [Batch(pods=whole.pods[at : at + _PIECE]) for at in range(0, len(whole.pods), _PIECE)]
-    steps = [batch_step(each) for each in (first, *pieces)]
-    return [snapshot_begin_step("a virtual cluster"), *steps, synced_step(whole.through)]
+    pods = [whole.pods[at : at + _PIECE] for at in range(0, len(whole.pods), _PIECE)]
+    nodes = [whole.nodes[at : at + _PIECE] for at in range(0, len(whole.nodes), _PIECE)]
+    first = replace(whole, nodes=(), pods=(), changed={}, through={})
+    pieces = [first, *(Batch(nodes=some) for some in nodes), *(Batch(pods=some) for some in pods)]
+    return [
+        partial(snapshot_begin_step, "a virtual cluster"),
+        *(_Piece(batch_step, each) for each in pieces),
+        partial(synced_step, whole.through),
+    ]

@@ -37,8 +37,14 @@ class NoPlacement(RuntimeError):
 class Solver:
     """Client of that placement."""
 
-    def __init__(self, channel: aio.Channel) -> None:
-        self._stub = pb_grpc.PlacementServiceStub(channel)
+    def __init__(self, channel: aio.Channel, process: asyncio.subprocess.Process | None = None) -> None:
+        """`process`: the one that serves it, if that is a child of this process."""
+        self._stub, self._process = pb_grpc.PlacementServiceStub(channel), process
+
+    async def until_ended(self) -> None:
+        """Raises NoPlacement when the child process ends."""
+        if self._process is not None:
+            raise NoPlacement(f"placement ended with exit code {await self._process.wait()}")
 
     async def describe(self) -> pb.DescribeResponse:
         """Wait until it answers. Raises NoPlacement."""
@@ -92,7 +98,7 @@ async def own_placement(stream: ClusterStream, service: Sequence[str] = ("placem
         )
         channel = open_channel(listen)
         try:
-            solver = Solver(channel)
+            solver = Solver(channel, process)
             await _first(solver, process)
             yield solver
         finally:

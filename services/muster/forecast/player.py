@@ -6,15 +6,20 @@ The machine is the one of production (`muster.coordinator.core`), and solve requ
 What is left out: the time that solves, writes and binds take, and failures.
 """
 
+import asyncio
 import heapq
+import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import count
+from operator import attrgetter
+from time import monotonic
 from typing import Final, NamedTuple, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from muster.coordinator.core import events
 from muster.coordinator.core.effects import (
     Bind,
     Deallocate,
@@ -42,15 +47,19 @@ from muster.coordinator.core.events import (
     Record,
     Recovered,
     Rules,
-    Snapshot,
     Solved,
     SolveFailed,
     Tick,
 )
 from muster.coordinator.core.machine import Machine
+from muster.coordinator.core.slices import run_to_end
+from muster.coordinator.core.term_state import TermState
+from muster.forecast.snapshot import Snapshot
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, PodFacts, PodPhase
 
+MAX_TURN_SECONDS: Final = 0.01
+"""Longest time, and one slice, for which a step of the machine holds the event loop."""
 MAX_STEPS_AT_ONCE: Final = 100_000
 """Steps at one virtual time; a machine that needs more is in an endless loop."""
 
@@ -66,9 +75,9 @@ class Endless(RuntimeError):
 
 
 class Started(NamedTuple):
-    """Pods of a gang were bound; `nodes` by uid."""
+    """Pods were bound, of a gang and those that start together with it; `nodes` by uid."""
 
-    gang: str
+    gangs: tuple[str, ...]
     nodes: dict[str, str]
 
 
@@ -112,38 +121,52 @@ class Player:
         on_change: Callable[[Batch], None],
         observe: Callable[[float, Happening], None],
         recreates: bool = True,
+        resumes: TermState | None = None,
+        run_seconds: Callable[[PodFacts], float] = attrgetter("expected_seconds"),
+        precision: float = 0.0,
     ) -> None:
-        """`on_change` gets every change of the cluster before the machine does. `recreates`: controllers create a pod
-        for every one that is evicted.
+        """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
+        of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
+        `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end. `precision`: share
+        of the time since the begin to which ends may be rounded up, so that few distinct ones are played; 0: none are.
         """
         self.cluster, self.now = cluster, now
-        self.machine = Machine(rules)
+        self.machine = Machine(rules, resumes)
         self.steps = 0
         self.solves = 0
         self._solver = solver
         self._on_change, self._observe, self._recreates = on_change, observe, recreates
+        self._run_seconds, self._precision, self._began = run_seconds, precision, now
         self._due: list[Due] = []
         self._numbers = count()
+        self._turn_began = monotonic()
+        self.records: dict[str, Record] = {}
+        """Those that are in etcd, by gang."""
         self._evicted_for: dict[str, str] = {}
         """Preemptors by victim, while the victim's record names one."""
 
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
         for pod in self.cluster.pods.values():
-            if pod.seated and pod.expected_seconds > 0:
+            if pod.seated:
                 self._end_later([pod])
         recovered = tuple(records)
         for record in recovered:
             self._note(record)
-        await self._take(Recovered(recovered), Snapshot(self.cluster.whole()))
+        await self._take(Recovered(recovered), events.Snapshot(self.cluster.whole()))
+
+    def present(self, settings: Mapping[str, str]) -> Snapshot:
+        """What another player needs to go on from here. `settings`: those of the rules."""
+        state = run_to_end(self.machine.term_state(Now(self.now, self.now)))
+        return Snapshot(self.now, dict(settings), tuple(self.records.values()), self.cluster.whole(), state)
 
     def at(self, seconds: float, happen: Callable[[], Batch | None]) -> None:
         """Something changes the cluster at a virtual time, at the earliest now."""
         heapq.heappush(self._due, Due(max(seconds, self.now), next(self._numbers), happen))
 
-    async def change(self, batch: Batch) -> None:
-        """The cluster changes now."""
-        await self._take(self._changed(batch))
+    async def change(self, *batches: Batch) -> None:
+        """The cluster changes now; the machine sees all changes before it decides."""
+        await self._take(*[self._changed(each) for each in batches])
 
     def next_time(self) -> float | None:
         """When something happens next; None: nothing will."""
@@ -162,30 +185,40 @@ class Player:
         if at is None or at > until:
             return False
         self.now = at
-        events: list[Event] = []
+        happened: list[Event] = []
         while self._due and self._due[0].at <= at:
             batch = heapq.heappop(self._due).happen()
             if batch is not None:
-                events.append(self._changed(batch))
-        await self._take(*(events or [Tick()]))
+                happened.append(self._changed(batch))
+        await self._take(*(happened or [Tick()]))
         return True
 
     # -- the machine and its effects
 
-    async def _take(self, *events: Event) -> None:
+    async def _take(self, *arrived: Event) -> None:
         """Give the machine events, and those that follow from its effects, until it rests."""
-        waiting = deque(self._step(events))
+        waiting = deque(await self._step(arrived))
         for _ in range(MAX_STEPS_AT_ONCE):
             if not waiting:
                 return
-            waiting += self._step(await self._carry_out(waiting.popleft()))
+            waiting += await self._step(await self._carry_out(waiting.popleft()))
         raise Endless(f"the machine took {MAX_STEPS_AT_ONCE} steps at one time")
 
-    def _step(self, events: Sequence[Event]) -> Iterator[Effect]:
-        if not events:
-            return iter(())
+    async def _step(self, arrived: Sequence[Event]) -> Sequence[Effect]:
+        """One step of the machine; other tasks have turns between its slices (I12)."""
+        if not arrived:
+            return ()
         self.steps += 1
-        return iter(self.machine.step(events, Now(self.now, self.now)))
+        slices = self.machine.slices(arrived, Now(self.now, self.now))
+        while True:
+            try:
+                next(slices)
+            except StopIteration as end:
+                effects: list[Effect] = end.value
+                return effects
+            if monotonic() - self._turn_began > MAX_TURN_SECONDS:
+                await asyncio.sleep(0)
+                self._turn_began = monotonic()
 
     async def _carry_out(self, effect: Effect) -> Sequence[Event]:
         """Returns what the machine is told of it."""
@@ -197,6 +230,7 @@ class Player:
                 for record in effect.puts:
                     self._note(record)
                 for gang in effect.deletes:
+                    self.records.pop(gang, None)
                     self._evicted_for.pop(gang, None)
                 return (Persisted(effect.persist_id),)
             case Bind():
@@ -215,6 +249,7 @@ class Player:
         return ()
 
     def _note(self, record: Record) -> None:
+        self.records[record.gang] = record
         if record.evicted_for or record.preempted_by:
             self._evicted_for[record.gang] = record.evicted_for or record.preempted_by
         else:
@@ -246,7 +281,7 @@ class Player:
         claims = tuple(f"{pod.namespace}/{claim}" for pod in bound for claim in pod.claims)
         batch = Batch(pods=tuple(bound), removed_static_volumes=volumes, removed_static_claims=claims)
         delta = self._changed(batch)
-        self._observe(self.now, Started(effect.gang, {pod.uid: pod.node for pod in bound}))
+        self._observe(self.now, Started(tuple(effect.gangs), {pod.uid: pod.node for pod in bound}))
         self._end_later(bound)
         return delta, BindResults(tuple(results))
 
@@ -286,10 +321,18 @@ class Player:
         """Pods whose duration is known end when it is over; those that end together are one change."""
         by_end: dict[float, list[str]] = {}
         for pod in pods:
-            if pod.expected_seconds > 0:
-                by_end.setdefault(pod.started_seconds + pod.expected_seconds, []).append(pod.uid)
+            if (seconds := self._run_seconds(pod)) > 0:
+                by_end.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
         for end, uids in by_end.items():
             self.at(end, lambda uids=uids: self._end(uids))  # type: ignore[misc]
+
+    def _rounded(self, end: float) -> float:
+        """The end, or a later time that ends near it share: multiples of a power of two."""
+        after = end - self._began
+        if not self._precision or after <= 0:
+            return end
+        step = 2.0 ** math.floor(math.log2(after * self._precision))
+        return self._began + math.ceil(after / step) * step
 
     def _end(self, uids: Sequence[str]) -> Batch | None:
         """Ended pods of a gang with running ones stay, as succeeded; otherwise all are removed, and the gang."""

@@ -1,55 +1,60 @@
 """What commands use of forecasts: replays of a trace, and what-if, each with a placement of its own."""
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
 
 from muster.coordinator.core.events import Rules
-from muster.forecast.alternatives import alternatives, smaller, with_nodes_like, without_gang, without_node
+from muster.forecast.answer_codec import encode_starts
+from muster.forecast.answers import Limits, answer_to
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
+from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
+from muster.forecast.questions import Asked, BadQuestion
+from muster.forecast.redaction import redact
 from muster.forecast.replay import Mode, Replay, uniform_nodes
 from muster.forecast.replay_report import as_json
 from muster.forecast.rules import BadChoice, rules_of
-from muster.forecast.snapshot import BadSnapshot, Snapshot, decode_record
+from muster.forecast.run_lengths import RunLengths
+from muster.forecast.snapshot import BadSnapshot, Snapshot
 from muster.forecast.snapshot import read as read_snapshot
 from muster.forecast.snapshot import write as write_snapshot
+from muster.forecast.starts import StartForecaster
 from muster.forecast.submissions import BadTrace, Submission, as_row, parse_requests, read_trace
 from muster.forecast.synthetic import Workload, generate
+from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.virtual_cluster import VirtualCluster
-from muster.forecast.whatif import Answer, Forecaster, Verdict
+from muster.forecast.whatif import Forecaster
 from muster.gangs.facts import PODS, Amounts
 
 __all__ = [
-    "Answer",
+    "Asked",
     "BadChoice",
+    "BadQuestion",
     "BadSnapshot",
     "BadTrace",
     "Choice",
-    "Forecaster",
+    "Incomplete",
+    "Limits",
     "Mode",
     "NoPlacement",
     "Nodes",
+    "OtherVersion",
     "Snapshot",
     "Submission",
-    "Verdict",
-    "VirtualCluster",
+    "Unreachable",
     "Workload",
-    "alternatives",
-    "decode_record",
-    "forecaster",
+    "answered",
+    "expected_starts",
     "generate",
+    "read_present",
     "read_snapshot",
     "read_trace",
+    "redact",
     "run_all",
-    "smaller",
     "trace_lines",
-    "with_nodes_like",
-    "without_gang",
-    "without_node",
     "write_snapshot",
 ]
 
@@ -134,9 +139,16 @@ def trace_lines(submissions: Sequence[Submission]) -> Iterator[str]:
         yield encode(as_row(each)).decode()
 
 
-@asynccontextmanager
-async def forecaster() -> AsyncIterator[Forecaster]:
-    """Answers to what-if, until the block ends. Raises NoPlacement."""
+async def answered(asked: Asked, present: Snapshot, priorities: Mapping[str, int], limits: Limits) -> pb.WhatIfResponse:
+    """What would happen, found by a placement of its own. Raises BadQuestion, NoPlacement."""
     stream = ClusterStream(VirtualCluster())
     async with own_placement(stream) as solver:
-        yield Forecaster(stream, solver)
+        return await answer_to(asked, present, priorities, limits, Forecaster(stream, solver))
+
+
+async def expected_starts(present: Snapshot, limits: Limits) -> pb.StartsResponse:
+    """When gangs that wait start, found by a placement of its own, without a past. Raises NoPlacement."""
+    stream = ClusterStream(VirtualCluster())
+    async with own_placement(stream) as solver:
+        found = await StartForecaster(stream, solver).starts(present, RunLengths(), **limits._asdict())
+    return encode_starts(found, present)

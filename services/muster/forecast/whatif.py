@@ -8,21 +8,25 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from operator import attrgetter
+from typing import Final, NamedTuple
 
 from muster.coordinator.core.effects import Phase, Report
+from muster.coordinator.core.events import Rules
 from muster.coordinator.core.permits.permits import still_ranked
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Ended, Endless, Evicted, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.snapshot import Snapshot
-from muster.forecast.virtual_cluster import VirtualCluster
-from muster.gangs.facts import Batch
+from muster.gangs.facts import Batch, PodFacts
 
 NOW_SECONDS: Final = 10.0
 """What starts within this time starts now: it takes a few seconds to evict victims, and to see what they freed."""
+PRECISION: Final = 0.02
+"""Where very many pods end at different times, their ends are rounded up by up to this share of the time until then."""
+_MANY_ENDS: Final = 500
 _REST_SECONDS: Final = 300.0
-"""Time for which the machine goes on without anything that could end: its timers have acted by then."""
+"""Time for which the machine goes on without anything that could end, besides its own timeouts."""
 
 
 class Verdict(StrEnum):
@@ -55,31 +59,51 @@ class Answer:
     """Why it does not start, as it would be on its pods."""
 
 
+class Question(NamedTuple):
+    """Gangs that may be submitted: their facts, pods, and what they refer to."""
+
+    added: Batch
+    before: tuple[Batch, ...] = ()
+    """Other changes of the cluster, which happen before."""
+    replaced: Batch = Batch()
+    """Gangs that are removed at the moment at which these are added."""
+
+
+def rest_seconds(rules: Rules) -> float:
+    """Time after which nothing more is to be expected of a machine in whose cluster nothing ends any more: capacity
+    that was reserved, held or nominated in vain has been released, and others have been tried on it.
+    """
+    starves = rules.starvation_after_seconds + rules.reservation_timeout_seconds
+    return _REST_SECONDS + starves + rules.max_waiting_time_seconds + rules.eviction_timeout_seconds
+
+
+def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
+    """How precisely the ends of the pods of this cluster are played."""
+    runs = ((pod.started_seconds, run_seconds(pod)) for pod in cluster.pods if pod.seated)
+    ends = {started + seconds for started, seconds in runs if seconds > 0}
+    return PRECISION if len(ends) > _MANY_ENDS else 0.0
+
+
 class Forecaster:
     """Answers questions about copies of a cluster, one after another. The placement of `solver` watches `stream`."""
 
     def __init__(self, stream: ClusterStream, solver: Solver, clock: Callable[[], float] = time.monotonic) -> None:
         self._stream, self._solver, self._clock = stream, solver, clock
-        self._revision = 0
-        """Of the last copy: those of the next are higher, so that placement does not answer from the last one."""
 
-    def continue_from(self, revision: int) -> None:
-        """The placement has seen copies up to this revision."""
-        self._revision = max(self._revision, revision)
-
-    async def starts_now(self, present: Snapshot, question: Batch, limit_seconds: float) -> bool:
+    async def starts_now(self, present: Snapshot, question: Question, limit_seconds: float) -> bool:
         """The gangs would start now."""
         answer = await self.ask(present, question, horizon_seconds=NOW_SECONDS, limit_seconds=limit_seconds)
         return answer.verdict is Verdict.NOW
 
-    async def ask(self, present: Snapshot, question: Batch, *, horizon_seconds: float, limit_seconds: float) -> Answer:
-        """What happens if the facts of `question` are added: gangs, their pods, and what they refer to.
+    async def ask(
+        self, present: Snapshot, question: Question, *, horizon_seconds: float, limit_seconds: float
+    ) -> Answer:
+        """What happens if the cluster changes as the question says.
 
         `horizon_seconds`: how far to look ahead in virtual time; `limit_seconds`: how long to look.
         """
-        cluster = VirtualCluster(self._revision)
-        cluster.apply(present.batch)
-        watched, since = _Watched(question), present.unix_seconds
+        cluster = self._stream.copy_of(present.batch)
+        watched, since = _Watched(question.added), present.unix_seconds
         player = Player(
             cluster,
             self._solver,
@@ -87,29 +111,31 @@ class Forecaster:
             now=since,
             on_change=self._stream.change,
             observe=watched.observe,
+            resumes=present.term_state,
+            precision=precision_for(present.batch, attrgetter("expected_seconds")),
         )
         self._stream.begin(cluster)
         deadline = self._clock() + limit_seconds
         try:
             await player.begin(present.records)
-            await player.change(question)
+            await player.change(*question.before)
+            await player.change(question.replaced, question.added)
             verdict = await self._play(player, watched, since + horizon_seconds, deadline)
         except Endless:
             verdict = Verdict.UNKNOWN
-        self._revision = cluster.revision
         if verdict is Verdict.NOW and player.now - since > NOW_SECONDS:
             verdict = Verdict.LATER
         return watched.answer(player, verdict, since)
 
     async def _play(self, player: Player, watched: "_Watched", horizon: float, deadline: float) -> Verdict:
         """Play until the gangs have started (NOW), or nothing that could help will happen."""
-        last_due = player.now
+        last_due, rest = player.now, rest_seconds(player.machine.rules)
         while not watched.all_started(player):
             if self._clock() > deadline:
                 return Verdict.UNKNOWN
             if player.next_due is not None:
                 last_due = max(player.now, player.next_due)
-            if not await player.advance(min(last_due + _REST_SECONDS, horizon)):
+            if not await player.advance(min(last_due + rest, horizon)):
                 return Verdict.NEVER
         return Verdict.NOW
 

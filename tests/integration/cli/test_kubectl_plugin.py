@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import sys
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import grpc
 import pytest
 
 from builders.clusterstate.stream import ClusterStream, serving
+from builders.core.objects import node
 from builders.e2e.kubectl_plugin import Ran, kubectl_muster, program
 from builders.kube.client import ApiClient, api_client
 from muster.cli.endpoints import Endpoints
@@ -138,6 +140,62 @@ class TestPublishedAddresses:
             await api.created(KUBE_PUBLIC, Endpoints(1, "", "", address, "", "", "127.0.0.1:1").config_map())
             ran = await kubectl_muster(tmp_path, "topology", "-o", "json", KUBECONFIG=str(tmp_path / "config"))
         assert [tree["name"] for tree in json.loads(ran.out)["trees"]] == ["flat"]
+
+
+PAIR = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: v1
+  kind: Pod
+  metadata:
+    name: pair-0
+    labels: &gang
+      pod-group.scheduling.sigs.k8s.io/name: pair
+      pod-group.scheduling.sigs.k8s.io/min-available: "2"
+  spec: {schedulerName: muster, containers: [{name: main, image: x, resources: {requests: {cpu: "1"}}}]}
+- apiVersion: v1
+  kind: Pod
+  metadata: {name: pair-1, labels: *gang}
+  spec: {schedulerName: muster, containers: [{name: main, image: x, resources: {requests: {cpu: "1"}}}]}
+"""
+
+
+class TestWhatIf:
+    """Played on this machine, from what the services in the cluster know."""
+
+    async def ran(self, api: ApiClient, directory: Path, leader: str, *arguments: str) -> Ran:
+        stream = ClusterStream()
+        stream.opens_with(Batch(nodes=(node("falcon", 4),), trees=(flat_tree(),)), {})
+        async with serving(stream) as address:
+            await api.created(KUBE_PUBLIC, Endpoints(1, "", "", address, "", "", leader).config_map())
+            return await kubectl_muster(directory, *arguments, KUBECONFIG=str(directory / "config"))
+
+    async def test_pods_would_start_on_the_node(self, api: ApiClient, tmp_path: Path, leader: str) -> None:
+        (tmp_path / "pair.yaml").write_text(PAIR)
+
+        ran = await self.ran(api, tmp_path, leader, "whatif", "-f", "pair.yaml", "-n", "ml", "-o", "json")
+
+        assert ran.code == 0, ran.err
+        places = {"node": "falcon"}
+        answer = json.loads(ran.out)
+        assert {pod: {"node": place["node"]} for pod, place in answer["pods"].items()} == {
+            "ml/pair-0": places,
+            "ml/pair-1": places,
+        }
+
+    async def test_a_snapshot_may_be_redacted(self, api: ApiClient, tmp_path: Path, leader: str) -> None:
+        ran = await self.ran(api, tmp_path, leader, "snapshot", "cluster.zip", "--redact")
+
+        assert ran.code == 0, ran.err
+        assert ran.out == "cluster.zip: 1 nodes, 0 pods, 0 records\n"
+        with zipfile.ZipFile(tmp_path / "cluster.zip") as archive:
+            assert not any(b"falcon" in archive.read(each) for each in archive.namelist())
+
+    async def test_the_queue_has_the_gangs_that_wait(self, api: ApiClient, tmp_path: Path, leader: str) -> None:
+        ran = await self.ran(api, tmp_path, leader, "queue", "-A", "-o", "json")
+
+        assert names(ran) == ["resnet"]
 
 
 FAKE = """#!{python}

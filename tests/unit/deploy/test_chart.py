@@ -227,6 +227,18 @@ def test_servers_accept_only_the_intended_clients() -> None:
     assert "--listen=127.0.0.1:7005" in container_of("default", "lifecycle")["args"]
 
 
+def test_forecast_is_an_option_that_may_read() -> None:
+    def clients(name: str) -> str:
+        [argument] = [each for each in container_of("everything", name)["args"] if each.startswith("--tls-clients=")]
+        return str(argument.partition("=")[2])
+
+    assert clients("forecast") == "muster-client"
+    assert "gangs-forecast.muster-system.svc" in clients("cluster-state").split(",")
+    assert "gangs-forecast.muster-system.svc" in clients("coordinator").split(",")
+    assert "forecast" not in clients("binding")
+    assert not any(name.endswith("-forecast") for name, _ in pod_specs(objects("default")))
+
+
 def test_images_use_a_digest_if_given() -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     assert container_of("everything", "binding")["image"] == f"registry.example.com:5000/muster@{digest}"
@@ -298,7 +310,7 @@ def test_prometheus_scrapes_every_service_by_component() -> None:
         if wanted <= service["metadata"]["labels"].items()
         and any(port["name"] == monitor["spec"]["endpoints"][0]["port"] for port in service["spec"]["ports"])
     }
-    assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "etcd"}
+    assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "forecast", "etcd"}
 
 
 def test_traces_are_configured_by_opentelemetry_variables() -> None:

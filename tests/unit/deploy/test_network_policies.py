@@ -98,8 +98,18 @@ def test_trace_and_client_egress_is_configurable() -> None:
     assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
     ingress = policies("everything")["coordinator"]["ingress"]
     assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [
-        ["binding", "namespace platform"]
+        ["binding", "forecast", "namespace platform"]
     ]
+
+
+def test_forecast_reads_and_is_asked_by_clients_only() -> None:
+    assert {each for each in arrows("everything") if "forecast" in each} == {
+        ("forecast", "cluster-state", 7001),
+        ("forecast", "coordinator", 7002),
+    }
+    [asked] = [each for each in policies("everything")["forecast"]["ingress"] if each["ports"][0]["port"] == 7006]
+    assert ends(asked, "from") == ["namespace platform"]
+    assert "forecast" not in policies("default")
 
 
 def test_external_services_are_reachable() -> None:

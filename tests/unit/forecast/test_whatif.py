@@ -6,11 +6,13 @@ from msgspec.structs import replace
 from builders.core.objects import node, plain_pod, pod_class, racks
 from builders.forecast.solver import FirstFit
 from builders.gangs.facts import gang
-from muster.forecast.alternatives import alternatives, smaller, with_nodes_like, without_gang, without_node
+from muster.forecast.alternatives import changed_by, smaller, with_nodes_like, without_gang, without_node
 from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.questions import Asked, BadQuestion
+from muster.forecast.remedies import remedies
 from muster.forecast.snapshot import Snapshot
 from muster.forecast.virtual_cluster import VirtualCluster
-from muster.forecast.whatif import Answer, Forecaster, Verdict
+from muster.forecast.whatif import Answer, Forecaster, Question, Verdict
 from muster.gangs.facts import Batch, NodeFacts, PodFacts, PodPhase
 
 NOW = 1_700_000_000.0
@@ -36,10 +38,14 @@ def running(batch: Batch, on: str, *, seconds: float = 0.0) -> Batch:
     return replace(batch, pods=pods)
 
 
-async def asked(cluster: Snapshot, question: Batch) -> Answer:
+def forecasting() -> Forecaster:
     stream = ClusterStream(VirtualCluster())
-    forecaster = Forecaster(stream, FirstFit(stream))
-    return await forecaster.ask(cluster, question, horizon_seconds=WEEK, limit_seconds=60)
+    return Forecaster(stream, FirstFit(stream))
+
+
+async def asked(cluster: Snapshot, question: Batch | Question) -> Answer:
+    whole = question if isinstance(question, Question) else Question(question)
+    return await forecasting().ask(cluster, whole, horizon_seconds=WEEK, limit_seconds=60)
 
 
 async def test_a_gang_that_fits_starts_now() -> None:
@@ -83,9 +89,8 @@ async def test_nothing_that_is_asked_changes_the_cluster() -> None:
 
 
 async def test_questions_follow_each_other() -> None:
-    stream = ClusterStream(VirtualCluster())
-    forecaster = Forecaster(stream, FirstFit(stream))
-    question = facts(gang("g").needing(4).of(4))
+    forecaster = forecasting()
+    question = Question(facts(gang("g").needing(4).of(4)))
     small, large = present(node("a", 3)), present(node("a", 3), node("b", 3))
 
     verdicts = [await forecaster.starts_now(each, question, 60) for each in (small, large, small)]
@@ -97,10 +102,14 @@ def test_the_cluster_is_changed_as_asked() -> None:
     others = running(facts(gang("old").needing(3).of(3)), "a")
     batch = present(node("a", 4), node("b", 4), gangs=others).batch
 
-    assert not without_gang(batch, "test/default/old").pods
-    assert [each.name for each in without_node(batch, "a").nodes] == ["b"]
-    assert not without_node(batch, "a").pods
-    assert [each.name for each in with_nodes_like(batch, "a", 2).nodes] == ["a", "b", "a-more-1", "a-more-2"]
+    def after(change: Batch) -> Batch:
+        return changed_by(batch, [change])
+
+    assert not after(without_gang(batch, "test/default/old")).pods
+    assert [each.name for each in after(without_node(batch, "a")).nodes] == ["b"]
+    assert not after(without_node(batch, "a")).pods
+    more = [each.name for each in after(with_nodes_like(batch, "a", 2)).nodes]
+    assert more == ["a", "b", "a-more-1", "a-more-2"]
 
 
 def test_a_new_node_is_in_the_domain_of_its_like() -> None:
@@ -110,14 +119,58 @@ def test_a_new_node_is_in_the_domain_of_its_like() -> None:
     assert dict(tree.leaves) == {"a": 0, "b": 1, "b-more-1": 1}
 
 
-async def test_alternatives_that_help_are_found_by_trying() -> None:
+async def test_changes_that_help_are_found_by_trying() -> None:
     cluster = present(node("a", 4), node("b", 4), gangs=running(facts(gang("old").needing(2).of(2)), "a"))
     question = facts(gang("g").needing(7).of(7))
-    helping = []
-    for each in alternatives(question, cluster.batch, {"low": -1, "high": 100}):
-        answer = await asked(replace(cluster, batch=each.cluster), each.question)
-        if answer.verdict is Verdict.NOW:
-            helping.append(each.text)
 
-    assert helping == ["there were one more node like a", "its priority class were high (100)"]
+    found = await remedies(forecasting(), cluster, Question(question), {"low": -1, "high": 100}, 60)
+
+    assert [each.text for each in found] == [
+        "there were one more node like a",
+        "its priority class were high (100)",
+        "it had 6 members",
+    ]
     assert (await asked(cluster, smaller(question, 6))).verdict is Verdict.NOW
+
+
+async def test_gangs_ahead_get_what_a_change_frees() -> None:
+    """Without the gang that runs, one that waits starts first."""
+    old = running(facts(gang("old").needing(3).of(3)), "a")
+    waiting = facts(gang("waiting").needing(3).of(3).created(1))
+    both = Batch(pods=(*old.pods, *waiting.pods), gangs=(*old.gangs, *waiting.gangs))
+    cluster = present(node("a", 4), gangs=both)
+    added = facts(gang("g").needing(3).of(3).created(int(NOW)))
+    question, replaces = Asked(added, without_gangs=("old",)).question(cluster.batch)
+
+    assert replaces == []
+    assert (await asked(cluster, question)).verdict is Verdict.NEVER
+
+
+async def test_a_gang_that_exists_is_replaced_at_once() -> None:
+    old = running(facts(gang("g").needing(3).of(3)), "a")
+    waiting = facts(gang("waiting").needing(3).of(3).created(int(NOW)))
+    both = Batch(pods=(*old.pods, *waiting.pods), gangs=(*old.gangs, *waiting.gangs))
+    cluster = present(node("a", 4), gangs=both)
+    question, replaces = Asked(facts(gang("g").needing(4).of(4).created(1))).question(cluster.batch)
+
+    assert replaces == ["test/default/g"]
+    assert (await asked(cluster, question)).verdict is Verdict.NOW
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"without_nodes": ("z",)}, 'there is no node "z"'),
+        ({"without_gangs": ("nobody",)}, 'gang "nobody": there is no such gang'),
+        ({"add_nodes": 1}, "nodes can be added that are like an existing one: name it"),
+        ({"add_nodes": 1, "like": "z"}, 'there is no node "z"'),
+        ({"add_nodes": 1_000_000, "like": "a"}, "1000000 nodes cannot be added: at most 10000"),
+    ],
+)
+def test_a_question_about_what_does_not_exist_is_refused(changes: dict[str, object], message: str) -> None:
+    added = facts(gang("g").needing(3).of(3))
+
+    with pytest.raises(BadQuestion) as refused:
+        Asked(added, **changes).question(present(node("a", 4)).batch)  # type: ignore[arg-type]
+
+    assert str(refused.value) == message

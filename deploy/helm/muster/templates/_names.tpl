@@ -71,4 +71,7 @@ placement: placement
 {{- end }}
 binding: binding
 lifecycle: lifecycle
+{{- if .Values.forecast.enabled }}
+forecast: forecast
+{{- end }}
 {{- end -}}

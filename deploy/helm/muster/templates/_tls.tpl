@@ -8,7 +8,7 @@ Services trust one authority, etcd and its clients another, so that nobody but t
 {{- define "muster.certificate" -}}
 {{- $root := index . 0 -}}
 {{- $purpose := index . 1 -}}
-{{- $keys := dict "cluster-state" "clusterState" "coordinator" "coordinator" "placement" "placement" "binding" "binding" "lifecycle" "lifecycle" "etcd" "etcd" "etcd-peer" "etcdPeer" "etcd-client" "etcdClient" -}}
+{{- $keys := dict "cluster-state" "clusterState" "coordinator" "coordinator" "placement" "placement" "binding" "binding" "lifecycle" "lifecycle" "forecast" "forecast" "etcd" "etcd" "etcd-peer" "etcdPeer" "etcd-client" "etcdClient" -}}
 {{- $given := "" -}}
 {{- if eq $root.Values.tls.mode "secret" -}}
 {{- $given = index $root.Values.tls.secrets (default "" (index $keys $purpose)) | default "" -}}
@@ -48,6 +48,9 @@ All certificates, as {services: {purpose: {cn, names}}, etcd: {...}}: by authori
 {{- $root := . -}}
 {{- $services := dict -}}
 {{- $components := ternary (list "lifecycle") (list "cluster-state" "coordinator" "placement" "binding" "lifecycle" "client") (eq .Values.tls.mode "none") -}}
+{{- if and .Values.forecast.enabled (ne .Values.tls.mode "none") -}}
+{{- $components = append $components "forecast" -}}
+{{- end -}}
 {{- range $component := $components -}}
 {{- if or (ne $component "lifecycle") (include "muster.servesWebhooks" $root) -}}
 {{- $names := include "muster.dnsNames" (list $root $component) | fromYamlArray -}}

@@ -7,6 +7,8 @@ import itertools
 from collections.abc import Sequence
 from typing import Protocol, assert_never
 
+from msgspec.structs import replace
+
 from muster.coordinator.core.backfill.reservation import BackfillReservations
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
@@ -54,6 +56,7 @@ from muster.coordinator.core.slices import OBJECTS, Slices, run_to_end
 from muster.coordinator.core.solve.concurrent import NodeSets
 from muster.coordinator.core.solve.request import Rejections
 from muster.coordinator.core.solve.solve import Solves
+from muster.coordinator.core.term_state import TermState
 
 DEFAULTS = Rules()
 
@@ -65,8 +68,10 @@ class _Timed(Protocol):
 class Machine:
     """One term of leadership. A new term has a new machine; what outlives a term is in etcd and in the cluster."""
 
-    def __init__(self, rules: Rules = DEFAULTS) -> None:
+    def __init__(self, rules: Rules = DEFAULTS, resumes: TermState | None = None) -> None:
+        """`resumes`: what the memory of the leader holds whose decisions are to be foretold; None: nothing is known."""
         self.rules = rules
+        self._resumes = resumes
         ledger, trees = Ledger(), TopologyTrees()
         self.queue = queue = Queue(WakeIndex(ledger, trees))
         self.cache = cache = Cache(ledger, trees, queue.wake, rules)
@@ -141,6 +146,9 @@ class Machine:
         self.cache.touch_outdated()
         while True:
             self._effects += yield from self._reconciler.reconcile(now)
+            if self._resumes is not None and self._synced:
+                yield from self._resume(self._resumes)
+                continue
             if overdue := (yield from self._end_overdue(now)):
                 self._effects += overdue
                 continue
@@ -296,6 +304,45 @@ class Machine:
                 yield
         self._effects += yield from self._plans.recall(resumed, self._now)
         self._effects += yield from self._binds.resume(self.cache)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[TermState]:
+        """What a machine needs besides the cluster and the records to decide as this one does. In slices."""
+        revision = dict(self.cache.revision)
+        preemption = yield from self._preemption.term_state(now)
+        state = TermState(
+            revision=revision,
+            queue=(yield from self.queue.term_state(now)),
+            solves=(yield from self._solves.term_state(now)),
+            preemption=replace(preemption, has_next_turn=self._preemption_first),
+            nominations=(yield from self._plans.term_state(now)),
+            backfill=(yield from self._backfill.term_state(now)),
+            repairs=self._repairs.term_state(now),
+            short=(yield from self._reconciler.term_state(now)),
+            bind_trouble=self._binds.term_state(now),
+            growth=(yield from self._growths.term_state(now)),
+            holds=(yield from self._holds.term_state(now)),
+        )
+        return state if revision == self.cache.revision else state.outdated()
+
+    def _resume(self, state: TermState) -> Slices[None]:
+        """Continue where the leader was, after its gangs are reconciled and before the first solve. In slices."""
+        now, self._resumes = self._now, None
+        yield from self._holds.resume(state.holds, now)
+        yield from self._preemption.resume(state.preemption, now)
+        self._reconciler.resume(state.short, now)
+        self._binds.resume_trouble(self.cache, state.bind_trouble, now)
+        self._growths.resume(state.growth, now)
+        self._effects += yield from self._reconciler.reconcile(now)
+        yield from self._plans.resume(state.nominations, now)
+        self._backfill.resume(state.backfill, now)
+        self._repairs.resume(state.repairs, now)
+        self._effects += yield from self._reconciler.reconcile(now)
+        self._preemption.resume_victims(state.preemption)
+        self.queue.resume(state.queue, now)
+        yield from self._solves.resume(state.solves, now)
+        self._preemption_first = state.preemption.has_next_turn
 
     # -- permit, then bind (I1, I2)
 

@@ -37,6 +37,10 @@ class PriorityQueue(Generic[Key, Rank]):
         """All keys, in the order in which they were added."""
         return iter(self._entries)
 
+    def items(self) -> Iterator[tuple[Key, Rank]]:
+        """All keys with their ranks, in the order in which they were added."""
+        return ((key, entry[0]) for key, entry in self._entries.items())
+
     def put(self, key: Key, rank: Rank) -> None:
         """Set the rank of a key."""
         before = self._entries.get(key)

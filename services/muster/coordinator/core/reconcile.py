@@ -4,7 +4,9 @@ A gang is touched (`cache.touch`) when anything changed on which its state depen
 nodes, a gang of its group, or the end of a call about it.
 """
 
+from collections.abc import Iterable
 from itertools import islice, takewhile
+from operator import itemgetter
 
 from muster.coordinator.core.cache.cache import MAX_OUTDATED, Cache
 from muster.coordinator.core.effects import (
@@ -33,6 +35,7 @@ from muster.coordinator.core.report.explain import stage_of
 from muster.coordinator.core.report.reports import Reports
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.core.solve.request import equivalence_key, to_place
+from muster.coordinator.core.term_state import ShortGang, monotonic_time, unix_time
 from muster.dialects.progress import Stage
 from muster.gangs.facts import ObjectReference
 
@@ -101,6 +104,35 @@ class Reconciler:
             if gang in self._stages:
                 self._stages[gang] = None
             self._cache.touch(gang, edited=True)
+
+    def term_state(self, now: Now) -> Slices[tuple[ShortGang, ...]]:
+        """Gangs whose minimum resources were not free. In slices."""
+        found = []
+        for number, gang in enumerate(list(self._wants_free), start=1):
+            until, since = self._short.get(gang), gang.timing.short_since
+            found.append(
+                ShortGang(
+                    gang.id,
+                    unix_time(since, now) if since is not None else None,
+                    unix_time(until, now) if until is not None else None,
+                    gang.timing.waived,
+                )
+            )
+            if number % OBJECTS == 0:
+                yield
+        return tuple(found)
+
+    def resume(self, states: Iterable[ShortGang], now: Now) -> None:
+        """These gangs have been short for as long as they had been."""
+        cache = self._cache
+        waiting = [(gang, each) for each in states if (gang := cache.gangs.get(each.gang)) in self._wants_free and gang]
+        for gang, each in waiting:
+            gang.timing.restore(monotonic_time(each.since, now) if each.since is not None else None, waived=each.waived)
+            self._short.pop(gang, None)
+            if each.until is not None:
+                self._short[gang] = monotonic_time(each.until, now)
+            cache.touch(gang, edited=True)
+        self._short = dict(sorted(self._short.items(), key=itemgetter(1)))
 
     def next_time(self) -> float | None:
         """When a gang is tried although its minimum resources are not free."""

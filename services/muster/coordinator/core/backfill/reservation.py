@@ -27,6 +27,7 @@ from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.slices import OBJECTS, Slices
+from muster.coordinator.core.term_state import BackfillTermState, StarvingGroup, monotonic_time, unix_time
 from muster.gangs.facts import PodFacts
 from muster.retry.backoff import backoff_seconds
 
@@ -121,6 +122,24 @@ class BackfillReservations:
         self._held = nomination
         return capacity_reserved(nomination, now)
 
+    def term_state(self, now: Now) -> Slices[BackfillTermState]:
+        """Groups without a place, and gangs whose declared run time is not believed. In slices."""
+        overran = []
+        for number, gang in enumerate(list(self._cache.gangs.values()), start=1):
+            if gang.run_time.overran:
+                overran.append(gang.id)
+            if number % OBJECTS == 0:
+                yield
+        return self.starving.term_state(tuple(overran), now)
+
+    def resume(self, state: BackfillTermState, now: Now) -> None:
+        """Groups have been without a place for as long as they had been."""
+        for id_ in state.overran:
+            if (gang := self._cache.gangs.get(id_)) is not None:
+                gang.run_time.overrun()
+        self.starving.resume(state, now)
+        self._held = self.starving.reservation
+
     def next_time(self) -> float | None:
         """When the reservation that is held expires."""
         held = self.starving.reservation
@@ -198,6 +217,30 @@ class StarvingGroups:
             self._put_in_order(group)
         else:
             self._since.setdefault(group, now)
+
+    def term_state(self, overran: tuple[str, ...], now: Now) -> BackfillTermState:
+        """The groups, and the pauses."""
+        groups = [StarvingGroup(group.id, rank) for group, rank in self._starving.items()]
+        groups += [StarvingGroup(group.id, since=unix_time(since, now)) for group, since in self._since.items()]
+        paused = self._paused.items()
+        groups += [StarvingGroup(group.id, paused_until=unix_time(until, now)) for group, until in paused]
+        not_before = unix_time(self._not_before, now)
+        return BackfillTermState(tuple(groups), not_before, self.unpaid_seconds, overran)
+
+    def resume(self, state: BackfillTermState, now: Now) -> None:
+        """Continue with these groups, as far as they exist, and the pauses."""
+        for each in state.groups:
+            if (group := self._cache.groups.get(each.group)) is None:
+                continue
+            self.discard(group)
+            if each.paused_until is not None:
+                self._paused[group] = monotonic_time(each.paused_until, now)
+            elif each.since is not None:
+                self._since[group] = monotonic_time(each.since, now)
+            elif each.rank is not None and group.gangs:
+                self._starving.put(group, each.rank)
+        self._not_before = monotonic_time(state.not_before, now)
+        self.unpaid_seconds = state.unpaid_seconds
 
     def discard(self, group: Group) -> None:
         """The group has a place, or is gone."""

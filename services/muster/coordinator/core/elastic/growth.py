@@ -16,7 +16,7 @@ batch begins anew.
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.deadlines import Deadlines
@@ -24,7 +24,8 @@ from muster.coordinator.core.events import Now, Record, Rules
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import PartGrowth
 from muster.coordinator.core.gang.subgroups import parts_of, subgroup_id, surplus_parts
-from muster.coordinator.core.slices import GANGS, Slices
+from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
+from muster.coordinator.core.term_state import GrowingGang, monotonic_time, unix_time_if_finite
 from muster.retry.backoff import backoff_seconds
 
 
@@ -70,6 +71,39 @@ class Growths:
             left = min(seconds, unix_millis / 1000 - now.unix_seconds)
             gang.growth.part(id_).hold_off(shrinks, now.monotonic_seconds + left, unix_millis, seconds)
         self._await(gang)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[tuple[GrowingGang, ...]]:
+        """Batches that wait, and gangs to which nothing is lent. In slices."""
+        found = []
+        for number, gang in enumerate(list(self._cache.gangs.values()), start=1):
+            batches = tuple(
+                (id_, unix_time_if_finite(part.batch_until, now), part.in_part)
+                for id_, part in gang.growth.parts.items()
+                if part.in_part or math.isfinite(part.batch_until)
+            )
+            if batches or gang.growth.kept_loan:
+                found.append(GrowingGang(gang.id, batches, gang.growth.kept_loan))
+            if number % OBJECTS == 0:
+                yield
+        return tuple(found)
+
+    def resume(self, states: Iterable[GrowingGang], now: Now) -> None:
+        """Batches end when they were to."""
+        for each in states:
+            if (gang := self._cache.gangs.get(each.gang)) is None:
+                continue
+            for id_, until, in_part in each.batches:
+                part = gang.growth.parts.get(id_)
+                if part is not None and in_part:
+                    part.place_in_part()
+                elif part is not None and until is not None:
+                    part.begin_batch(monotonic_time(until, now))
+            if each.kept_loan:
+                gang.growth.keep_loan()
+            self._await(gang)
+            self._cache.touch(gang, edited=True)
 
     # -- batches
 

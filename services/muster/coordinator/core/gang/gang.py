@@ -6,11 +6,12 @@ from dataclasses import dataclass, field
 from msgspec import Struct
 
 from muster.coordinator.core.effects import Phase
-from muster.coordinator.core.events import Record
+from muster.coordinator.core.events import Now, Record
 from muster.coordinator.core.gang.members import Members
 from muster.coordinator.core.gang.state import Attempts, BindTrouble, Growth, PermitState, RunTime, Timing
 from muster.coordinator.core.gang.verdicts import Verdicts
 from muster.coordinator.core.report.waits import Wait
+from muster.coordinator.core.term_state import PreemptingGroup, monotonic_time
 from muster.gangs.facts import GangFacts, LevelConstraint, MatchPolicy, ObjectReference, PodFacts
 from muster.gangs.solve import Explanation, PodsOnNode
 
@@ -321,6 +322,9 @@ class SolveState(Struct, gc=False):
     def answered(self, *, out_of_time: bool) -> None:
         self.alone, self.slow, self.yields = False, out_of_time, 0
 
+    def slow_down(self) -> None:
+        self.slow = True
+
     def borrow(self, *, now: bool) -> None:
         self.borrows = now
 
@@ -359,6 +363,9 @@ class QueueState(Struct, gc=False):
     def reset_backoff(self) -> None:
         self.backoffs = 0
 
+    def restore(self, backoffs: int) -> None:
+        self.backoffs = backoffs
+
     def fail(self, message: str) -> None:
         self.failure = message
 
@@ -387,6 +394,13 @@ class PreemptionState:
 
     def postpone(self, until: float) -> None:
         self.not_before = max(self.not_before, until)
+
+    def restore(self, state: PreemptingGroup, now: Now) -> None:
+        self.not_before = monotonic_time(state.not_before, now)
+        self.plans_in_vain, self.reservations_in_vain = state.plans_in_vain, state.reservations_in_vain
+        self.no_reservation_before = monotonic_time(state.no_reservation_before, now)
+        self.gained_at = monotonic_time(state.gained_at, now) if state.gained_at is not None else None
+        self.gained = dict(state.gained)
 
     def fail(self) -> None:
         self.plans_in_vain += 1

@@ -207,6 +207,10 @@ class BindTrouble(Struct, gc=False):
         """The pod is bound, or gone."""
         self.given_up.pop(uid, None)
 
+    def restore(self, avoided_nodes: Iterable[str], given_up: Iterable[tuple[str, int]], *, paused: bool) -> None:
+        self.avoided_nodes, self.given_up = dict.fromkeys(avoided_nodes), dict(given_up)
+        self.paused = paused
+
     def pause(self) -> None:
         self.paused = True
 
@@ -435,6 +439,9 @@ class Timing(Struct, gc=False):
 
     def waive(self) -> None:
         self.waived = True
+
+    def restore(self, short_since: float | None, *, waived: bool) -> None:
+        self.short_since, self.waived = short_since, waived
 
     def see(self, monotonic_seconds: float) -> None:
         self.first_seen = monotonic_seconds

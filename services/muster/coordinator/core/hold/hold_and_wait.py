@@ -31,6 +31,7 @@ from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.permits.permits import Permits, TimeOut
 from muster.coordinator.core.queue.pre_enqueue import why_not_hold
 from muster.coordinator.core.slices import OBJECTS, Slices
+from muster.coordinator.core.term_state import HoldingGang, monotonic_time, unix_time
 from muster.gangs.facts import GangFacts, split_kind
 from muster.gangs.solve import Assignment, SolveGroup
 
@@ -114,6 +115,35 @@ class HoldAndWait:
             gang.return_seat(uid)
         self._cache.release(gang, uids)
         self._cache.touch(gang, edited=True)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[tuple[HoldingGang, ...]]:
+        """The reservations of gangs that wait. In slices."""
+        found = []
+        for gang in [gang for group in self.groups for gang in group.gangs if gang.seats and not gang.permit.granted]:
+            since = unix_time(gang.hold.since, now) if gang.hold.since is not None else None
+            found.append(HoldingGang(gang.id, since, tuple(held.seat for held in gang.seats.values())))
+            yield
+        return tuple(found)
+
+    def resume(self, states: Iterable[HoldingGang], now: Now) -> Slices[None]:
+        """Reserve what was reserved, as far as it is free and the members still wait. In slices."""
+        cache = self._cache
+        for each in states:
+            gang = cache.gangs.get(each.gang)
+            if gang is None or gang.permit.granted or not self._may_hold(gang.group):
+                continue
+            for seat in each.seats:
+                there = seat.uid in gang.pending and seat.class_id in cache.ledger.classes
+                if there and cache.ledger.refusal({(seat.node, seat.class_id): 1}) is None:
+                    cache.ledger.reserve([seat])
+                    gang.take_seat(seat)
+            if gang.seats and each.since is not None:
+                since = monotonic_time(each.since, now)
+                gang.hold.begin(since, int(each.since * 1000))
+            cache.touch(gang, edited=True)
+            yield
 
     # -- timeouts
 

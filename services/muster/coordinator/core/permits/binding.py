@@ -13,7 +13,7 @@ pods have a result: then all are retried, or the gangs that cannot start whole l
 
 import math
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -21,11 +21,12 @@ from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.effects import Bind, Effect, EventType, ExtendedClaimWrite, KubeEvent, Report
-from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Seat
+from muster.coordinator.core.events import BindCallFailed, BindOutcome, BindResult, BindResults, Now, Seat
 from muster.coordinator.core.gang.gang import Gang, pod_reference
 from muster.coordinator.core.gang.state import ActionState, HeldSeat
 from muster.coordinator.core.permits.starts import Start, able_without, claims_first, start_of, starts_of
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
+from muster.coordinator.core.term_state import GangWithBindTrouble, monotonic_time, unix_time
 from muster.retry.backoff import backoff_seconds
 
 MAX_FAILURES = 3
@@ -399,6 +400,31 @@ class Binds:
         failures = self._failing.setdefault(gang, Counter())
         failures[uid] += 1
         return failures[uid]
+
+    def term_state(self, now: Now) -> tuple[GangWithBindTrouble, ...]:
+        """Gangs of which binds have failed."""
+        pauses = dict(self._pauses.items())
+        return tuple(
+            GangWithBindTrouble(
+                gang.id,
+                tuple(gang.bind.avoided_nodes),
+                tuple(gang.bind.given_up.items()),
+                unix_time(pauses[gang], now) if gang in pauses else None,
+            )
+            for gang in dict.fromkeys((*self._failing, *pauses))
+        )
+
+    def resume_trouble(self, cache: Cache, states: Iterable[GangWithBindTrouble], now: Now) -> None:
+        """Gangs avoid the nodes that they avoided, and pause for the rest of their pauses."""
+        for each in states:
+            if (gang := cache.gangs.get(each.gang)) is None:
+                continue
+            paused = each.paused_until is not None
+            gang.bind.restore(each.avoided_nodes, each.given_up, paused=paused)
+            self._failing[gang] = Counter({uid: times for uid, times in each.given_up if uid in gang.pods})
+            if each.paused_until is not None:
+                self._pauses.put(gang, monotonic_time(each.paused_until, now))
+            cache.touch(gang)
 
     def _end_pauses(self, cache: Cache, now: float) -> None:
         over = list(self._pauses.take_due(now))

@@ -121,6 +121,15 @@ class EvictionLimit:
         self._tokens = 0.0
         self._at: float | None = None
 
+    @property
+    def level(self) -> tuple[float, float | None]:
+        """The tokens that there were at a time; None: at no time yet."""
+        return self._tokens, self._at
+
+    def resume(self, tokens: float, at: float | None) -> None:
+        """Continue with the tokens that there were then."""
+        self._tokens, self._at = tokens, at
+
     def ready_at(self, now: float) -> float:
         """When the next plan may begin: `now` if it may at once."""
         if not self.per_hour:

@@ -12,7 +12,7 @@ capacity is free; it may then start anywhere. A preemptor's nomination is record
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,12 @@ from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.effects import Effect, EventType, KubeEvent, Report
 from muster.coordinator.core.events import Now, Seat
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
+from muster.coordinator.core.term_state import (
+    NominatedGroup,
+    monotonic_time_or_never,
+    unix_time,
+    unix_time_if_finite,
+)
 from muster.gangs.capacity import Int64
 from muster.gangs.facts import PodFacts
 from muster.gangs.solve import NominatedCapacity, PodsOnNode
@@ -179,6 +185,50 @@ class Nomination:
     def recorded(self) -> tuple[PodsOnNode, ...]:
         """The capacity as it is recorded in etcd."""
         return tuple(PodsOnNode(node, class_id, count) for (node, class_id), count in sorted(self.capacity.items()))
+
+
+def remembered(nomination: Nomination, now: Now) -> NominatedGroup:
+    """The nomination as a value."""
+    return NominatedGroup(
+        nomination.group.id,
+        nomination.owner,
+        tuple((node, class_id, count) for (node, class_id), count in nomination.capacity.items()),
+        tuple(sorted(nomination.leaving)),
+        tuple(gang.id for gang in nomination.victims),
+        nomination.evictions_begun,
+        nomination.backfill,
+        nomination.lends,
+        tuple(sorted(nomination.lent)),
+        tuple(sorted(nomination.recalled)),
+        tuple(sorted(gang.id for gang in nomination.revoked_from)),
+        unix_time_if_finite(nomination.starts_at, now),
+        tuple(sorted(nomination.held_before)),
+        nomination.overtaken,
+        unix_time(nomination.begun_at, now),
+        unix_time_if_finite(nomination.expires_at, now),
+        nomination.ready,
+    )
+
+
+def resumed(state: NominatedGroup, group: Group, gangs: Mapping[str, Gang], now: Now) -> Nomination:
+    """The reverse; without topology and times, which it gets when it is nominated."""
+    return Nomination(
+        group,
+        state.owner,
+        Counter({(node, class_id): count for node, class_id, count in state.capacity}),
+        set(state.leaving),
+        [gangs[id_] for id_ in state.victims if id_ in gangs],
+        state.evictions_begun,
+        state.backfill,
+        state.lends,
+        set(state.lent),
+        frozenset(state.recalled),
+        {gangs[id_] for id_ in state.revoked_from if id_ in gangs},
+        monotonic_time_or_never(state.starts_at, now),
+        frozenset(state.held_before),
+        overtaken=state.overtaken,
+        ready=state.ready,
+    )
 
 
 def may_preempt(group: Group) -> bool:

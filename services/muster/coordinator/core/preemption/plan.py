@@ -22,13 +22,16 @@ from muster.coordinator.core.preemption.nomination import (
     capacity_taken,
     may_preempt,
     preempts,
+    remembered,
     reservation_released,
+    resumed,
     victims_remain,
 )
 from muster.coordinator.core.preemption.surplus import keeps_minimums
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.slices import GANGS, Slices
 from muster.coordinator.core.solve.request import demand
+from muster.coordinator.core.term_state import NominatedGroup, monotonic_time, monotonic_time_or_never
 from muster.retry.backoff import backoff_seconds
 
 REFUSED_PLAN_SECONDS = 60.0
@@ -218,8 +221,7 @@ class Plans:
             self._holds.release(group)  # the rest of its reservations is of no use
             if nomination is not None:
                 nomination.leaving.difference_update(uids)
-                group.preemption.yield_to(nomination.group)
-                self._yielding[group] = None
+                self.yield_to(group, nomination.group)
         return effects
 
     def not_persisted(self, plan: Plan, message: str, now: Now) -> None:
@@ -308,6 +310,39 @@ class Plans:
             if record.revoked:
                 nomination.revoked_from.add(gang)
         return self._evictions.send(gang, there)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[tuple[NominatedGroup, ...]]:
+        """All nominations. In slices."""
+        found = []
+        for each in list(self._cache.nominations.values()):
+            found.append(remembered(each, now))
+            yield
+        return tuple(found)
+
+    def resume(self, states: Sequence[NominatedGroup], now: Now) -> Slices[None]:
+        """Withhold what was withheld; a nomination that a record has, too, is the recorded one. In slices."""
+        cache = self._cache
+        for state in states:
+            group = cache.groups.get(state.group)
+            there = group is not None and group.gangs_to_place
+            if group is None or not there or any(kind not in cache.ledger.classes for _, kind, _ in state.capacity):
+                continue
+            recorded = cache.nominations.pop(group, None)
+            self.nominate(nomination := resumed(state, group, cache.gangs, now), now)
+            nomination.begun_at = monotonic_time(state.begun_at, now)
+            nomination.expires_at = monotonic_time_or_never(state.expires_at, now)
+            if recorded is not None:
+                nomination.victims = recorded.victims
+            if (owner := cache.gangs.get(state.owner)) is not None and not state.backfill:
+                owner.nominated = nomination.recorded
+            yield
+
+    def yield_to(self, group: Group, preemptor: Group) -> None:
+        """The group holds nothing for the sake of the preemptor."""
+        group.preemption.yield_to(preemptor)
+        self._yielding[group] = None
 
     # -- until it is used
 

@@ -18,7 +18,7 @@ from muster.coordinator.core.backfill.reservation import BackfillReservations, e
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Effect, Rejection, RejectionReason, Solve
 from muster.coordinator.core.events import Now, Rules
-from muster.coordinator.core.gang.gang import Gang, Group, QueueKey
+from muster.coordinator.core.gang.gang import Gang, Group, PreemptionState, QueueKey
 from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
@@ -41,6 +41,7 @@ from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.coordinator.core.solve.composites import violated_composite
 from muster.coordinator.core.solve.concurrent import charge
 from muster.coordinator.core.solve.request import Rejections, demand, to_place, violated_constraint
+from muster.coordinator.core.term_state import PreemptingGroup, PreemptionTermState, monotonic_time, unix_time
 from muster.gangs.facts import split_kind
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
 
@@ -50,6 +51,7 @@ MAX_AT_ONCE = 10
 """Groups whose potential victims are collected in one step."""
 RETRY_SECONDS = 1.0
 """Pause after an answer that failed, or could not be used."""
+_NO_RESULTS = PreemptionState()
 NO_VICTIMS_HELP = "preemption would not help: no set of lower-priority pods frees enough"
 
 
@@ -180,6 +182,70 @@ class Preemption:
         """The gang became a potential victim: groups of higher priority may be asked for again."""
         priority = gang.protection
         self._new_victims_from = priority if self._new_victims_from is None else min(priority, self._new_victims_from)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[PreemptionTermState]:
+        """Results of preemption and of reservations by group, and the limit of evictions. In slices."""
+        groups = []
+        for number, group in enumerate(list(self._cache.groups.values()), start=1):
+            state, due_at = group.preemption, self._due_at.get(group)
+            if due_at is None and group not in self._cautious and state == _NO_RESULTS:
+                continue
+            groups.append(
+                PreemptingGroup(
+                    group.id,
+                    unix_time(state.not_before, now),
+                    state.plans_in_vain,
+                    unix_time(state.gained_at, now) if state.gained_at is not None else None,
+                    tuple(state.gained.items()),
+                    state.reservations_in_vain,
+                    unix_time(state.no_reservation_before, now),
+                    unix_time(due_at, now) if due_at is not None else None,
+                    group in self._cautious,
+                    state.yields_to.id if state.yields_to is not None else "",
+                )
+            )
+            if number % OBJECTS == 0:
+                yield
+        tokens, tokens_at = self._limit.level
+        at = unix_time(tokens_at, now) if tokens_at is not None else None
+        new_victims_from = self._new_victims_from
+        not_before = unix_time(self._not_before, now)
+        return PreemptionTermState(
+            tuple(groups),
+            not_before,
+            tokens,
+            at,
+            reservation_is_next=self._reservation_is_next,
+            requests=self._requests,
+            last_requests=dict(self._last_requests),
+            new_victims_from=new_victims_from,
+        )
+
+    def resume(self, state: PreemptionTermState, now: Now) -> Slices[None]:
+        """Groups have the results that they had; call it before `Plans.resume`. In slices."""
+        known = self._cache.groups
+        for number, each in enumerate(state.groups, start=1):
+            if (group := known.get(each.group)) is not None:
+                group.preemption.restore(each, now)
+                if each.due_at is not None:
+                    self._due_at[group] = monotonic_time(each.due_at, now)
+                if each.cautious:
+                    self._cautious.add(group)
+                if (preemptor := known.get(each.yields_to)) is not None:
+                    self._plans.yield_to(group, preemptor)
+            if number % OBJECTS == 0:
+                yield
+        self._not_before = monotonic_time(state.not_before, now)
+        at = monotonic_time(state.tokens_at, now) if state.tokens_at is not None else None
+        self._limit.resume(state.tokens, at)
+        self._reservation_is_next = state.reservation_is_next
+        self._requests, self._last_requests = state.requests, dict(state.last_requests)
+
+    def resume_victims(self, state: PreemptionTermState) -> None:
+        """The other potential victims were considered already. Call it when all gangs are reconciled."""
+        self._new_victims_from = state.new_victims_from
 
     # -- requests
 

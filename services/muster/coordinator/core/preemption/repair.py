@@ -18,6 +18,7 @@ from muster.coordinator.core.events import Now, Rules
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group, QueueKey
 from muster.coordinator.core.preemption.nomination import Plan, Victims
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
+from muster.coordinator.core.term_state import RepairedGang, monotonic_time, unix_time
 from muster.gangs.facts import RepairPolicy
 
 RepairOrder = tuple[bool, QueueKey]
@@ -48,6 +49,20 @@ class Repairs:
         """The gang is complete, or gone."""
         for known in (self._since, self._timed_out, self._reported):
             known.pop(gang, None)
+
+    def term_state(self, now: Now) -> tuple[RepairedGang, ...]:
+        """The gangs under repair."""
+        return tuple(
+            RepairedGang(gang.id, unix_time(since, now), gang in self._timed_out) for gang, since in self._since.items()
+        )
+
+    def resume(self, states: Iterable[RepairedGang], now: Now) -> None:
+        """Gangs that are still under repair have been for as long as they had been."""
+        for each in states:
+            if (gang := self._cache.gangs.get(each.gang)) is not None and gang in self._since:
+                self._since[gang] = monotonic_time(each.since, now)
+                if each.timed_out:
+                    self._timed_out[gang] = None
 
     def next_time(self) -> float | None:
         """When the next repair times out."""

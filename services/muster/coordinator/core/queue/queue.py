@@ -17,12 +17,13 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Final, Literal
 
-from muster.coordinator.core.events import ClusterEvent
+from muster.coordinator.core.events import ClusterEvent, Now
 from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.coordinator.core.queue.turns import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
 from muster.coordinator.core.slices import OBJECTS, Slices
+from muster.coordinator.core.term_state import PausedGroup, QueueTermState, monotonic_time, unix_time
 from muster.retry.backoff import backoff_seconds
 
 RETRY_SHARE = 0.2
@@ -120,6 +121,40 @@ class Queue:
         """The group waits until it is activated, which is not expected before this time."""
         self._move(group, represents=group.queueing.equivalence_key)
         self._backoff_until[group.id] = until
+
+    def term_state(self, now: Now) -> Slices[QueueTermState]:
+        """Groups in backoff, and turns of namespaces. In slices."""
+        paused = []
+        for number, (group_id, until) in enumerate(list(self._backoff_until.items()), start=1):
+            group = self._groups.get(group_id)
+            if group is not None and not group.solve.slow:
+                paused.append(PausedGroup(group_id, unix_time(until, now), group.queueing.backoffs))
+            if number % OBJECTS == 0:
+                yield
+        return QueueTermState(tuple(paused), self._active.term_state(), unix_time(self._next_retry, now))
+
+    def resume(self, state: QueueTermState, now: Now) -> None:
+        """The groups that were in backoff are in it, if they still want seats."""
+        for each in state.paused:
+            if (group := self._groups.get(each.group)) is not None:
+                group.queueing.restore(each.backoffs)
+                until = monotonic_time(each.until, now)
+                self._move(group, represents=group.queueing.equivalence_key)
+                self._backoff_until[group.id] = until
+                heapq.heappush(self._backoff, (until, group.id))
+        self._log = EventLog()  # what the first snapshot and resuming changed is nothing new
+        self._class_due.clear()
+        self._active.resume(state.turns)
+        self._next_retry = monotonic_time(state.next_retry, now)
+
+    @property
+    def events_wait(self) -> bool:
+        """Events happened that may help unschedulable groups, which were not activated yet."""
+        return bool(self._log) or bool(self._class_due)
+
+    def resume_slow(self, group: Group, backoffs: int) -> None:
+        """The group has been slow so many times in a row."""
+        group.queueing.restore(backoffs)
 
     def set_unschedulable(self, group: Group) -> None:
         """The group has no place: try it again when an event could help."""

@@ -22,8 +22,10 @@ from enum import Enum, auto
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 
+from muster.coordinator.core.events import Now
 from muster.coordinator.core.gang.gang import SURPLUS, Group, QueueKey
 from muster.coordinator.core.slices import Slices
+from muster.coordinator.core.term_state import TurnState, monotonic_time, unix_time
 
 MAX_PASSED_OVER: Final = 200
 """Groups that are passed over for one solve; groups behind them are not considered."""
@@ -127,6 +129,18 @@ class ActiveGroups:
         """No group is active any more."""
         self._heaps.clear()
         self._counts.clear()
+
+    def term_state(self) -> TurnState:
+        """The order in which namespaces were served."""
+        served = tuple(namespace for namespace in self._heaps if self._counts[namespace])
+        return TurnState(served, self._first, self._first_waits)
+
+    def resume(self, state: TurnState) -> None:
+        """Continue that order with the namespaces that have active groups."""
+        for namespace in state.namespaces:
+            if namespace in self._heaps:
+                self._heaps[namespace] = self._heaps.pop(namespace)
+        self._first, self._first_waits = state.first, state.first_waits
 
     def skip(self, namespace: str) -> Entry:
         """Remove the entry of the namespace's first group, for the time of one request."""
@@ -302,6 +316,19 @@ class SlowGroups:
         if group.id == self._turn:
             self._turn = None
             self._not_before = now + seconds * (1 / SLOW_SHARE - 1)
+
+    def term_state(self, now: Now) -> tuple[list[tuple[str, float]], float]:
+        """Ids of the groups that wait and when their backoff ends, in the order of turns, and when the next turn may
+        begin, as Unix times.
+        """
+        waiting = [
+            (group_id, unix_time(until, now)) for some in self._waiting.values() for until, group_id in sorted(some)
+        ]
+        return waiting, unix_time(self._not_before, now)
+
+    def resume(self, not_before: float, now: Now) -> None:
+        """No turn begins before this Unix time."""
+        self._not_before = monotonic_time(not_before, now)
 
     def next_time(self) -> float | None:
         """When the next turn may begin; None: no group waits."""

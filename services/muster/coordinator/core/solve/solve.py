@@ -25,7 +25,7 @@ from muster.coordinator.core.queue.queue import (
 from muster.coordinator.core.queue.turns import SlowGroups, namespace_of
 from muster.coordinator.core.report.device_shortages import name_device_request
 from muster.coordinator.core.report.reasons import name_unplaced_pod
-from muster.coordinator.core.slices import Slices
+from muster.coordinator.core.slices import OBJECTS, Slices
 from muster.coordinator.core.solve.concurrent import (
     MAX_GROUPS_AT_RISK,
     Admission,
@@ -44,6 +44,12 @@ from muster.coordinator.core.solve.request import (
     label_sets_to_place,
     to_place,
     validate_and_reserve,
+)
+from muster.coordinator.core.term_state import (
+    PausedGroup,
+    SolveTermState,
+    UnschedulableGroup,
+    monotonic_time,
 )
 from muster.gangs.quoting import quoted
 from muster.gangs.solve import Assignment, Explanation, SolveGroup, SolveOutcome, SolveResult
@@ -350,6 +356,50 @@ class Solves:
                 self._queue.reset_backoff(group)
             self._queue.set_unschedulable(group)
         self._preemption.no_place(group, now, proved=result.outcome is not SolveOutcome.NOT_FOUND)
+
+    # -- what only the leader's memory holds
+
+    def term_state(self, now: Now) -> Slices[SolveTermState]:
+        """Unschedulable groups, slow groups in the order of their turns, and groups that are sent alone. In slices."""
+        groups, alone, unschedulable = self._queue.groups, [], []
+        events_wait = self._queue.events_wait
+        waiting, not_before = self._slow.term_state(now)
+        slow = [
+            PausedGroup(id_, until, groups[id_].queueing.backoffs, slow=True)
+            for id_, until in waiting
+            if id_ in groups and groups[id_].solve.slow
+        ]
+        for number, (standing, group) in enumerate(list(self._queue.standings()), start=1):
+            if group.solve.alone:
+                alone.append(group.id)
+            if standing == "unschedulable" and not events_wait:
+                in_class = group.queueing.equivalence_key is not None
+                unschedulable.append(UnschedulableGroup(group.id, group.solve.proved, in_class))
+            if number % OBJECTS == 0:
+                yield
+        return SolveTermState(tuple(unschedulable), tuple(slow), tuple(alone), not_before)
+
+    def resume(self, state: SolveTermState, now: Now) -> Slices[None]:
+        """Unschedulable groups wait for an event, and slow groups for their turns. In slices of OBJECTS groups."""
+        groups, cache = self._queue.groups, self._cache
+        for number, each in enumerate(state.unschedulable, start=1):
+            if (group := groups.get(each.group)) is not None:
+                if each.in_class:
+                    request = to_place(group, cache.ledger, cache.trees, cache.gangs)
+                    self._queue.classify(group, equivalence_key(group, request))
+                group.solve.prove(proved=each.proved)
+                self._queue.set_unschedulable(group)
+            if number % OBJECTS == 0:
+                yield
+        for id_ in state.alone:
+            if id_ in groups:
+                groups[id_].solve.isolate()
+        for slow in state.slow:
+            if (group := groups.get(slow.group)) is not None:
+                group.solve.slow_down()
+                self._queue.resume_slow(group, slow.backoffs)
+                self._await_turn(group, monotonic_time(slow.until, now))
+        self._slow.resume(state.slow_not_before, now)
 
     def _out_of_time(self, attempt: Attempt, group: Group, result: SolveResult, now: Now) -> None:
         """Placement ran out of time: the group is tried alone, and with a growing backoff once it was. It does not

@@ -1,0 +1,173 @@
+"""When gangs that wait are expected to start: the cluster is played forward, once for each of three quantiles of how
+long pods run.
+
+Nobody else submits anything, and what is not known to end does not. If pods run short (the first quartile), a gang
+starts at the earliest; if they run long (nine tenths), at the latest. These are no bounds, since the order of starts
+depends on who ends first.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from muster.coordinator.core.effects import Phase
+from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.player import Endless, Happening, Player, Solver, Started
+from muster.forecast.rules import rules_of
+from muster.forecast.run_lengths import Known, RunLengths
+from muster.forecast.snapshot import Snapshot
+from muster.forecast.whatif import NOW_SECONDS, Verdict, precision_for, rest_seconds
+from muster.gangs.facts import PodFacts
+
+EARLY, MEDIAN, LATE = 0.25, 0.5, 0.9
+_QUANTILES: Final = (MEDIAN, EARLY, LATE)
+
+
+@dataclass(frozen=True)
+class ExpectedStart:
+    """When a gang starts, in Unix seconds; None: not found, or it does not."""
+
+    gang: str
+    verdict: Verdict
+    expected: float | None
+    earliest: float | None
+    latest: float | None
+
+
+@dataclass(frozen=True)
+class Starts:
+    """The gangs that wait, and how the ends of the pods are known on which their starts depend."""
+
+    gangs: tuple[ExpectedStart, ...]
+    ends: Mapping[Known, int]
+
+
+class StartForecaster:
+    """Plays copies of a cluster, one after another. The placement of `solver` watches `stream`."""
+
+    def __init__(self, stream: ClusterStream, solver: Solver, clock: Callable[[], float] = time.monotonic) -> None:
+        self._stream, self._solver, self._clock = stream, solver, clock
+
+    async def starts(
+        self, present: Snapshot, lengths: RunLengths, *, horizon_seconds: float, limit_seconds: float
+    ) -> Starts:
+        """When each gang that waits starts. `horizon_seconds`: how far to look ahead; `limit_seconds`: how long."""
+        until = self._clock() + limit_seconds
+        plays = []
+        for number, quantile in enumerate(_QUANTILES):
+            share = (until - self._clock()) / (len(_QUANTILES) - number)
+            plays.append(await self._play(present, lengths, quantile, horizon_seconds, self._clock() + share))
+        (found, complete), (early, _), (late, _) = plays
+        gangs = []
+        for gang, at in found.items():
+            times = [each for each in (at, early.get(gang), late.get(gang)) if each is not None]
+            gangs.append(
+                ExpectedStart(
+                    gang,
+                    _verdict(at, present.unix_seconds, complete=complete),
+                    at,
+                    min(times, default=None),
+                    max(times) if late.get(gang) is not None else None,
+                )
+            )
+        running = [pod for pod in present.batch.pods if pod.seated]
+        known = Counter(lengths.of(pod, MEDIAN, present.unix_seconds).known for pod in running)
+        return Starts(tuple(gangs), dict(known))
+
+    async def _play(
+        self, present: Snapshot, lengths: RunLengths, quantile: float, horizon: float, deadline: float
+    ) -> tuple[dict[str, float | None], bool]:
+        """When each gang that waits starts, and whether all was played."""
+        cluster = self._stream.copy_of(present.batch)
+        seen = _Bound()
+        since = present.unix_seconds
+        learnt: dict[str, float] = {}
+
+        def run_seconds(pod: PodFacts) -> float:
+            """Pods that run now have their run length once; others run as long as one that begins."""
+            if pod.uid not in learnt:
+                learnt[pod.uid] = lengths.of(pod, quantile, since).seconds
+            return learnt[pod.uid]
+
+        player = Player(
+            cluster,
+            self._solver,
+            rules=rules_of(present.settings),
+            now=since,
+            on_change=self._stream.change,
+            observe=seen.observe,
+            resumes=present.term_state,
+            run_seconds=run_seconds,
+            precision=precision_for(present.batch, run_seconds),
+        )
+        self._stream.begin(cluster)
+        starts: dict[str, float | None] = {}
+        complete = False
+        try:
+            await player.begin(present.records)
+            starts = dict.fromkeys(_waiting(player))
+            missing = set(starts)
+            seen.take_all(missing)
+            complete = await self._play_on(player, seen, starts, missing, since + horizon, deadline)
+        except Endless:
+            pass
+        return starts, complete
+
+    async def _play_on(
+        self,
+        player: Player,
+        seen: "_Bound",
+        starts: dict[str, float | None],
+        missing: set[str],
+        horizon: float,
+        deadline: float,
+    ) -> bool:
+        rest, last_due = rest_seconds(player.machine.rules), player.now
+        while True:
+            known = player.machine.cache.gangs
+            for gang in seen.take(missing):
+                if gang in known and known[gang].phase is Phase.SATISFIED:
+                    starts[gang] = player.now
+                    missing.discard(gang)
+            if not missing:
+                return True
+            if self._clock() > deadline:
+                return False
+            if player.next_due is not None:
+                last_due = max(player.now, player.next_due)
+            if not await player.advance(min(last_due + rest, horizon)):
+                return player.now < horizon
+
+
+class _Bound:
+    """Gangs of which pods were bound, or that were not looked at yet."""
+
+    def __init__(self) -> None:
+        self._gangs: set[str] = set()
+
+    def observe(self, _now: float, happening: Happening) -> None:
+        if isinstance(happening, Started):
+            self._gangs.update(happening.gangs)
+
+    def take_all(self, gangs: set[str]) -> None:
+        self._gangs |= gangs
+
+    def take(self, missing: set[str]) -> set[str]:
+        """Those of the missing ones that may have started since the last call."""
+        found, self._gangs = self._gangs & missing, set()
+        return found
+
+
+def _waiting(player: Player) -> list[str]:
+    """The gangs that wait for a start, in queue order."""
+    phases = {Phase.QUEUED, Phase.SOLVING, Phase.WAITING, Phase.PERMITTED, Phase.BINDING}
+    gangs = [gang for gang in player.machine.cache.gangs.values() if gang.phase in phases and gang.pending]
+    return [gang.id for gang in sorted(gangs, key=lambda gang: gang.group.key)]
+
+
+def _verdict(at: float | None, since: float, *, complete: bool) -> Verdict:
+    if at is None:
+        return Verdict.NEVER if complete else Verdict.UNKNOWN
+    return Verdict.NOW if at - since <= NOW_SECONDS else Verdict.LATER

@@ -1,0 +1,112 @@
+"""Expected starts of gangs that wait, with a range, over declared and learnt run lengths."""
+
+import pytest
+from msgspec.structs import replace
+
+from builders.core.objects import node, racks
+from builders.forecast.random_clusters import BEGIN, CLASSES, facts
+from builders.forecast.solver import FirstFit
+from builders.gangs.facts import CoreGang, gang
+from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.player import Player
+from muster.forecast.rules import rules_of
+from muster.forecast.run_lengths import Known, RunLengths
+from muster.forecast.snapshot import Snapshot
+from muster.forecast.starts import ExpectedStart, StartForecaster, Starts
+from muster.forecast.virtual_cluster import VirtualCluster
+from muster.forecast.whatif import Verdict
+from muster.gangs.facts import Batch, PodPhase
+
+WEEK = 7 * 86_400.0
+NOTHING = RunLengths()
+
+
+async def cluster_with(*gangs: CoreGang, every_seconds: float = 0.0) -> Snapshot:
+    """What a leader knows after these gangs were submitted to a node with 4 cpus, with this time between them."""
+    cluster = VirtualCluster()
+    cluster.apply(Batch(pod_classes=CLASSES, nodes=(node("a", 4),), trees=(racks(),)))
+    stream = ClusterStream(cluster)
+    player = Player(
+        cluster,
+        FirstFit(stream),
+        rules=rules_of({}),
+        now=BEGIN,
+        on_change=stream.change,
+        observe=lambda _now, _happening: None,
+    )
+    await player.begin()
+    for each in gangs:
+        await player.change(facts(each.created(int(player.now))))
+        end = player.now + every_seconds
+        while await player.advance(end):
+            pass
+        player.now = end
+    return player.present({})
+
+
+async def forecast(present: Snapshot, lengths: RunLengths = NOTHING, *, limit_seconds: float = 60) -> Starts:
+    stream = ClusterStream(VirtualCluster())
+    forecaster = StartForecaster(stream, FirstFit(stream))
+    return await forecaster.starts(present, lengths, horizon_seconds=WEEK, limit_seconds=limit_seconds)
+
+
+def named(starts: Starts) -> dict[str, ExpectedStart]:
+    return {each.gang.rpartition("/")[2]: each for each in starts.gangs}
+
+
+def after(seconds: float | None) -> float | None:
+    return seconds - BEGIN if seconds is not None else None
+
+
+def past(series: str, *seconds: float) -> RunLengths:
+    lengths = RunLengths()
+    for number, each in enumerate(seconds):
+        (pod,) = gang(f"{series}-{number}").of(1).pods()
+        ran = replace(pod, node="a", phase=PodPhase.RUNNING, started_seconds=int(BEGIN - each))
+        lengths.ended(ran, BEGIN)
+    return lengths
+
+
+async def test_gangs_start_one_after_another_as_their_pods_end() -> None:
+    runs = gang("runs").of(4).running_for(600)
+    starts = await forecast(await cluster_with(runs, gang("b").of(3).running_for(100), gang("c").of(2)))
+
+    assert [each.gang for each in starts.gangs] == ["test/default/b", "test/default/c"]
+    found = named(starts)
+    assert found["b"].verdict is found["c"].verdict is Verdict.LATER
+    assert after(found["b"].expected) == pytest.approx(600, abs=2)
+    assert after(found["c"].expected) == pytest.approx(700, abs=3)
+    assert starts.ends == {Known.DECLARED: 4}
+
+
+async def test_a_gang_behind_pods_without_a_known_end_is_not_foreseen() -> None:
+    starts = await forecast(await cluster_with(gang("runs").of(4), gang("b").of(3)))
+
+    assert named(starts)["b"] == ExpectedStart("test/default/b", Verdict.NEVER, None, None, None)
+    assert starts.ends == {Known.UNKNOWN: 4}
+
+
+async def test_run_lengths_that_were_learnt_give_a_range() -> None:
+    present = await cluster_with(gang("etl-9").of(4), gang("b").of(3))
+    starts = await forecast(present, past("etl", *range(100, 1100, 100)))
+    found = named(starts)["b"]
+
+    assert found.verdict is Verdict.LATER
+    assert [after(each) for each in (found.earliest, found.expected, found.latest)] == [300, 600, 1000]
+    assert starts.ends == {Known.LEARNT: 4}
+
+
+async def test_learnt_run_lengths_do_not_change_what_the_rules_know() -> None:
+    """A gang is backfilled by what it declares, and not by how long earlier ones of its series ran."""
+    gangs = (gang("runs").of(3).running_for(600), gang("large").of(4).running_for(10), gang("etl-9").of(1))
+    present = await cluster_with(*gangs, every_seconds=40)
+    starts = named(await forecast(present, past("etl", 10, 10, 10)))
+
+    assert after(starts["large"].expected) == pytest.approx(600, abs=2)
+    assert after(starts["etl-9"].expected) == pytest.approx(610, abs=3)
+
+
+async def test_what_is_not_found_in_time_is_said_so() -> None:
+    starts = await forecast(await cluster_with(gang("runs").of(4).running_for(600), gang("b").of(3)), limit_seconds=0)
+
+    assert named(starts)["b"].verdict is Verdict.UNKNOWN
