@@ -187,9 +187,9 @@ async def play(day: Day, limit: float) -> dict[str, Any]:
                     player.present({}), known, horizon_seconds=7 * DAY_SECONDS, limit_seconds=limit
                 )
                 forecasts.seconds += time.monotonic() - began
-                for each in found.gangs:
-                    forecasts.unknown += each.verdict is Verdict.UNKNOWN
-                    forecasts.made.append(Forecast(each.gang, at, each.expected, each.earliest, each.latest))
+                for start in found.gangs:
+                    forecasts.unknown += start.verdict is Verdict.UNKNOWN
+                    forecasts.made.append(Forecast(start.gang, at, start.expected, start.earliest, start.latest))
             print(f"{(at - EPOCH) / 3600:.1f} h: {len(found.gangs)} gangs wait", file=sys.stderr)
             at += INTERVAL_SECONDS
         while player.next_due is not None and await player.advance(math.inf):

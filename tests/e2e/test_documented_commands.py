@@ -70,7 +70,7 @@ INSTEAD: Final = (
     Instead(r"make up\b", "made up", "test_up.py runs `muster up`, and this cluster is one"),
     Instead(r"OTEL_\w+=\S+ make up\b", "made up", "its target is a Jaeger; test_jaeger.py has one"),
     Instead(r"make (simulate|outages|chaos|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
-    Instead(r"muster (whatif|snapshot) .*", r"parses \g<0>", "its files are the reader's"),
+    Instead(r"(?:kubectl )?muster (?:whatif|snapshot) .*", r"parses \g<0>", "its files are the reader's"),
     Instead(r"muster replay .*", r"parses \g<0>", "it takes minutes; tests of forecasts run it"),
     Instead(r"muster conformance .*", r"parses \g<0>", "tests of conformance run it, on both placements"),
     Instead(r"\S+/muster conformance (.*)", r"parses muster conformance \1", "it wants the placement in Go, see below"),

@@ -1,5 +1,7 @@
 """What a leader's memory holds is handed out whole, and taken up whole by a machine that plays it forward."""
 
+from typing import Any
+
 import msgspec
 import pytest
 from msgspec.structs import replace
@@ -52,9 +54,9 @@ async def resumed(present: Snapshot) -> TermState:
     return player.present(present.settings).term_state
 
 
-def comparable(state: TermState) -> dict[str, object]:
+def comparable(state: TermState) -> dict[str, Any]:
     """Without revisions, which are those of each cluster, and in an order of its own where order has no meaning."""
-    found = msgspec.to_builtins(state)
+    found: dict[str, Any] = msgspec.to_builtins(state)
     del found["revision"]
     found["solves"]["unschedulable"] = sorted(found["solves"]["unschedulable"], key=lambda each: each["group"])
     for part in ("repairs", "short", "growth", "holds"):
