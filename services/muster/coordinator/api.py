@@ -16,6 +16,7 @@ from muster.coordinator.core.report import explain
 from muster.coordinator.core.report.device_shortages import ClaimedDevices, claimed_devices
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
+from muster.coordinator.core.term_state import TermState
 from muster.coordinator.term import Term
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
@@ -31,6 +32,8 @@ COALESCE_SECONDS = 0.05
 """Changes of a gang within this time are sent as one."""
 GANGS_PER_MESSAGE = 1000
 STATE_BYTES_PER_MESSAGE = 1 << 20
+READINGS = 5
+"""How often records and the state of the term are read until no step takes place meanwhile."""
 
 
 class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
@@ -91,16 +94,11 @@ class CoordinatorServicer(pb_grpc.CoordinatorServiceServicer):
     ) -> AsyncIterator[pb.RecordsResponse]:
         term = await self._synced_term()
         yield pb.RecordsResponse(settings=_changed_rules(term.machine.rules))
-        ids = list(term.machine.cache.gangs)
-        for start in range(0, len(ids), GANGS_PER_MESSAGE):
-            response = pb.RecordsResponse()
-            await term.between_steps(_records(term, ids[start : start + GANGS_PER_MESSAGE], response.records.append))
-            self._check_current(term)
-            if response.records:
-                yield response
-        state = await term.between_steps(term.machine.term_state(Now(monotonic(), time())))
+        records, state = await _of_one_moment(term)
         encoded = await asyncio.to_thread(msgspec.json.encode, state)
         self._check_current(term)
+        for start in range(0, len(records), GANGS_PER_MESSAGE):
+            yield pb.RecordsResponse(records=records[start : start + GANGS_PER_MESSAGE])
         for start in range(0, len(encoded), STATE_BYTES_PER_MESSAGE):
             yield pb.RecordsResponse(term_state=encoded[start : start + STATE_BYTES_PER_MESSAGE])
 
@@ -238,6 +236,19 @@ def _records(term: Term, ids: Iterable[str], add: Callable[[bytes], None]) -> Sl
             add(msgspec.json.encode(gang.permit.record))
         if number % GANGS == 0:
             yield
+
+
+async def _of_one_moment(term: Term) -> tuple[list[bytes], TermState]:
+    """All records, and the state of the term. If steps take place meanwhile, they are read again; the last time they
+    are taken as they are.
+    """
+    for _ in range(READINGS):
+        steps, records = term.machine.steps, list[bytes]()
+        await term.between_steps(_records(term, list(term.machine.cache.gangs), records.append))
+        state = await term.between_steps(term.machine.term_state(Now(monotonic(), time())))
+        if term.machine.steps == steps:
+            return records, state
+    return records, state.outdated()
 
 
 def _changed_rules(rules: Rules) -> dict[str, str]:

@@ -111,13 +111,14 @@ class Followed:
         """Both together. If the cluster is newer than what the coordinator knew, or older, groups that were
         unschedulable are tried once, since what changed in between may help them.
         """
-        exact = self.has(known) and _reached(known.term_state.revision, self.newest)
+        state = known.term_state
+        exact = state.exact and self.has(known) and _reached(state.revision, self.newest)
         return Snapshot(
             known.unix_seconds,
             known.settings,
             known.records,
             self.cluster.whole(),
-            known.term_state if exact else known.term_state.outdated(),
+            state if exact else state.outdated(),
             dict(self.through),
             exact,
         )

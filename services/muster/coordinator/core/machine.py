@@ -106,6 +106,8 @@ class Machine:
             *(self._reconciler, self._growths, self._deallocations),
         )
         """Parts with something to do at some time while the cluster is observed."""
+        self.steps = 0
+        """Steps so far."""
         self._replicas = 1
         self._preemption_first = False
         """Preemption has the next turn, if it has a request."""
@@ -129,6 +131,7 @@ class Machine:
         again, since its groups have left the queue. What only informs users comes last.
         """
         self._now, time = now, now.monotonic_seconds
+        self.steps += 1
         for event in events:
             yield from self._take(event)
             yield
@@ -308,11 +311,12 @@ class Machine:
     # -- what only the leader's memory holds
 
     def term_state(self, now: Now) -> Slices[TermState]:
-        """What a machine needs besides the cluster and the records to decide as this one does. In slices."""
-        revision = dict(self.cache.revision)
+        """What a machine needs besides the cluster and the records to decide as this one does, if no step takes place
+        meanwhile. In slices.
+        """
         preemption = yield from self._preemption.term_state(now)
-        state = TermState(
-            revision=revision,
+        return TermState(
+            revision=dict(self.cache.revision),
             queue=(yield from self.queue.term_state(now)),
             solves=(yield from self._solves.term_state(now)),
             preemption=replace(preemption, has_next_turn=self._preemption_first),
@@ -324,7 +328,6 @@ class Machine:
             growth=(yield from self._growths.term_state(now)),
             holds=(yield from self._holds.term_state(now)),
         )
-        return state if revision == self.cache.revision else state.outdated()
 
     def _resume(self, state: TermState) -> Slices[None]:
         """Continue where the leader was, after its gangs are reconciled and before the first solve. In slices."""

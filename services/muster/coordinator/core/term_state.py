@@ -185,6 +185,8 @@ class TermState(Struct, frozen=True):
 
     revision: dict[str, int] = {}
     """Of the cluster that it belongs to, by kind of objects."""
+    exact: bool = True
+    """It is of one moment, and of this cluster."""
     queue: QueueTermState = QueueTermState()
     solves: SolveTermState = SolveTermState()
     preemption: PreemptionTermState = PreemptionTermState()
@@ -200,7 +202,7 @@ class TermState(Struct, frozen=True):
         """The same for a cluster that is not exactly the one that it belongs to: groups that were unschedulable are
         tried once, since a change in between may help them.
         """
-        return replace(self, solves=replace(self.solves, unschedulable=()))
+        return replace(self, solves=replace(self.solves, unschedulable=()), exact=False)
 
 
 def unix_time(monotonic_seconds: float, now: Now) -> float:
