@@ -25,7 +25,7 @@ from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import PartGrowth
 from muster.coordinator.core.gang.subgroups import parts_of, subgroup_id, surplus_parts
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
-from muster.coordinator.core.term_state import GrowingGang, monotonic_time, unix_time_if_finite
+from muster.coordinator.core.term_state import GrowingGang, monotonic_time_or_never, unix_time_if_finite
 from muster.retry.backoff import backoff_seconds
 
 
@@ -95,11 +95,8 @@ class Growths:
             if (gang := self._cache.gangs.get(each.gang)) is None:
                 continue
             for id_, until, in_part in each.batches:
-                part = gang.growth.parts.get(id_)
-                if part is not None and in_part:
-                    part.place_in_part()
-                elif part is not None and until is not None:
-                    part.begin_batch(monotonic_time(until, now))
+                if (part := gang.growth.parts.get(id_)) is not None:
+                    part.resume_batch(monotonic_time_or_never(until, now), in_part=in_part)
             if each.kept_loan:
                 gang.growth.keep_loan()
             self._await(gang)

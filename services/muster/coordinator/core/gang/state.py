@@ -353,6 +353,9 @@ class PartGrowth(Struct, gc=False):
     def begin_batch(self, until: float) -> None:
         self.batch_until, self.in_part = until, False
 
+    def resume_batch(self, until: float, *, in_part: bool) -> None:
+        self.batch_until, self.in_part = until, in_part
+
     def place_in_part(self) -> None:
         self.batch_until, self.in_part = math.inf, True
 

@@ -22,7 +22,7 @@ from muster.coordinator.core.gang.gang import EquivalenceKey, Group, QueueKey
 from muster.coordinator.core.queue.equivalence import EquivalenceClasses
 from muster.coordinator.core.queue.turns import ActiveGroups, Answer, Entry
 from muster.coordinator.core.queue.wake import EventLog, WakeIndex
-from muster.coordinator.core.slices import OBJECTS, Slices
+from muster.coordinator.core.slices import OBJECTS, Slices, parts
 from muster.coordinator.core.term_state import PausedGroup, QueueTermState, monotonic_time, unix_time
 from muster.retry.backoff import backoff_seconds
 
@@ -125,12 +125,12 @@ class Queue:
     def term_state(self, now: Now) -> Slices[QueueTermState]:
         """Groups in backoff, and turns of namespaces. In slices."""
         paused = []
-        for number, (group_id, until) in enumerate(list(self._backoff_until.items()), start=1):
-            group = self._groups.get(group_id)
-            if group is not None and not group.solve.slow:
-                paused.append(PausedGroup(group_id, unix_time(until, now), group.queueing.backoffs))
-            if number % OBJECTS == 0:
-                yield
+        for some in parts(tuple(self._backoff_until.items())):
+            for group_id, until in some:
+                group = self._groups.get(group_id)
+                if group is not None and not group.solve.slow:
+                    paused.append(PausedGroup(group_id, unix_time(until, now), group.queueing.backoffs))
+            yield
         return QueueTermState(tuple(paused), self._active.term_state(), unix_time(self._next_retry, now))
 
     def resume(self, state: QueueTermState, now: Now) -> None:

@@ -138,8 +138,8 @@ class ActiveGroups:
     def resume(self, state: TurnState) -> None:
         """Continue that order with the namespaces that have active groups."""
         for namespace in state.namespaces:
-            if namespace in self._heaps:
-                self._heaps[namespace] = self._heaps.pop(namespace)
+            if (heap := self._heaps.pop(namespace, None)) is not None:
+                self._heaps[namespace] = heap
         self._first, self._first_waits = state.first, state.first_waits
 
     def skip(self, namespace: str) -> Entry:
