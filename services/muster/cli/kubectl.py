@@ -17,6 +17,7 @@ from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError, exit_on_error
 from muster.cli.options import Forecast, Output, Redact, TextOutput
 from muster.cli.whatif_options import (
+    StartsLimit,
     WhatIfAddNodes,
     WhatIfCount,
     WhatIfFile,
@@ -174,6 +175,7 @@ def queue(
     context: typer.Context,
     *,
     start: Annotated[bool, typer.Option("--start", help="Also when each is expected to start.")] = False,
+    limit: StartsLimit = 60,
     forecast: Forecast = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
@@ -185,10 +187,10 @@ def queue(
     with discovery.coordinator() as address:
         starts = None
         if start and forecast:
-            starts = starts_by_service(forecast, namespace)
+            starts = starts_by_service(forecast, namespace, limit)
         elif start:
             with discovery.cluster_state() as cluster_state:
-                starts = starts_by_itself(Addresses(cluster_state, address))
+                starts = starts_by_itself(Addresses(cluster_state, address), limit)
         show_queue(address, namespace, starts, as_json=output is Output.JSON)
 
 

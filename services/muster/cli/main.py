@@ -11,6 +11,7 @@ from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Reda
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 from muster.cli.whatif_options import (
+    StartsLimit,
     WhatIfAddNodes,
     WhatIfCount,
     WhatIfFile,
@@ -248,6 +249,7 @@ def queue(
     *,
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Only this namespace.", show_default=False)] = "",
     start: Annotated[bool, typer.Option("--start", help="Also when each is expected to start.")] = False,
+    limit: StartsLimit = 60,
     forecast: Forecast = "",
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
     coordinator: Coordinator = "",
@@ -260,9 +262,9 @@ def queue(
 
     starts = None
     if start and forecast:
-        starts = starts_by_service(forecast, namespace)
+        starts = starts_by_service(forecast, namespace, limit)
     elif start:
-        starts = starts_by_itself(_scheduler(coordinator, cluster_state, state_dir))
+        starts = starts_by_itself(_scheduler(coordinator, cluster_state, state_dir), limit)
     show_queue(find_coordinator(coordinator, state_dir), namespace, starts, as_json=output is Output.JSON)
 
 

@@ -27,8 +27,9 @@ from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
 from muster.telemetry.logs import configure_logs
 
 _WAITING: Final = (Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING)
-_LIMITS: Final = Limits(horizon_seconds=7 * 86_400.0, limit_seconds=60.0)
-_SERVICE_SECONDS: Final = 120.0
+_HORIZON_SECONDS: Final = 7 * 86_400.0
+_TURN_SECONDS: Final = 60.0
+"""Time of a call of the service besides the limit of the answer: for its turn."""
 _DAY_SECONDS: Final = 86_400.0
 
 
@@ -49,25 +50,26 @@ def show_queue(address: str, namespace: str, starts: pb.StartsResponse | None, *
         show(_table(waiting, expected), escape(assumption(starts)))
 
 
-def starts_by_service(address: str, namespace: str = "") -> pb.StartsResponse:
+def starts_by_service(address: str, namespace: str = "", limit_seconds: float = 60.0) -> pb.StartsResponse:
     """Expected starts, found by the service at this address. Raises CliError."""
 
     async def ask() -> pb.StartsResponse:
         async with channel_to(address, "forecast") as channel:
             try:
                 stub = pb_grpc.ForecastServiceStub(channel)
-                return await stub.Starts(pb.StartsRequest(namespace=namespace), timeout=_SERVICE_SECONDS)
+                return await stub.Starts(pb.StartsRequest(namespace=namespace), timeout=limit_seconds + _TURN_SECONDS)
             except aio.AioRpcError as error:
                 raise forecast_error(address, error) from error
 
     return asyncio.run(ask())
 
 
-def starts_by_itself(addresses: Addresses) -> pb.StartsResponse:
+def starts_by_itself(addresses: Addresses, limit_seconds: float) -> pb.StartsResponse:
     """Expected starts, found by a placement of its own; nothing is learnt from the past. Raises CliError."""
     configure_logs("queue", "error", "console")
+    limits = Limits(_HORIZON_SECONDS, limit_seconds)
     try:
-        return asyncio.run(expected_starts(take_snapshot(addresses), _LIMITS))
+        return asyncio.run(expected_starts(take_snapshot(addresses), limits))
     except NoPlacement as error:
         raise CliError(str(error)) from error
 

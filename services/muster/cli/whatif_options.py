@@ -1,4 +1,4 @@
-"""Options of `muster whatif` and `kubectl muster whatif`."""
+"""Options of `muster whatif` and `muster queue`, and of the same commands of `kubectl muster`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -34,4 +34,7 @@ WhatIfLike = Annotated[
 WhatIfLimit = Annotated[
     float,
     typer.Option("--limit", min=1, help="Time limit of the answer, in seconds, and of changes that help."),
+]
+StartsLimit = Annotated[
+    float, typer.Option("--limit", min=1, help="Time limit of finding expected starts, in seconds.")
 ]

@@ -5,6 +5,7 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from itertools import count
 from typing import Final
 
 import grpc
@@ -25,7 +26,9 @@ from muster.rpc.solve_codec import decode_solve_results, encode_solve_request
 
 SOLVE_SECONDS: Final = 10.0
 """Timeout of a solve request, as the coordinator's."""
-_START_SECONDS: Final = 60.0
+ATTEMPTS: Final = 3
+"""Calls for one solve request."""
+_START_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 5.0
 _PROGRAM: Final = (sys.executable, "-m", "muster.cli", "run")
 
@@ -37,9 +40,15 @@ class NoPlacement(RuntimeError):
 class Solver:
     """Client of that placement."""
 
-    def __init__(self, channel: aio.Channel, process: asyncio.subprocess.Process | None = None) -> None:
-        """`process`: the one that serves it, if that is a child of this process."""
+    def __init__(
+        self,
+        channel: aio.Channel,
+        process: asyncio.subprocess.Process | None = None,
+        solve_seconds: float = SOLVE_SECONDS,
+    ) -> None:
+        """`process`: the one that serves it, if that is a child of this process; `solve_seconds`: timeout of a call."""
         self._stub, self._process = pb_grpc.PlacementServiceStub(channel), process
+        self._solve_seconds = solve_seconds
 
     async def until_ended(self) -> None:
         """Raises NoPlacement when the child process ends."""
@@ -54,21 +63,26 @@ class Solver:
             raise NoPlacement(f"placement does not answer: {describe(error)}") from None
 
     async def solve(self, effect: Solve) -> Solved | SolveFailed:
-        """Answers of placement as events of the core."""
+        """Answers of placement as events of the core. A call that fails on a busy machine is repeated: no virtual time
+        passes, and what is played does not depend on it.
+        """
         request = encode_solve_request(
             SolveRequest(
                 effect.min_revision, effect.reservations, effect.groups, effect.nominated, effect.potential_victims
             ),
             {},
         )
-        try:
-            response = await self._stub.Solve(request, timeout=SOLVE_SECONDS)
-            return Solved(effect.solve_id, decode_solve_results(response.results))
-        except aio.AioRpcError as error:
-            refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-            return SolveFailed(effect.solve_id, describe(error), refused)
-        except ValueError as error:
-            return SolveFailed(effect.solve_id, f"its answer cannot be decoded: {error}", unreadable=True)
+        for attempt in count(1):
+            try:
+                response = await self._stub.Solve(request, timeout=self._solve_seconds)
+                return Solved(effect.solve_id, decode_solve_results(response.results))
+            except aio.AioRpcError as error:
+                refused = error.code() is grpc.StatusCode.INVALID_ARGUMENT
+                if refused or attempt == ATTEMPTS:
+                    return SolveFailed(effect.solve_id, describe(error), refused)
+            except ValueError as error:
+                return SolveFailed(effect.solve_id, f"its answer cannot be decoded: {error}", unreadable=True)
+        raise AssertionError
 
 
 @asynccontextmanager
@@ -85,7 +99,9 @@ async def serving(stream: ClusterStream, listen: str) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def own_placement(stream: ClusterStream, service: Sequence[str] = ("placement",)) -> AsyncIterator[Solver]:
+async def own_placement(
+    stream: ClusterStream, service: Sequence[str] = ("placement",), solve_seconds: float = SOLVE_SECONDS
+) -> AsyncIterator[Solver]:
     """Run a placement as a child process beside this one, until the block ends.
 
     `service`: arguments of `muster run`. Raises NoPlacement.
@@ -98,7 +114,7 @@ async def own_placement(stream: ClusterStream, service: Sequence[str] = ("placem
         )
         channel = open_channel(listen)
         try:
-            solver = Solver(channel, process)
+            solver = Solver(channel, process, solve_seconds)
             await _first(solver, process)
             yield solver
         finally:

@@ -50,6 +50,8 @@ from muster.gangs.facts import (
 from muster.gangs.selectors import LabelSet, Requirement
 
 _TEXT: Final = "redacted"
+_GROUP: Final = "group"
+_SLASHES_OF_GANG: Final = 2
 _KEPT: Final[Mapping[type, frozenset[str]]] = {
     NodeFacts: frozenset({"allocatable", "device_backed"}),
     NodeRequirement: frozenset({"key"}),
@@ -201,9 +203,13 @@ class _Walk:
         return known
 
     def gang(self, text: str) -> str:
-        """The same, but the dialect in front is kept."""
-        dialect, slash, rest = text.partition("/")
-        return f"{dialect}/{self.name(rest)}" if slash else self.name(text)
+        """The same, but the dialect in front is kept; also in the id of a group, which has that of its first gang, or
+        the namespace and name of a composite, behind the prefix.
+        """
+        first, slash, rest = text.partition("/")
+        if first == _GROUP and rest.partition("#")[0].count("/") == _SLASHES_OF_GANG:
+            return f"{first}/{self.gang(rest)}"
+        return f"{first}/{self.name(rest)}" if slash else self.name(text)
 
     def _struct(self, value: Struct) -> Any:
         kind = type(value)

@@ -10,7 +10,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from builders.core.objects import node, pod_class, racks
+from builders.core.objects import node, plain_pod, pod_class, racks
 from builders.gangs.facts import CoreGang, gang
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Happening, Player, Solver
@@ -91,7 +91,24 @@ class RandomCluster:
         if kind < 0.16:
             changed = self._random.choice(list(player.cluster.nodes.values()))
             return Batch(nodes=(replace(changed, unschedulable=not changed.unschedulable),))
+        if kind < 0.24:
+            return self._plain(player.now)
+        if kind < 0.32:
+            return self._group(player.now)
         return facts(self._gang(player.now))
+
+    def _plain(self, now: float) -> Batch:
+        """A single pod."""
+        pod = plain_pod(f"p{self._number}", self._random.choice((1, 2)), self._random.choice(_PRIORITIES), int(now))
+        self._number += 1
+        return Batch(pods=(replace(pod, expected_seconds=self._random.choice(_DURATIONS)),))
+
+    def _group(self, now: float) -> Batch:
+        """Two gangs that start together."""
+        pair = [self._gang(now) for _ in range(2)]
+        names = [f"{each.namespace}/{each.name}" for each in pair]
+        both = [facts(each.with_group(*names)) for each in pair]
+        return Batch(gangs=both[0].gangs + both[1].gangs, pods=both[0].pods + both[1].pods)
 
     def _gang(self, now: float) -> CoreGang:
         random, number = self._random, self._number

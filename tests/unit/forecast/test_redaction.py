@@ -157,6 +157,19 @@ def test_names_are_replaced_consistently() -> None:
     assert claim.reserved_for == (first.uid,)
 
 
+def test_ids_of_groups_are_those_of_their_gangs_or_composites() -> None:
+    snapshot = secret_snapshot()
+    gang_id = snapshot.batch.gangs[0].id
+    paused = (PausedGroup(f"group/{gang_id}", 5.0, 1), PausedGroup("group/acme/falcon", 5.0, 1))
+    state = TermState(queue=QueueTermState(paused))
+    redacted = redact(replace(snapshot, term_state=state))
+    first, composite = redacted.term_state.queue.paused
+    namespace, name = redacted.batch.gangs[0].namespace, redacted.batch.gangs[0].name
+
+    assert first.group == f"group/{redacted.batch.gangs[0].id}"
+    assert composite.group == f"group/{namespace}/{name}"
+
+
 def test_devices_keep_their_driver_and_names() -> None:
     allocated = DeviceId("gpu.example.com", "poolomega", "gpu-0")
     snapshot = secret_snapshot()
@@ -167,7 +180,7 @@ def test_devices_keep_their_driver_and_names() -> None:
     assert new.pool != allocated.pool
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(60))
 async def test_what_if_answers_the_same(seed: int) -> None:
     stream, other = (ClusterStream(VirtualCluster()) for _ in range(2))
     cluster = RandomCluster(seed)
