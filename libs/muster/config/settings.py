@@ -26,6 +26,7 @@ PLACEMENT_PORT: Final = 7003
 BINDING_PORT: Final = 7004
 LIFECYCLE_PORT: Final = 7005
 FORECAST_PORT: Final = 7006
+CONSOLE_PORT: Final = 7007
 QUOTA_PORT: Final = 9443
 DEVICES_PORT: Final = 9444
 
@@ -127,7 +128,8 @@ def _may_listen_on_the_network(settings: Mapping[str, Any]) -> bool:
     return bool(settings.get("insecure")) or settings.get("tls", PLAIN_TEXT).files is not None
 
 
-def _is_loopback(address: str) -> bool:
+def is_loopback(address: str) -> bool:
+    """Whether HOST:PORT is an address that only this machine reaches."""
     host = address.rpartition(":")[0].strip("[]")
     try:
         return ip_address(host).is_loopback
@@ -176,7 +178,7 @@ class ServiceSettings(BaseSettings):
     @field_validator("listen")
     @classmethod
     def _protected(cls, listen: str, info: ValidationInfo) -> str:
-        if "tls" in info.data and not _may_listen_on_the_network(info.data) and not _is_loopback(listen):
+        if "tls" in info.data and not _may_listen_on_the_network(info.data) and not is_loopback(listen):
             raise ValueError(
                 "this address can be reached from the network, and no TLS is configured, so that anyone there could "
                 "call: give tls certificate_file, key_file and ca_file, listen on 127.0.0.1, or set insecure"

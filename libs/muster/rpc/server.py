@@ -45,6 +45,27 @@ class CannotListen(CannotStart):
     """The address is in use, or not an address of this machine."""
 
 
+class ProbeServer:
+    """Serves health checks without TLS, for Kubernetes' probes."""
+
+    def __init__(self, listen: str, state: health.Health) -> None:
+        self._listen, self._state = listen, state
+        self._server: aio.Server | None = None
+
+    async def start(self) -> int:
+        """Listen. Returns the port. Raises CannotListen."""
+        self._server = aio.server(options=_PROBE_OPTIONS)
+        self._server.add_generic_rpc_handlers((self._state.probes(),))
+        port = _bind(self._server, self._listen, None)
+        await self._server.start()
+        return port
+
+    async def stop(self) -> None:
+        """Stop at once."""
+        if self._server is not None:
+            await self._server.stop(0)
+
+
 class RpcServer:
     """Serves added services. Not ready until `set_ready(True)`."""
 
@@ -64,12 +85,12 @@ class RpcServer:
         accepted. `health_listen`: address for health probes without TLS.
         """
         self._listen, self._tls, self._name = listen, tls, service_name
-        self._health_listen, self._reflects = health_listen, reflects
+        self._reflects = reflects
         self._allowed_clients = AllowedClients(clients)
         self._interceptor = ServerInterceptor(self._allowed_clients)
         self._server = aio.server(interceptors=[self._interceptor], options=_OPTIONS)
         self._health = health.Health()
-        self._probe_server: aio.Server | None = None
+        self._probes = ProbeServer(health_listen, self._health) if health_listen is not None else None
         self.health_port = 0
         """Port of the health probes; 0 before the start, and without `health_listen`."""
         self._full_names = [health.FULL_NAME, reflection.SERVICE_NAME]
@@ -111,11 +132,8 @@ class RpcServer:
             reflection.enable_server_reflection(self._full_names, self._server)
         credentials = server_credentials(self._tls)
         port = _bind(self._server, self._listen, credentials)
-        if self._health_listen is not None:
-            self._probe_server = aio.server(options=_PROBE_OPTIONS)
-            self._probe_server.add_generic_rpc_handlers((self._health.probes(),))
-            self.health_port = _bind(self._probe_server, self._health_listen, None)
-            await self._probe_server.start()
+        if self._probes is not None:
+            self.health_port = await self._probes.start()
         await self._server.start()
         _log.info(
             "server_started",
@@ -134,8 +152,8 @@ class RpcServer:
         self._stopped = True
         self._interceptor.end_subscriptions()
         await self._server.stop(grace_seconds)
-        if self._probe_server is not None:  # until here it reports NOT_SERVING
-            await self._probe_server.stop(0)
+        if self._probes is not None:  # until here it reports NOT_SERVING
+            await self._probes.stop()
         _log.info("server_stopped", server=self._name)
 
 

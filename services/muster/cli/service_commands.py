@@ -27,6 +27,7 @@ SERVICES: Mapping[str, tuple[str, str]] = {
     "lifecycle": ("lifecycle", "Reconcile PodGroups, QueueJobs and quota."),
     "forecast": ("forecast", "Answer when gangs that wait, or may be submitted, would start."),
     "coordinator": ("coordinator", "Decide when gangs start, and persist their permits."),
+    "console": ("console", "Show gangs, nodes and preemptions in a browser, read-only."),
 }
 """Name on the command line -> package, purpose."""
 

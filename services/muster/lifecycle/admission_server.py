@@ -17,7 +17,7 @@ from muster.config.settings import CannotStart
 from muster.gangs.quoting import quoted
 from muster.kube.json_repair import repaired
 from muster.kube.objects import UNREADABLE, BadObject
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 from muster.telemetry.instruments import Histogram
 
 READY_PATH: Final = "/ready"

@@ -12,7 +12,7 @@ from builders.net.certificates import Authority
 from builders.wait import WAIT_SECONDS
 from muster.lifecycle import admission_server
 from muster.lifecycle.quota.webhook import PATH, quota_webhook
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 
 
 class Nobody:
@@ -31,7 +31,7 @@ async def url(tmp_path: Path) -> AsyncIterator[tuple[str, ssl.SSLContext]]:
     authority = Authority(tmp_path)
     issued = authority.issue("webhook")
     assert issued.certificate_file is not None and issued.key_file is not None
-    tls = ReloadedTls("quota", issued.certificate_file, issued.key_file, None)
+    tls = ReloadedTls("the quota webhook", issued.certificate_file, issued.key_file)
     served = quota_webhook("127.0.0.1:0", tls, Nobody(), Unsynced())  # type: ignore[arg-type]
     await served.start()
     yield f"https://127.0.0.1:{served.port}{PATH}", ssl.create_default_context(cafile=str(authority.certificate))

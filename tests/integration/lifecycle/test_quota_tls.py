@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from builders.net.certificates import Authority
-from muster.lifecycle.webhook_tls import BadWebhookCertificate, ReloadedTls
+from muster.rpc.https import BadServerCertificate, ReloadedTls
 
 
 @asynccontextmanager
@@ -39,7 +39,7 @@ async def shown(port: int) -> str:
 async def test_new_connections_get_the_current_certificate(tmp_path: Path) -> None:
     authority = Authority(tmp_path / "ca")
     certificate, key = files_of(authority)
-    async with serving(ReloadedTls("quota", certificate, key, None)) as port:
+    async with serving(ReloadedTls("the quota webhook", certificate, key)) as port:
         assert await shown(port) == certificate.read_text()
         files_of(authority)
         assert await shown(port) == certificate.read_text()
@@ -49,7 +49,7 @@ async def test_the_old_certificate_stays_in_use_while_the_new_one_is_incomplete(
     authority = Authority(tmp_path / "ca")
     certificate, key = files_of(authority)
     before = certificate.read_text()
-    async with serving(ReloadedTls("quota", certificate, key, None)) as port:
+    async with serving(ReloadedTls("the quota webhook", certificate, key)) as port:
         certificate.unlink()
         assert await shown(port) == before
         certificate.write_text("half of")
@@ -62,7 +62,7 @@ async def test_clients_without_a_certificate_are_refused_if_one_is_asked_for(tmp
     authority = Authority(tmp_path / "ca")
     certificate, key = files_of(authority)
     client = ssl.create_default_context(cafile=str(authority.certificate))
-    async with serving(ReloadedTls("quota", certificate, key, authority.certificate)) as port:
+    async with serving(ReloadedTls("the quota webhook", certificate, key, authority.certificate)) as port:
         with pytest.raises((ssl.SSLError, ConnectionError, EOFError)):
             reader, _ = await asyncio.open_connection("127.0.0.1", port, ssl=client)
             await reader.readexactly(5)
@@ -75,7 +75,7 @@ async def test_clients_without_a_certificate_are_refused_if_one_is_asked_for(tmp
 def test_unusable_certificate_files_are_named(tmp_path: Path) -> None:
     missing, nonsense = tmp_path / "missing.crt", tmp_path / "nonsense"
     nonsense.write_text("?")
-    with pytest.raises(BadWebhookCertificate, match=r"missing\.crt"):
-        ReloadedTls("quota", missing, nonsense, None)
-    with pytest.raises(BadWebhookCertificate, match="nonsense"):
-        ReloadedTls("quota", nonsense, nonsense, None)
+    with pytest.raises(BadServerCertificate, match=r"missing\.crt"):
+        ReloadedTls("the quota webhook", missing, nonsense)
+    with pytest.raises(BadServerCertificate, match="nonsense"):
+        ReloadedTls("the quota webhook", nonsense, nonsense)

@@ -12,7 +12,7 @@ from muster.lifecycle.device_allocations.cache import AllocationCache
 from muster.lifecycle.device_allocations.webhook import device_webhook
 from muster.lifecycle.object_client import ObjectClient
 from muster.lifecycle.settings import lease_namespace
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 
 _log = structlog.get_logger(__name__)
 
@@ -21,7 +21,7 @@ class DeviceAllocationController:
     """Runs the webhook, if it has a certificate; without one nothing is watched."""
 
     def __init__(self, context: ControllerContext) -> None:
-        """Raises BadWebhookCertificate."""
+        """Raises BadServerCertificate."""
         settings = context.settings.devices
         self.webhook: AdmissionServer | None = None
         if settings.certificate_file is None or settings.key_file is None:
@@ -31,7 +31,7 @@ class DeviceAllocationController:
         cache.watch(context.informers)
         store = ConfigMapStore(context.session, lease_namespace(context.settings))
         self._admission = DeviceAdmission(cache, store, ObjectClient(context.session))
-        tls = ReloadedTls("device", settings.certificate_file, settings.key_file, settings.client_ca_file)
+        tls = ReloadedTls("the device webhook", settings.certificate_file, settings.key_file, settings.client_ca_file)
         self.webhook = device_webhook(settings.listen, tls, self._admission, context.informers)
 
     async def run(self) -> None:

@@ -13,7 +13,7 @@ from muster.lifecycle.device_allocations.admission import DeviceAdmission
 from muster.lifecycle.device_allocations.ledger import Allocation
 from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.metrics import DEVICE_REVIEW_SECONDS
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 
 PATH: Final = "/devices"
 

@@ -15,7 +15,7 @@ from muster.lifecycle.quota.ledger_store import LedgerStore
 from muster.lifecycle.quota.reconciler import QuotaReconciler
 from muster.lifecycle.quota.webhook import quota_webhook
 from muster.lifecycle.settings import lease_namespace
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 
 _log = structlog.get_logger(__name__)
 
@@ -24,7 +24,7 @@ class QuotaController:
     """Runs the webhook and the reconciler of one replica."""
 
     def __init__(self, context: ControllerContext) -> None:
-        """Raises BadWebhookCertificate."""
+        """Raises BadServerCertificate."""
         settings = context.settings
         quota = settings.quota
         self.webhook: AdmissionServer | None = None
@@ -36,7 +36,7 @@ class QuotaController:
         cache = QuotaCache(context.informers, lambda namespace: self._reconciler.enqueue(namespace))
         self._reconciler = QuotaReconciler(context, cache, store, client)
         self._admission = Admission(cache, store, client)
-        tls = ReloadedTls("quota", quota.certificate_file, quota.key_file, quota.client_ca_file)
+        tls = ReloadedTls("the quota webhook", quota.certificate_file, quota.key_file, quota.client_ca_file)
         self.webhook = quota_webhook(quota.listen, tls, self._admission, context.informers)
 
     async def run(self) -> None:

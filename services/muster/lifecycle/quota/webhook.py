@@ -9,7 +9,7 @@ from muster.lifecycle.informers import SharedInformers
 from muster.lifecycle.metrics import QUOTA_REVIEW_SECONDS
 from muster.lifecycle.quota.admission import Admission, PodReview
 from muster.lifecycle.quota.pod_groups import quota_gang_id
-from muster.lifecycle.webhook_tls import ReloadedTls
+from muster.rpc.https import ReloadedTls
 
 PATH: Final = "/quota"
 

@@ -1,4 +1,4 @@
-"""TLS of a webhook's server. Reloads certificate files when they change, for new connections."""
+"""TLS of HTTPS servers. Reloads certificate files when they change, for new connections."""
 
 import ssl
 from pathlib import Path
@@ -11,16 +11,16 @@ from muster.rpc.credentials import UnreadableCertificate, expose_expiry
 _log = structlog.get_logger(__name__)
 
 
-class BadWebhookCertificate(CannotStart):
-    """An unusable certificate or key of the webhook; the message names the files."""
+class BadServerCertificate(CannotStart):
+    """An unusable certificate or key of an HTTPS server; the message names the server and the files."""
 
 
 class ReloadedTls:
     """The server's TLS context. With `client_ca_file`, clients must have a certificate that it signed."""
 
-    def __init__(self, name: str, certificate_file: Path, key_file: Path, client_ca_file: Path | None) -> None:
-        """`name` is that of the webhook in errors. Raises BadWebhookCertificate."""
-        self._name = name
+    def __init__(self, server: str, certificate_file: Path, key_file: Path, client_ca_file: Path | None = None) -> None:
+        """`server`: its name in errors, e.g. "the quota webhook". Raises BadServerCertificate."""
+        self._server = server
         self._certificate, self._key, self._client_ca = certificate_file, key_file, client_ca_file
         self._version = self._file_versions()
         self._current = self._load()
@@ -38,11 +38,11 @@ class ReloadedTls:
             if version == self._version:
                 return
             self._current = self._load()
-        except BadWebhookCertificate as error:  # the files are being replaced: the old ones stay in use
-            _log.warning("webhook_certificate_reload_failed", error=str(error))
+        except BadServerCertificate as error:  # the files are being replaced: the old ones stay in use
+            _log.warning("https_certificate_reload_failed", error=str(error))
             return
         self._version = version
-        _log.info("webhook_certificate_reloaded")
+        _log.info("https_certificate_reloaded", certificate=str(self._certificate))
 
     def _load(self) -> ssl.SSLContext:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -55,15 +55,14 @@ class ReloadedTls:
                 context.verify_mode = ssl.CERT_REQUIRED
         except (OSError, ssl.SSLError, UnreadableCertificate) as error:
             files = ", ".join(str(each) for each in self._files)
-            what = f"TLS of the {self._name} webhook"
-            raise BadWebhookCertificate(f"{what} cannot be set up from {files}: {error}") from error
+            raise BadServerCertificate(f"TLS of {self._server} cannot be set up from {files}: {error}") from error
         return context
 
     def _file_versions(self) -> tuple[tuple[int, int], ...]:
         try:
             return tuple((status.st_mtime_ns, status.st_ino) for status in (each.stat() for each in self._files))
         except OSError as error:
-            raise BadWebhookCertificate(f"cannot read {error.filename}: {error.strerror}") from error
+            raise BadServerCertificate(f"cannot read {error.filename}: {error.strerror}") from error
 
     @property
     def _files(self) -> tuple[Path, ...]:
