@@ -16,8 +16,8 @@ _MAX_REMOVALS: Final = 10_000
 
 
 class Row(Struct, gc=False):
-    """An encoded row. `namespace`: readers without rights in it are not sent the row; "": only readers with rights in the
-    whole cluster are. `redacted`: the row for readers with rights in the namespace alone, if it differs.
+    """An encoded row. `namespace`: readers without rights in it are not sent the row; "": only readers with rights in
+    the whole cluster are. `redacted`: the row for readers with rights in the namespace alone, if it differs.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Keeps the state up to date: follows cluster-state's and the coordinator's streams, and reads the records meanwhile."""
+"""Keeps the state up to date: follows the streams of cluster-state and the coordinator, and reads the records."""
 
 import asyncio
 import time
@@ -148,15 +148,17 @@ async def follow_records(state: State, client: CoordinatorClient, wanted: Callab
 
 async def _held(state: State, client: CoordinatorClient) -> list[tuple[str, str]]:
     """Node and class of pods that hold reservations without a permit. Raises NoAnswer."""
-    held = []
+    held: list[tuple[str, str]] = []
     for gang in state.gangs.holding[:_MAX_HOLDING]:
         try:
             answer = await client.explain(gang)
         except UnknownGang:
             continue
-        for member in answer.members:
-            if member.reserved_node and (pod := state.cluster.pod_named(member.pod)) is not None:
-                held.append((member.reserved_node, pod.class_id))
+        held += [
+            (member.reserved_node, pod.class_id)
+            for member in answer.members
+            if member.reserved_node and (pod := state.cluster.pod_named(member.pod)) is not None
+        ]
     return held
 
 

@@ -35,7 +35,9 @@ class PhaseChange(Struct, frozen=True, gc=False):
 
 
 class Counts(Struct):
-    """Gangs of some namespaces. `oldest_seconds`: creation of the pending gang that waits longest, since 1970; 0: none."""
+    """Gangs of some namespaces. `oldest`: the pending gang that waits longest, "" if there is none, and when it was
+    created, seconds since 1970.
+    """
 
     phases: dict[str, int]
     queued: int

@@ -113,8 +113,10 @@ def _timeline(state: State, answer: ExplainResponse) -> list[dict[str, Any]]:
         events.append({"what": "first pod runs", "at": min(started) * 1000, "exact": True})
         if len(started) > 1:
             events.append({"what": "last pod runs", "at": max(started) * 1000, "exact": True})
-    for change in state.gangs.phases_of(gang.id):
-        events.append({"what": f"phase {change.phase}", "at": change.unix_millis, "exact": change.known})
+    events += [
+        {"what": f"phase {change.phase}", "at": change.unix_millis, "exact": change.known}
+        for change in state.gangs.phases_of(gang.id)
+    ]
     return sorted((each for each in events if each["at"]), key=lambda each: each["at"])
 
 
