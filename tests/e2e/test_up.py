@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 WAIT_SECONDS = 90
 README = Path(__file__).parents[2] / "README.md"
 EXAMPLES = README.parent / "deploy" / "examples"
-PROCESSES = 8  # etcd, API server, kubelets and five services
+PROCESSES = 9  # etcd, API server, kubelets, five services and the console
 
 WRONG = """
 apiVersion: v1

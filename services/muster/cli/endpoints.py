@@ -33,6 +33,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     binding: str
     coordinator: str
     lifecycle: str = ""
+    console: str = ""
+    """URL; empty: there is none."""
     traces: str = ""
     """Trace file; empty: none."""
     metrics: dict[str, str] = {}

@@ -116,6 +116,21 @@ def gangs(
 
 
 @app.command()
+def top(
+    context: typer.Context,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+) -> None:
+    """Show health, queue, starts and utilisation of the cluster as they change; q ends it."""
+    from muster.cli.top import top
+
+    _, discovery = _discovery(context)
+    with discovery.coordinator() as coordinator, discovery.cluster_state() as cluster_state:
+        top(coordinator, cluster_state, once=once, as_json=output is TextOutput.JSON)
+
+
+@app.command()
 def explain(
     context: typer.Context,
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],

@@ -73,6 +73,24 @@ def gangs(
 
 
 @app.command()
+def top(
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Print it once.")] = False,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
+    state_dir: StateDirectory = None,
+) -> None:
+    """Show health, queue, starts and utilisation as they change; q ends it."""
+    from muster.cli.cluster_state import find_cluster_state
+    from muster.cli.coordinator import find_coordinator
+    from muster.cli.top import top
+
+    addresses = find_coordinator(coordinator, state_dir), find_cluster_state(cluster_state, state_dir)
+    top(*addresses, once=once, as_json=output is TextOutput.JSON)
+
+
+@app.command()
 def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,

@@ -11,6 +11,8 @@ from typing import Final
 
 from msgspec import Struct
 
+NOTHING: Final = -1
+"""Version of a reader that has read nothing."""
 _MAX_REMOVALS: Final = 10_000
 """Removals that are remembered; a reader that is further behind gets all rows again."""
 
@@ -89,8 +91,8 @@ class Feed:
         self._on_change()
 
     def since(self, version: int) -> Change:
-        """Changes after a version that a reader has, 0 for none; costs as much as there are."""
-        if version == 0 or version < self._forgotten:
+        """Changes after the version that a reader has; costs as much as there are."""
+        if version == NOTHING or version < self._forgotten:
             return Change(self.version, list(self._rows.values()), [], reset=True)
         rows = [row for _, row in _newer(self._rows, version)]
         return Change(self.version, rows[::-1], list(_newer(self._removed, version)), reset=False)

@@ -15,6 +15,7 @@ PENDING: Final = frozenset(
     {Phase.PHASE_GATHERING, Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING, Phase.PHASE_TIMED_OUT}
 )
 """Phases of gangs that have not started."""
+_NOT_STARTED: Final = PENDING | {Phase.PHASE_PERMITTED}
 QUEUED: Final = frozenset({Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING})
 """Phases of gangs in the queue."""
 
@@ -105,7 +106,7 @@ class Gangs:
         if before is None or before.phase != gang.phase:
             history = self._phases.setdefault(gang.id, deque(maxlen=_MAX_PHASES))
             history.append(PhaseChange(phase_word(gang.phase), unix_millis, known=live))
-            if live and before is not None and before.phase in PENDING | {Phase.PHASE_PERMITTED} and _starts(gang):
+            if live and _starts(gang) and (before is None or before.phase in _NOT_STARTED):
                 self._add_start(unix_millis // 1000)
         self.feed.put(gang.id, gang.namespace, msgspec.json.encode(row(gang)))
 

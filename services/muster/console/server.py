@@ -167,9 +167,8 @@ class ConsoleServer:
     async def _events(self, request: web.Request) -> web.StreamResponse:
         requested = _requested(request)
         if requested is None:
-            return _refusal(
-                400, f"feeds are {', '.join(sorted(_FEEDS))}; names have at most {_MAX_PARAMETER} characters"
-            )
+            feeds = ", ".join(sorted(_FEEDS))
+            return _refusal(400, f"the feeds are {feeds}; names have at most {_MAX_PARAMETER} characters")
         stream = EventStream(self._sources, _token(request), requested)
         try:
             user = await stream.authenticate()

@@ -1,6 +1,5 @@
 """Settings of the console."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
@@ -31,7 +30,7 @@ class HttpsSettings(BaseModel):
 CERTIFICATE_OF_TLS: Final = HttpsSettings()
 
 
-def _authentication(before: Mapping[str, Any]) -> str:
+def _authentication(before: dict[str, Any]) -> Literal["token", "none"]:
     return "none" if is_loopback(before.get("listen", "")) else "token"
 
 

@@ -262,7 +262,8 @@ def is_usable(node: NodeFacts) -> bool:
 def node_row(node: NodeFacts, cluster: Cluster, held: Withheld) -> dict[str, Any]:
     """The row of a node. `free` is negative where pods use more than the node has."""
     used = cluster.used(node.name)
-    reserved, nominated = held.reserved.get(node.name, {}), held.nominated.get(node.name, {})
+    reserved: Mapping[str, int] = held.reserved.get(node.name, {})
+    nominated: Mapping[str, int] = held.nominated.get(node.name, {})
     allocatable = {name: amount for name, amount in node.allocatable if name not in _OMITTED}
     counts = cluster.gang_counts(node.name)
     return {

@@ -15,7 +15,7 @@ from msgspec import Struct
 from muster.console import pages
 from muster.console.access import ALLOWED_SECONDS, Access, NotAuthenticated, NotReviewed, User
 from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
-from muster.console.feed import Feed
+from muster.console.feed import NOTHING, Feed
 from muster.console.pages import Namespaces
 from muster.console.signal import Signal
 from muster.console.state import State, namespace_of
@@ -59,7 +59,7 @@ class EventStream:
         self._namespaces: Namespaces = frozenset()
         self._judged: frozenset[str] = frozenset()
         self._reviewed_at = float("-inf")
-        self._versions = dict.fromkeys(requested.feeds, 0)
+        self._versions = dict.fromkeys(requested.feeds, NOTHING)
         self._sent: dict[str, bytes] = {}
         self._gang_version, self._gang_read_at = -1, float("-inf")
 
@@ -74,7 +74,7 @@ class EventStream:
             namespaces = await access.readable(self._user, self._judged)
         if namespaces != self._namespaces:
             self._namespaces = namespaces
-            self._versions = dict.fromkeys(self._versions, 0)
+            self._versions = dict.fromkeys(self._versions, NOTHING)
             self._sent.clear()
             self._gang_version = -1
         self._reviewed_at = loop.time()

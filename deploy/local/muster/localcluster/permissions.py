@@ -17,7 +17,7 @@ from muster.localcluster.manifests import Manifest
 
 NAMESPACE: Final = "muster-system"
 """Namespace of Muster's ServiceAccounts and leases."""
-SERVICES: Final = ("cluster-state", "binding", "lifecycle")
+SERVICES: Final = ("cluster-state", "binding", "lifecycle", "console")
 """Services with access to the Kubernetes API."""
 
 _API: Final = "rbac.authorization.k8s.io"

@@ -16,13 +16,14 @@ from muster.localcluster.certificates import Authority
 CLIENT: Final = "client"
 """Certificate of the command line."""
 CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "cluster-state": ("coordinator", "placement", CLIENT),
+    "cluster-state": ("coordinator", "placement", "console", CLIENT),
     "placement": ("coordinator",),
     "binding": ("coordinator",),
     "lifecycle": ("lifecycle",),
-    "coordinator": ("binding", CLIENT),
+    "coordinator": ("binding", "console", CLIENT),
+    "console": (),
 }
-"""Service -> allowed callers. Only the API server calls lifecycle, and not by gRPC."""
+"""Service -> allowed callers by gRPC. The API server calls lifecycle, and browsers the console."""
 
 _ETCD: Final = "etcd"
 _ETCD_USER: Final = "muster"
@@ -80,7 +81,8 @@ class Security:
         """Environment of a service, run by the program of that name in `muster run`."""
         prefix = f"MUSTER_{program.upper().replace('-', '_')}_"
         environment = _files(f"{prefix}TLS__", self.tls(service))
-        environment[f"{prefix}TLS__CLIENTS"] = ",".join(map(certificate_name, CALLERS[service]))
+        if callers := CALLERS[service]:
+            environment[f"{prefix}TLS__CLIENTS"] = ",".join(map(certificate_name, callers))
         if service == "coordinator":
             environment |= _files(f"{prefix}ETCD_TLS__", self.tls(service))
             environment |= {f"{prefix}ETCD_USER": _ETCD_USER, f"{prefix}ETCD_PASSWORD_FILE": str(self.password_file)}

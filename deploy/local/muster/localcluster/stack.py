@@ -27,8 +27,10 @@ from muster.localcluster.webhooks import DEVICES, QUOTA, LocalWebhook
 
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
+CONSOLE = "console"
+"""Only with its option."""
 SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
-"""In start order; they stop in reverse order."""
+"""In start order; they stop in reverse order. The console starts last."""
 
 _GRACE_SECONDS = 10.0
 _TOPOLOGY_LEVELS = "rack=rack"  # the label that simulated nodes have
@@ -40,12 +42,13 @@ class Stack:
 
     def __init__(self, options: StackOptions) -> None:
         self.options = options
+        self.services = (*SERVICES, CONSOLE) if options.console else SERVICES
         self.directory = options.directory.absolute()
         self.children: dict[str, Child] = {}
         self.addresses = {
-            name: f"127.0.0.1:{free_port()}" for service in SERVICES for name in self.replicas_of(service)
+            name: f"127.0.0.1:{free_port()}" for service in self.services for name in self.replicas_of(service)
         }
-        """Process name -> gRPC address, for all replicas of all services."""
+        """Process name -> gRPC address, for all replicas of all services; of the console that of HTTP."""
         self.metrics_addresses = {name: f"127.0.0.1:{free_port()}" for name in self.addresses if options.metrics}
         """Process name -> address that serves /metrics."""
         self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _process_names(ETCD, options.etcd_members)}
@@ -112,7 +115,7 @@ class Stack:
             await webhook.unregister(self.kubeconfig)
 
     async def _stop_all(self) -> None:
-        services = [name for service in SERVICES[::-1] for name in self.replicas_of(service)]
+        services = [name for service in self.services[::-1] for name in self.replicas_of(service)]
         for group in (services, (KUBELETS, API_SERVER, *self.etcd_addresses)):
             children = [self.children[name] for name in group if name in self.children]
             for child in children:  # one after another, so that no client logs that its server is gone
@@ -151,9 +154,17 @@ class Stack:
             binding=self.addresses["binding"],
             lifecycle=self.addresses["lifecycle"],
             coordinator=self.addresses["coordinator"],
+            console=self.console_url,
             traces=str(traces or ""),
             metrics=self.metrics_addresses,
         )
+
+    @property
+    def console_url(self) -> str:
+        """URL of the console; empty: there is none."""
+        if CONSOLE not in self.addresses:
+            return ""
+        return f"{'http' if self.security is None else 'https'}://{self.addresses[CONSOLE]}/"
 
     def _plan(self) -> None:
         self._plan_etcd()
@@ -172,8 +183,14 @@ class Stack:
                 *("--binding", self._target("binding")),
                 *("--etcd", self.etcd_address),
             ],
+            CONSOLE: [
+                *self._kubeconfig_flags(CONSOLE),
+                *("--cluster-state", self._target("cluster-state")),
+                *("--coordinator", self._target("coordinator")),
+            ],
         }
-        for service, flags in of_service.items():
+        for service in self.services:
+            flags = of_service[service]
             for name in self.replicas_of(service):
                 self._plan_service(service, name, flags)
 
@@ -234,12 +251,13 @@ class Stack:
             environment["MUSTER_LIFECYCLE_LEASE_NAMESPACE"] = NAMESPACE
         if options.otlp_endpoint:
             environment = _otlp_environment(options.otlp_endpoint) | environment
-        health_address = address
+        probe = http_ready(address, "/ready") if service == CONSOLE else grpc_serving(address)
         if self.security is not None:
             environment |= self.security.environment(service, program)
             health_address = f"127.0.0.1:{free_port()}"
             argv += ["--health-listen", health_address]
-        self._add(name, argv, grpc_serving(health_address), environment)
+            probe = grpc_serving(health_address)
+        self._add(name, argv, probe, environment)
 
     def _kubeconfig_flags(self, name: str) -> list[str]:
         return ["--kubeconfig", str(self._kubeconfig_of(name))]

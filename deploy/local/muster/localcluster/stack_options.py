@@ -42,6 +42,8 @@ class StackOptions:
     """Services expose metrics."""
     secured: bool = False
     """Mutual TLS between all processes, including etcd members, and users in etcd. Needs openssl."""
+    console: bool = False
+    """Start the console."""
     quota: bool = False
     """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
     device_webhook: bool = False

@@ -102,6 +102,9 @@ export function map(main) {
       context.fillStyle = colours.steps[share === 0 ? 0 : Math.min(STEPS.length - 1, 1 + Math.floor(share * (STEPS.length - 1)))];
       context.fillRect(x, y, size, size);
     }
+    context.strokeStyle = colours.edge;
+    context.lineWidth = 1;
+    context.strokeRect(x + 0.5, y + 0.5, size - 1, size - 1);
     const part = Math.max(2, Math.floor(size / 3));
     if (Object.keys(node.reserved).length) {
       context.fillStyle = colours.reserved;
@@ -174,7 +177,7 @@ export function map(main) {
     const best = largest(nodes.values(), wanted, tree.value);
     const rows = best.map(({ members, path, node }, depth) => h("li", {}, depth === 0 ? `${count(members, "member")} in the whole cluster`
       : `${count(members, "member")} in one ${levels[depth - 1] ?? "node"}: ${[...path, node].filter(Boolean).join(" / ")}`));
-    fill(fits, h("ul", {}, rows), h("p", { class: "detail" }, "By free capacity of usable nodes, without reservations. Taints, "
+    fill(fits, h("ul", {}, rows), h("p", { class: "detail" }, "By what is neither used nor reserved on usable nodes. Taints, "
       + "affinity and other rules of pods may allow fewer; muster whatif asks placement."));
   }
 
@@ -220,7 +223,7 @@ function offer(select, names) {
 function palette() {
   const style = getComputedStyle(document.documentElement);
   const colour = (name) => style.getPropertyValue(name).trim();
-  return { steps: STEPS.map(colour), text: colour("--text"), unusable: colour("--unusable"), none: colour("--surface"),
+  return { steps: STEPS.map(colour), text: colour("--text"), edge: colour("--muted"), unusable: colour("--unusable"), none: colour("--surface"),
     reserved: colour("--reserved"), nominated: colour("--nominated") };
 }
 

@@ -46,7 +46,7 @@ function waiting(page) {
 
 function starts(page) {
   if (page.starts === undefined) return null;
-  const last = page.starts.slice(-6, -1);
+  const last = page.starts.slice(-5);
   const perMinute = last.reduce((sum, each) => sum + each, 0) / last.length;
   return card("Starts", h("p", { class: "big" }, `${perMinute.toFixed(1)} per minute`),
     h("p", {}, "in the last 5 minutes; ", page.last_start ? ["last one ", age(page.last_start), " ago"] : "none seen yet"),

@@ -125,6 +125,7 @@ class _Up:
                 placement=self._options.placement,
                 otlp_endpoint=self._traces.url,
                 quota=True,
+                console=True,
             )
         )
 

@@ -41,6 +41,7 @@ def hints(stack: Stack) -> list[tuple[str, str]]:
         ("kubectl get nodes,pods", "plain kubectl: apply, describe, delete, get -w"),
         ("muster explain NAME", "why a gang is pending, what would let it start"),
         ("muster trace NAME", "where the time was spent"),
+        (stack.console_url, "the console, in a browser"),
     ]
 
 

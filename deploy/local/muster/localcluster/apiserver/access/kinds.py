@@ -108,14 +108,19 @@ def _subject_causes(subject: Object, field: str, *, namespaced: bool) -> Iterabl
 def access_kinds() -> list[Kind]:
     """All kinds of this module."""
     role, binding = _RoleRules, _BindingRules
-    review = "SelfSubjectAccessReview"
     return [
         _rbac("Role", "roles", role(of_cluster=False)),
         _rbac("ClusterRole", "clusterroles", role(of_cluster=True), namespaced=False),
         _rbac("RoleBinding", "rolebindings", binding("ClusterRole", "Role")),
         _rbac("ClusterRoleBinding", "clusterrolebindings", binding("ClusterRole"), namespaced=False),
-        Kind(AUTHORIZATION, "v1", review, f"{review.lower()}s", namespaced=False, verbs=("create",)),
+        _review(AUTHORIZATION, "SelfSubjectAccessReview"),
+        _review(AUTHORIZATION, "SubjectAccessReview"),
+        _review(AUTHENTICATION, "TokenReview"),
     ]
+
+
+def _review(group: str, name: str) -> Kind:
+    return Kind(group, "v1", name, f"{name.lower()}s", namespaced=False, verbs=("create",))
 
 
 def _rbac(name: str, plural: str, rules: Rules, *, namespaced: bool = True) -> Kind:

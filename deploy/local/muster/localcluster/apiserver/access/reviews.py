@@ -1,4 +1,4 @@
-"""Access reviews (`kubectl auth can-i`) and token requests of ServiceAccounts."""
+"""Reviews of access (`kubectl auth can-i`) and of tokens, and token requests of ServiceAccounts."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -9,6 +9,7 @@ from muster.localcluster.apiserver.access.attributes import Attributes
 from muster.localcluster.apiserver.access.authorizer import Authorizer
 from muster.localcluster.apiserver.access.kinds import AUTHENTICATION, AUTHORIZATION
 from muster.localcluster.apiserver.access.tokens import Authenticator
+from muster.localcluster.apiserver.access.users import User
 from muster.localcluster.apiserver.cluster import Cluster
 from muster.localcluster.apiserver.decoding import decode_body, decode_object
 from muster.localcluster.apiserver.routing import Call
@@ -17,30 +18,55 @@ from muster.localcluster.apiserver.store import Object
 
 _ACCOUNTS: Final = "serviceaccounts"
 _MIN_SECONDS, _DEFAULT_SECONDS = 600, 3600
+_MAX_REVIEWED: Final = 1000
 
 
 class Reviews:
-    """Handles access reviews and token requests."""
+    """Handles reviews and token requests."""
 
     def __init__(self, cluster: Cluster, authenticator: Authenticator, authorizer: Authorizer) -> None:
         self._cluster, self._authenticator, self._authorizer = cluster, authenticator, authorizer
+        self._reviewed: dict[tuple[str, tuple[str, ...]], User] = {}
+        """Users of reviews by name and groups: the authorizer knows users by identity."""
 
     def handles(self, call: Call) -> bool:
-        """Whether the call is an access review or token request."""
+        """Whether the call is a review or token request."""
         kind = call.target.kind
-        return kind.group == AUTHORIZATION or (kind.collection == _ACCOUNTS and call.target.subresource == "token")
+        return kind.group in (AUTHORIZATION, AUTHENTICATION) or (
+            kind.collection == _ACCOUNTS and call.target.subresource == "token"
+        )
 
     def respond(self, call: Call) -> bytes:
         """The review with its status. Raises StatusError 400, 404, 405."""
         is_token = call.target.subresource == "token"
         if call.method != "POST" or (call.target.name and not is_token):
             raise method_not_allowed()
-        return msgspec.json.encode(self._token(call) if is_token else self._access_review(call))
-
-    def _access_review(self, call: Call) -> Object:
+        if is_token:
+            return msgspec.json.encode(self._token(call))
         review = decode_object(call.target.kind, call.body, call.content_type)
-        allowed = self._authorizer.allows(call.user, _reviewed(review))
+        answer = self._token_review if call.target.kind.group == AUTHENTICATION else self._access_review
+        return msgspec.json.encode(answer(call, review))
+
+    def _token_review(self, call: Call, review: Object) -> Object:
+        user = self._authenticator.user_of(str((review.get("spec") or {}).get("token") or ""))
+        # The token is not sent back, as by kube-apiserver's authenticators.
+        status = {"authenticated": user is not None, "user": user.as_object() if user is not None else {}}
+        return review | {"spec": {}, "status": status}
+
+    def _access_review(self, call: Call, review: Object) -> Object:
+        own = call.target.kind.name.startswith("Self")
+        allowed = self._authorizer.allows(call.user if own else self._user_of(review), _reviewed(review))
         return review | {"status": {"allowed": allowed, "reason": "" if allowed else "RBAC: no role allows it"}}
+
+    def _user_of(self, review: Object) -> User:
+        """The user that a SubjectAccessReview is about. Raises StatusError 400."""
+        spec = review.get("spec") or {}
+        name, groups = str(spec.get("user") or ""), tuple(map(str, spec.get("groups") or ()))
+        if not name and not groups:
+            raise bad_request("spec: at least one of user or group must be specified")
+        if len(self._reviewed) >= _MAX_REVIEWED:
+            self._reviewed.clear()
+        return self._reviewed.setdefault((name, groups), User(name, groups))
 
     def _token(self, call: Call) -> Object:
         target = call.target

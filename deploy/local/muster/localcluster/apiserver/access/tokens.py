@@ -63,13 +63,18 @@ class Authenticator:
 
     def user(self, headers: Headers) -> User:
         """Raises StatusError 401."""
-        token = headers.get("Authorization", "")
-        if not token:
+        header = headers.get("Authorization", "")
+        if not header:
             return ADMINISTRATOR
-        user = self._users.get(token) or self._issued.get(token)
+        user = self._users.get(header) or self._issued.get(header)
         if user is None:
             raise StatusError(401, "Unauthorized")
         return user
+
+    def user_of(self, token: str) -> User | None:
+        """The user with this token; None: there is none."""
+        header = _BEARER + token
+        return self._users.get(header) or self._issued.get(header)
 
     def issue(self, namespace: str, name: str, uid: str) -> str:
         """Issue a token for a ServiceAccount. Revokes the oldest token if there are too many."""
