@@ -71,6 +71,8 @@ class State:
         self.preemptions = Preemptions()
         self.records: dict[str, Record] = {}
         """By gang."""
+        self.records_read = False
+        """`records` are those of a coordinator."""
         self.withheld = Withheld()
         self.totals = Totals()
         self.leader = ""
@@ -122,7 +124,7 @@ class State:
 
     def use_records(self, records: dict[str, Record], held: list[tuple[str, str]], now_seconds: int) -> None:
         """Replace what is known of the coordinator's records."""
-        self.records = records
+        self.records, self.records_read = records, True
         self.preemptions.update(records.values(), now_seconds)
         before = self.withheld
         self.withheld = withheld(records.values(), held, self.cluster)

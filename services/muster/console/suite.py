@@ -4,19 +4,22 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from msgspec import Struct
 
 from muster.console.coordinator import CoordinatorClient
-from muster.console.follow import follow_cluster, follow_gangs, follow_leader
+from muster.console.follow import follow_cluster, follow_gangs, follow_leader, follow_records
 from muster.console.gangs import PENDING, QUEUED
 from muster.console.pages import overview
 from muster.console.signal import Signal
 from muster.console.state import State
 from muster.coordinator.v1.coordinator_pb2 import Gang
 from muster.rpc.subscription import subscribe
+
+_LOOK_SECONDS: Final = 0.2
+"""What is read from the coordinator's records need not change a row."""
 
 __all__ = ["Followed", "following"]
 
@@ -30,8 +33,10 @@ class Followed(Struct, frozen=True):
     @property
     def complete(self) -> bool:
         """Both services have sent all that there is, and the nodes are added up."""
-        connected = all(source.connected for source in self.state.sources.values())
-        return connected and self.state.totals.nodes == len(self.state.cluster.nodes)
+        state = self.state
+        connected = all(source.connected for source in state.sources.values())
+        added_up = state.totals.nodes == len(state.cluster.nodes) and not state.cluster.changed_nodes
+        return connected and state.records_read and bool(state.leader) and added_up
 
     @property
     def missing(self) -> list[str]:
@@ -60,7 +65,7 @@ class Followed(Struct, frozen=True):
     async def until_complete(self) -> None:
         """Return once the state is complete; has no deadline of its own."""
         while not self.complete:
-            await self.signal.newer_than(self.signal.version, 1.0)
+            await self.signal.newer_than(self.signal.version, _LOOK_SECONDS)
 
 
 @contextlib.asynccontextmanager
@@ -74,6 +79,7 @@ async def following(cluster_state: grpc.aio.Channel, coordinator: grpc.aio.Chann
             follow_cluster(state, lambda: subscribe(cluster_state, "muster top"), lambda: None),
             follow_gangs(state, client),
             follow_leader(state, client),
+            follow_records(state, client, lambda: True),
         )
     ]
     try:
