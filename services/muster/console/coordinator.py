@@ -32,6 +32,7 @@ class UnknownGang(LookupError):
 
 class _Explanation(Struct, frozen=True):
     asked_at: float
+    version: int
     answer: "asyncio.Task[pb.ExplainResponse]"
 
 
@@ -42,12 +43,18 @@ class CoordinatorClient:
         self.stub = pb_grpc.CoordinatorServiceStub(channel)
         self._explanations: OrderedDict[str, _Explanation] = OrderedDict()
 
-    async def explain(self, gang: str) -> pb.ExplainResponse:
-        """The explanation of a gang, at most a second old. Raises UnknownGang and NoAnswer."""
+    async def explain(self, gang: str, version: int = 0) -> pb.ExplainResponse:
+        """The explanation of a gang, at most a second old, and not older than this version of its row.
+
+        Raises UnknownGang and NoAnswer.
+        """
         now = asyncio.get_running_loop().time()
         known = self._explanations.get(gang)
-        if known is None or now - known.asked_at >= _SAME_SECONDS:
-            known = _Explanation(now, asyncio.create_task(self._explain(gang)))
+        next_at = known.asked_at + _SAME_SECONDS if known is not None else now
+        if known is None or now >= next_at or known.version < version:
+            asked_at = max(now, next_at)
+            task = asyncio.create_task(self._explain(gang, asked_at - now))
+            known = _Explanation(asked_at, version, task)
             self._explanations[gang] = known
             self._explanations.move_to_end(gang)
             while len(self._explanations) > _MAX_EXPLANATIONS:
@@ -74,7 +81,8 @@ class CoordinatorClient:
             raise NoAnswer(describe(error)) from error
         return answer.identity
 
-    async def _explain(self, gang: str) -> pb.ExplainResponse:
+    async def _explain(self, gang: str, pause_seconds: float) -> pb.ExplainResponse:
+        await asyncio.sleep(pause_seconds)
         for attempt in range(1, _ATTEMPTS + 1):
             try:
                 return await self.stub.Explain(pb.ExplainRequest(gang=gang), timeout=_CALL_SECONDS)

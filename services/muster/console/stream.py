@@ -178,7 +178,7 @@ class EventStream:
             page = {"gone": id_}
         else:
             try:
-                answer = await sources.coordinator.explain(id_)
+                answer = await sources.coordinator.explain(id_, version)
                 page = pages.gang_page(sources.state, answer, self._namespaces, sources.trace_url)
             except UnknownGang:
                 page = {"gone": id_}

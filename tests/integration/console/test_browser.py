@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from builders.console.browser import Page, chromium, needs_chromium
 from builders.console.contrast import CONTRAST, DRAWN

@@ -15,7 +15,7 @@ from muster.cli.service_commands import ServiceGroup
 
 VALUES = Path(__file__).parents[2] / "deploy"
 SETS = ("default", *sorted(path.stem for path in VALUES.glob("*.yaml")))
-TALK_TO_THE_API = {"cluster-state", "binding", "lifecycle", "test"}
+TALK_TO_THE_API = {"cluster-state", "binding", "lifecycle", "console", "test"}
 
 
 @cache
@@ -141,6 +141,7 @@ def test_roles_equal_the_permissions_files(values: str) -> None:
         "cluster-state",
         "binding",
         "lifecycle",
+        *(("console",) if values == "everything" else ()),
     }
     for name, role in roles.items():
         file = CHART / "files" / "permissions" / f"{component(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
@@ -239,6 +240,30 @@ def test_forecast_is_an_option_that_may_read() -> None:
     assert not any(name.endswith("-forecast") for name, _ in pod_specs(objects("default")))
 
 
+def test_the_console_is_off_unless_it_is_enabled() -> None:
+    assert not any("console" in name for name, _ in pod_specs(objects("default")))
+    assert "console" not in str(container_of("default", "coordinator")["args"])
+
+
+def test_the_console_authenticates_people_and_may_call_two_services() -> None:
+    arguments = container_of("everything", "console")["args"]
+    assert {"--authentication=token", "--https-certificate-file=/etc/muster/https/tls.crt"} <= set(arguments)
+    assert "--trace-url=https://jaeger.example.com/trace/{trace_id}" in arguments
+    assert "--insecure" not in arguments
+    for name in ("cluster-state", "coordinator"):
+        [clients] = [each for each in container_of("everything", name)["args"] if each.startswith("--tls-clients=")]
+        assert "gangs-console.muster-system.svc" in clients
+    [service] = [each for name, each in of_kind(objects("everything"), "Service").items() if name == "gangs-console"]
+    assert service["spec"]["ports"][0] == {"name": "https", "port": 443, "targetPort": "https", "protocol": "TCP"}
+
+
+def test_a_console_in_plain_text_is_refused() -> None:
+    refused = template(values="{console: {enabled: true}, tls: {mode: none}}")
+    assert refused.returncode != 0
+    assert "because people send it their tokens" in refused.stderr
+    assert template(values="{console: {enabled: true, httpsSecret: mine}, tls: {mode: none}}").returncode == 0
+
+
 def test_images_use_a_digest_if_given() -> None:
     digest = "sha256:" + "0123456789abcdef" * 4
     assert container_of("everything", "binding")["image"] == f"registry.example.com:5000/muster@{digest}"
@@ -310,7 +335,7 @@ def test_prometheus_scrapes_every_service_by_component() -> None:
         if wanted <= service["metadata"]["labels"].items()
         and any(port["name"] == monitor["spec"]["endpoints"][0]["port"] for port in service["spec"]["ports"])
     }
-    assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "forecast", "etcd"}
+    assert read == {"cluster-state", "coordinator", "placement", "binding", "lifecycle", "forecast", "console", "etcd"}
 
 
 def test_traces_are_configured_by_opentelemetry_variables() -> None:

@@ -67,13 +67,13 @@ def test_only_api_clients_have_egress(values: str) -> None:
         assert spec["policyTypes"] == ["Ingress", "Egress"]
         anywhere = [rule for rule in spec["egress"] if ends(rule, "to") == [ANYWHERE]]
         out = {port["port"] for rule in anywhere for port in rule["ports"]} - DNS
-        calls = component in ("cluster-state", "binding", "lifecycle", "test")
+        calls = component in ("cluster-state", "binding", "lifecycle", "console", "test")
         allowed = {443, 6443} if calls and values != "everything" else set()
         assert out == allowed, component
 
 
 def test_the_api_server_can_be_restricted_to_cidrs() -> None:
-    for component in ("cluster-state", "binding", "lifecycle", "test"):
+    for component in ("cluster-state", "binding", "lifecycle", "console", "test"):
         [rule] = [each for each in policies("everything")[component]["egress"] if ends(each, "to") == ["10.0.0.0/16"]]
         assert [port["port"] for port in rule["ports"]] == [6443]
     [webhook] = [each for each in policies("everything")["lifecycle"]["ingress"] if each["ports"][0]["port"] == 9443]
@@ -98,7 +98,7 @@ def test_trace_and_client_egress_is_configurable() -> None:
     assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
     ingress = policies("everything")["coordinator"]["ingress"]
     assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [
-        ["binding", "forecast", "namespace platform"]
+        ["binding", "forecast", "console", "namespace platform"]
     ]
 
 
@@ -110,6 +110,13 @@ def test_forecast_reads_and_is_asked_by_clients_only() -> None:
     [asked] = [each for each in policies("everything")["forecast"]["ingress"] if each["ports"][0]["port"] == 7006]
     assert ends(asked, "from") == ["namespace platform"]
     assert "forecast" not in policies("default")
+
+
+def test_the_console_is_reached_by_its_clients_alone() -> None:
+    calls = {arrow for arrow in arrows("everything") if "console" in arrow}
+    assert calls == {("console", "cluster-state", 7001), ("console", "coordinator", 7002)}
+    [rule] = [each for each in policies("everything")["console"]["ingress"] if each["ports"][0]["port"] == 7007]
+    assert ends(rule, "from") == ["namespace ingress"]
 
 
 def test_external_services_are_reachable() -> None:

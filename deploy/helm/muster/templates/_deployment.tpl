@@ -1,6 +1,6 @@
 {{/*
 Deployment of a service. Takes root, component, values, command (its name in `muster run`), port (0: it serves no calls),
-args, and optionally: certificate (Secret of its certificate), volumes, mounts, ports, token (it uses the Kubernetes API),
+args, and optionally: portName (grpc), clients, certificate (Secret of its certificate), volumes, mounts, ports, token (it uses the Kubernetes API),
 scaled (a HorizontalPodAutoscaler sets its replicas).
 */}}
 {{- define "muster.deployment" -}}
@@ -47,7 +47,9 @@ spec:
         - --tls-certificate-file=/etc/muster/tls/tls.crt
         - --tls-key-file=/etc/muster/tls/tls.key
         - --tls-ca-file=/etc/muster/tls/ca.crt
-        - --tls-clients={{ join "," .clients }}
+        {{- with .clients }}
+        - --tls-clients={{ join "," . }}
+        {{- end }}
         {{- else if .port }}
         - --insecure
         {{- end }}
@@ -69,7 +71,7 @@ spec:
         {{- end }}
         ports:
         {{- if .port }}
-        - {name: grpc, containerPort: {{ .port }}, protocol: TCP}
+        - {name: {{ default "grpc" .portName }}, containerPort: {{ .port }}, protocol: TCP}
         {{- end }}
         - {name: health, containerPort: 8081, protocol: TCP}
         {{- if $root.Values.metrics.enabled }}

@@ -74,4 +74,7 @@ lifecycle: lifecycle
 {{- if .Values.forecast.enabled }}
 forecast: forecast
 {{- end }}
+{{- if .Values.console.enabled }}
+console: console
+{{- end }}
 {{- end -}}

@@ -8,7 +8,7 @@ Services trust one authority, etcd and its clients another, so that nobody but t
 {{- define "muster.certificate" -}}
 {{- $root := index . 0 -}}
 {{- $purpose := index . 1 -}}
-{{- $keys := dict "cluster-state" "clusterState" "coordinator" "coordinator" "placement" "placement" "binding" "binding" "lifecycle" "lifecycle" "forecast" "forecast" "etcd" "etcd" "etcd-peer" "etcdPeer" "etcd-client" "etcdClient" -}}
+{{- $keys := dict "cluster-state" "clusterState" "coordinator" "coordinator" "placement" "placement" "binding" "binding" "lifecycle" "lifecycle" "forecast" "forecast" "console" "console" "etcd" "etcd" "etcd-peer" "etcdPeer" "etcd-client" "etcdClient" -}}
 {{- $given := "" -}}
 {{- if eq $root.Values.tls.mode "secret" -}}
 {{- $given = index $root.Values.tls.secrets (default "" (index $keys $purpose)) | default "" -}}
@@ -50,6 +50,9 @@ All certificates, as {services: {purpose: {cn, names}}, etcd: {...}}: by authori
 {{- $components := ternary (list "lifecycle") (list "cluster-state" "coordinator" "placement" "binding" "lifecycle" "client") (eq .Values.tls.mode "none") -}}
 {{- if and .Values.forecast.enabled (ne .Values.tls.mode "none") -}}
 {{- $components = append $components "forecast" -}}
+{{- end -}}
+{{- if and .Values.console.enabled (ne .Values.tls.mode "none") -}}
+{{- $components = append $components "console" -}}
 {{- end -}}
 {{- range $component := $components -}}
 {{- if or (ne $component "lifecycle") (include "muster.servesWebhooks" $root) -}}

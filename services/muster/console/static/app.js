@@ -124,5 +124,10 @@ addEventListener("hashchange", () => {
   scrollTo(0, 0);
   main.focus({ preventScroll: true });
 });
+// A page that the browser keeps for "back" must not keep its connection: there are six for all tabs.
+addEventListener("pagehide", () => open?.events.close());
+addEventListener("pageshow", (event) => {
+  if (event.persisted) show();
+});
 useTheme(storedTheme());
 show();
