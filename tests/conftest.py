@@ -50,6 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="local",
         help="real: only the end-to-end tests, on the API server of KUBECONFIG",
     )
+    parser.addoption("--update-screenshots", action="store_true", help="write the pictures in docs/console")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -21,8 +21,10 @@ COORDINATOR, CLUSTER_STATE = "coordinator", "cluster-state"
 
 _RENDER_SECONDS: Final = 0.1
 """Changes within this time are rendered together."""
+_LOOK_SECONDS: Final = 0.5
 _LEADER_SECONDS: Final = 5.0
-_RECORDS_SECONDS: Final = 1.0
+_RECORDS_SECONDS: Final = 0.2
+"""Preemptions take seconds, so a record of one is read before it is over."""
 _UNCHANGED_RECORDS_SECONDS: Final = 30.0
 _RECORDS_SHARE: Final = 0.05
 """Share of time for which the coordinator may be asked for records: they have all gangs."""
@@ -78,7 +80,7 @@ class _Renderer:
     async def _state_changed(self) -> None:
         """Nodes also change with the records, which are read at intervals."""
         try:
-            async with asyncio.timeout(_RECORDS_SECONDS):
+            async with asyncio.timeout(_LOOK_SECONDS):
                 await self.changed.wait()
         except TimeoutError:
             pass
