@@ -85,6 +85,9 @@ bench-whatif: setup ## whether what-if is true for random clusters (ARGS="--clus
 bench-forecast: setup ## quality of expected starts on a synthetic day (ARGS="--gpus 512 --days 1")
 	@$(BIN)/python tests/bench/forecast.py $(ARGS)
 
+screenshots: setup tools ## write the pictures of docs/console.md (needs Chromium)
+	@$(BIN)/pytest -q tests/e2e/test_console.py -k live_data --update-screenshots
+
 LOCK := uv pip compile -q --universal --python-version 3.11 --generate-hashes --custom-compile-command "make lock"
 
 chaos: setup tools ## kill, stop and freeze every process under load (ARGS="--seconds 1800 --seed 1")
@@ -124,4 +127,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast screenshots lock image clean chaos outages

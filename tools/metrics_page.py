@@ -25,13 +25,14 @@ SECTIONS: Final[Sequence[tuple[str, Sequence[str]]]] = (
             "muster.rpc.credentials",
         ),
     ),
-    ("Services that follow cluster-state: coordinator, placement", ("muster.rpc.subscription",)),
+    ("Services that follow cluster-state: coordinator, placement, console", ("muster.rpc.subscription",)),
     ("coordinator", ("muster.coordinator.metrics", "muster.etcd.metrics")),
     ("placement", ("muster.placement.metrics",)),
     ("binding", ("muster.binding.metrics",)),
     ("cluster-state", ("muster.clusterstate.metrics",)),
     ("lifecycle", ("muster.lifecycle.metrics",)),
-    ("Services that talk to the API server: cluster-state, binding, lifecycle", ("muster.kube.metrics",)),
+    ("console", ("muster.console.metrics",)),
+    ("Services that talk to the API server: cluster-state, binding, lifecycle, console", ("muster.kube.metrics",)),
 )
 
 Declared = Counter | Histogram | Sampled

@@ -15,8 +15,9 @@ PAGE = Path(__file__).parents[1] / "docs" / "permissions.md"
 _HEAD = """\
 # Permissions in the Kubernetes API
 
-Three services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
-placement have no access, and their pods have no token. The chart grants exactly the permissions
+Four services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
+placement have no access, and their pods have no token. The console is installed only with
+`console.enabled`. The chart grants exactly the permissions
 (RBAC) listed here, from [its files](../deploy/helm/muster/files/permissions), from which
 `tools/permissions_page.py` generates this page. The end-to-end tests run all services with these
 permissions: they fail when one is missing, and [one of them](../tests/e2e/test_permissions.py)

@@ -176,6 +176,10 @@ async def test_every_view_shows_live_data(page: Page, busy: Stack, picture: Call
     await page.shows("typo", "min-available")
     await view(page, url, "map")
     await page.until("document.querySelector('canvas').dataset.cells === '60'")
+    await page.js(
+        "(tree => { tree.value = 'labels'; tree.dispatchEvent(new Event('change')); })(document.querySelector('#tree'))"
+    )
+    await page.shows("6 domains")
     await page.js("document.querySelector('canvas').focus()")
     await page.press("ArrowRight")
     await page.shows("cpu: ", "members in the whole cluster")

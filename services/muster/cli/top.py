@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import os
 import sys
 import termios
 import time
@@ -30,6 +31,7 @@ _REFRESH_SECONDS = 0.5
 _MAX_GANGS = 50  # in JSON, and when printed once
 _OTHER_LINES = 6
 _BAR = 30
+_KEYS_AT_ONCE = 64
 
 
 def top(coordinator: str, cluster_state: str, *, once: bool, as_json: bool) -> None:
@@ -100,7 +102,7 @@ def _keys(quitting: asyncio.Event) -> Iterator[None]:
     before = termios.tcgetattr(number)
 
     def pressed() -> None:
-        if sys.stdin.read(1) in ("q", "Q"):
+        if b"q" in os.read(number, _KEYS_AT_ONCE).lower():
             quitting.set()
 
     tty.setcbreak(number)

@@ -216,3 +216,45 @@ async def test_requests_are_audited(api: ApiClient, ann: As) -> None:
     assert (await ann.get("/muster-access")).status == 403
     await api.delete("/muster-access")
     assert (await api.get("/muster-access")).body == []
+
+
+class TestReviews:
+    """Reviews about others, as services with their own authentication create them."""
+
+    async def token_review(self, who: As, token: str) -> JSON:
+        path = "/apis/authentication.k8s.io/v1/tokenreviews"
+        reply = await who.call("POST", path, {"spec": {"token": token}})
+        assert reply.status == 201, reply.body
+        return dict(reply.body)
+
+    async def test_a_token_review_names_the_user(self, api: ApiClient) -> None:
+        review = await self.token_review(As(api, "root-token"), "ann-token")
+        assert review["status"]["authenticated"] is True
+        assert review["status"]["user"] == {"username": "ann", "groups": ["writers", AUTHENTICATED]}
+        assert "ann-token" not in str(review)
+
+    async def test_an_unknown_token_is_not_authenticated(self, api: ApiClient) -> None:
+        for token in ("nobody-token", "", "Bearer ann-token"):
+            assert (await self.token_review(As(api, "root-token"), token))["status"]["authenticated"] is False
+
+    async def test_access_of_another_user_is_reviewed(self, api: ApiClient) -> None:
+        await grant(api, "readers", rule("get", "pods"), to=group("writers"), namespace="default")
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
+        async def allowed(namespace: str, *groups: str) -> bool:
+            attributes = {"verb": "get", "resource": "pods", "namespace": namespace}
+            spec = {"user": "ann", "groups": list(groups), "resourceAttributes": attributes}
+            reply = await As(api, "root-token").call("POST", path, {"spec": spec})
+            return bool(reply.body["status"]["allowed"])
+
+        assert await allowed("default", "writers")
+        assert not await allowed("default", "others")
+        assert not await allowed("kube-system", "writers")
+        assert not await allowed("", "writers")
+
+    async def test_reviews_need_a_permission_and_a_user(self, api: ApiClient, bob: As) -> None:
+        for path in ("authentication.k8s.io/v1/tokenreviews", "authorization.k8s.io/v1/subjectaccessreviews"):
+            assert (await bob.call("POST", f"/apis/{path}", {"spec": {}})).status == 403
+        attributes = {"resourceAttributes": {"verb": "get", "resource": "pods"}}
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        assert (await As(api, "root-token").call("POST", path, {"spec": attributes})).status == 400

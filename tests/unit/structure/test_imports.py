@@ -14,7 +14,10 @@ DOMAIN = {"cel", "devices", "dialects", "gangs", "queues", "topology"}
 EDGES = {"config", "etcd", "kube", "retry", "rpc", "telemetry"}
 PURE_MODULES = {"muster.retry.backoff"}
 """Modules of the edges that the domain may use, because they are pure themselves."""
-SERVICES = {"binding", "clusterstate", "conformance", "coordinator", "firstfit", "forecast", "lifecycle", "placement"}
+SERVICES = {
+    *("binding", "clusterstate", "conformance", "console", "coordinator", "firstfit", "forecast", "lifecycle"),
+    "placement",
+}
 CORE = "muster.coordinator.core"
 """The coordinator's rules, which forecasts play, too: pure, like the domain."""
 PURE_LIBRARIES = {"msgspec", "numpy", "re2"}

@@ -19,12 +19,14 @@ export function layout(nodes, tree, width) {
     const upper = block.path.slice(0, -1).join(" / ");
     const columns = Math.max(1, Math.min(Math.floor((width - GAP) / pitch), Math.ceil(Math.sqrt(block.nodes.length * 1.6))));
     const blockWidth = Math.max(64, columns * pitch);
-    if (upper !== above && upper) {
+    if (upper !== above) {
       y += rowHeight;
       [x, rowHeight] = [0, 0];
+    }
+    if (upper !== above && upper) {
       labels.push({ text: upper, x: 1, y: y + LABEL - 3, width, font: "bold 13px sans-serif" });
       y += LABEL + 4;
-    } else if (x + blockWidth > width) {
+    } else if (x > 0 && x + blockWidth > width) {
       y += rowHeight;
       [x, rowHeight] = [0, 0];
     }
