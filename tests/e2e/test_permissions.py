@@ -12,6 +12,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
+from builders.console.services import events
 from builders.e2e.api_requests import is_used, refused, user_of, uses
 from builders.e2e.autoscaler import Autoscaler, install
 from builders.e2e.cluster import CRDS, Cluster, running_cluster
@@ -50,11 +51,14 @@ nevertheless.
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     """A Muster with both webhooks, in a cluster with its own CRDs and those of others."""
-    settings = {"MUSTER_LIFECYCLE_PROVISIONING_REQUESTS": "true", "MUSTER_CLUSTER_STATE_KUEUE_WORKLOADS": "true"}
+    settings = {
+        "MUSTER_LIFECYCLE_PROVISIONING_REQUESTS": "true",
+        "MUSTER_CLUSTER_STATE_KUEUE_WORKLOADS": "true",
+        "MUSTER_CONSOLE_AUTHENTICATION": "token",
+    }
     directory = tmp_path_factory.mktemp("permissions")
-    async with running_cluster(
-        directory, quota=True, device_webhook=True, start=(), service_environment=settings
-    ) as cluster:
+    options = {"quota": True, "device_webhook": True, "console": True, "service_environment": settings}
+    async with running_cluster(directory, start=(), **options) as cluster:
         await install(cluster)
         await cluster.apply(WORKLOAD_KIND)
         for definition in load_manifests(CRDS):
@@ -275,6 +279,14 @@ async def queue_jobs(world: World) -> None:
     await wait_for_object(cluster, spec, lambda found: found["spec"]["minAvailable"] == 1)
 
 
+async def reader_of_the_console(world: World) -> None:
+    """The console reviews a token and what its owner may read."""
+    stack = world.cluster.stack
+    url = stack.console_url.rstrip("/")
+    async with events(url, "feeds=gangs", stack.identities.tokens["binding"]) as page:
+        assert (await page.until("session"))["user"] == user_of("binding")
+
+
 async def pod_in_the_way(world: World) -> None:
     """A QueueJob's pod has a name that is taken; each lifecycle that leads reports it again."""
     await world.create(plain("clash-0").of(1))
@@ -297,6 +309,7 @@ ACTS = (
     quota,
     device_webhook,
     queue_jobs,
+    reader_of_the_console,
     pod_in_the_way,
 )
 

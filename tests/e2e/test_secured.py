@@ -10,6 +10,7 @@ import grpc
 import pytest
 import pytest_asyncio
 
+from builders.console.services import events
 from builders.e2e.secured import Secured, secured_cluster
 from builders.gangs.manifests import gang
 from builders.net.certificates import Authority
@@ -77,9 +78,19 @@ async def test_users_query_with_the_client_certificate(secured: Secured) -> None
     assert code == 0, message
     assert "asked" in {each["name"] for each in json.loads(message)["gangs"]}
     theirs = {key: value.replace("client.", "placement.") for key, value in ours.items()}
-    for environment, expected in ((theirs, "muster-client may call here"), ({}, "TLS with the coordinator at")):
+    for environment, expected in ((theirs, "muster-client, muster-console may call here"), ({}, "TLS with the coordinator at")):
         code, message = await secured.muster("gangs", "--coordinator", address, environment=environment)
         assert (code, expected in message) == (1, True), message
+
+
+async def test_the_console_reads_with_its_own_certificate(secured: Secured) -> None:
+    await secured.start(gang("shown").of(2).asking(cpu="100m"))
+    url = secured.stack.console_url.rstrip("/")
+    assert url.startswith("https:")
+    async with events(url, "feeds=gangs") as page:
+        names: set[str] = set()
+        while "shown" not in names:
+            names |= {row["name"] for row in (await page.until("gangs"))["rows"]}
 
 
 async def test_no_secret_is_visible(secured: Secured) -> None:

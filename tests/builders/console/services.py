@@ -171,7 +171,7 @@ async def events(url: str, parameters: str, token: str = "") -> AsyncIterator[Re
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     async with (
         aiohttp.ClientSession(read_bufsize=2**24) as session,
-        session.get(f"{url}/api/events?{parameters}", headers=headers) as response,
+        session.get(f"{url}/api/events?{parameters}", headers=headers, ssl=False) as response,
     ):
         assert response.status == 200, await response.text()
         yield Reader(response)

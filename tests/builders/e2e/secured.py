@@ -117,7 +117,9 @@ class Secured:
 @contextlib.asynccontextmanager
 async def secured_cluster(directory: Path) -> AsyncIterator[Secured]:
     """A secured cluster with nodes, debug logs, and the quota webhook."""
-    options = StackOptions(directory=directory, nodes=8, secured=True, quota=True, durable=False, log_level="debug")
+    options = StackOptions(
+        directory=directory, nodes=8, secured=True, console=True, quota=True, durable=False, log_level="debug"
+    )
     stack = Stack(options)
     assert stack.security is not None
     try:
