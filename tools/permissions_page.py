@@ -17,11 +17,10 @@ _HEAD = """\
 
 Four services use the Kubernetes API, each with its own ServiceAccount. The coordinator and
 placement have no access, and their pods have no token. The console is installed only with
-`console.enabled`. The chart grants exactly the permissions
-(RBAC) listed here, from [its files](../deploy/helm/muster/files/permissions), from which
-`tools/permissions_page.py` generates this page. The end-to-end tests run all services with these
-permissions: they fail when one is missing, and [one of them](../tests/e2e/test_permissions.py)
-fails when one is never used.
+`console.enabled`. The chart grants exactly the permissions (RBAC) listed here, from
+[its files](../deploy/helm/muster/files/permissions), from which `tools/permissions_page.py`
+generates this page. The end-to-end tests run all services with these permissions: they fail when
+one is missing, and [one of them](../tests/e2e/test_permissions.py) fails when one is never used.
 
 Permissions with an entry under "for" are granted while that feature is on (in the chart's values
 `sakkara.enabled`, `quota.enabled`, `kueue.workloads`, `deviceWebhook.enabled` for "devices", and
