@@ -205,6 +205,7 @@ class _Cache(Generic[T]):
         task = self._asked.get(key)
         if task is None:
             task = self._asked[key] = asyncio.create_task(self._ask(key, ask, is_allowed))
+            task.add_done_callback(_retrieve)
         return await asyncio.shield(task)
 
     async def _ask(self, key: str, ask: Callable[[], Awaitable[T]], is_allowed: Callable[[T], bool]) -> T:
@@ -218,3 +219,9 @@ class _Cache(Generic[T]):
             return value
         finally:
             del self._asked[key]
+
+
+def _retrieve(task: "asyncio.Task[Any]") -> None:
+    """Its error is of interest only to those that still wait."""
+    if not task.cancelled():
+        task.exception()

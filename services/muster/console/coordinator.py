@@ -54,6 +54,7 @@ class CoordinatorClient:
         if known is None or now >= next_at or known.version < version:
             asked_at = max(now, next_at)
             task = asyncio.create_task(self._explain(gang, asked_at - now))
+            task.add_done_callback(_retrieve)
             known = _Explanation(asked_at, version, task)
             self._explanations[gang] = known
             self._explanations.move_to_end(gang)
@@ -101,3 +102,9 @@ class CoordinatorClient:
                 records[record.gang] = record
             await asyncio.sleep(0)
         return records
+
+
+def _retrieve(task: "asyncio.Task[pb.ExplainResponse]") -> None:
+    """Its error is of interest only to those that still wait."""
+    if not task.cancelled():
+        task.exception()

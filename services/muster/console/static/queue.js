@@ -21,6 +21,7 @@ export function queue(main, namespace) {
   const which = h("select", { id: "which", onchange: () => { shown = PAGE; update(); } },
     h("option", { value: "pending" }, "pending"), h("option", { value: "running" }, "started"), h("option", { value: "all" }, "all"));
   const hint = h("p", { hidden: true });
+  filter.value = namespace ? `${namespace}/` : "";
   let shown = PAGE;
   let session = { sees_all: true, namespaces: [] };
   let drawn = 0;

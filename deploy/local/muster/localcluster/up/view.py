@@ -21,7 +21,7 @@ from muster.localcluster.up.cluster_view import ClusterView
 from muster.localcluster.up.outcome import Outcome
 
 _FRAME_SECONDS = 0.1
-_OTHER_LINES = 14  # heading, processes, hints, table head, count
+_OTHER_LINES = 15  # heading, processes, hints, table head, count
 _MIN_ROWS = 4
 
 
