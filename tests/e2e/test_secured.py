@@ -78,7 +78,10 @@ async def test_users_query_with_the_client_certificate(secured: Secured) -> None
     assert code == 0, message
     assert "asked" in {each["name"] for each in json.loads(message)["gangs"]}
     theirs = {key: value.replace("client.", "placement.") for key, value in ours.items()}
-    for environment, expected in ((theirs, "muster-client, muster-console may call here"), ({}, "TLS with the coordinator at")):
+    for environment, expected in (
+        (theirs, "muster-client, muster-console may call here"),
+        ({}, "TLS with the coordinator at"),
+    ):
         code, message = await secured.muster("gangs", "--coordinator", address, environment=environment)
         assert (code, expected in message) == (1, True), message
 

@@ -74,7 +74,7 @@ async def test_without_authentication_other_host_names_are_rejected(host: str) -
     async with services() as there, console(there.settings()) as url, aiohttp.ClientSession() as session:
         async with session.get(f"{url}/api/session", headers={"Host": host}) as answer:
             assert answer.status == 421
-        async with session.get(f"{url}/api/session", headers={"Host": "localhost:7006"}) as answer:
+        async with session.get(f"{url}/api/session", headers={"Host": "localhost:7007"}) as answer:
             assert answer.status == 200
 
 
@@ -155,8 +155,8 @@ async def test_the_service_ends_its_streams_and_reports_health() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"listen": "0.0.0.0:7006"}, "no TLS is configured"),
-        ({"listen": "0.0.0.0:7006", "insecure": True, "authentication": "none"}, "anyone in the network could see"),
+        ({"listen": "0.0.0.0:7007"}, "no TLS is configured"),
+        ({"listen": "0.0.0.0:7007", "insecure": True, "authentication": "none"}, "anyone in the network could see"),
         ({"trace_url": "javascript:alert({trace_id})"}, "MUSTER_CONSOLE_TRACE_URL"),
         ({"trace_url": "http://jaeger/trace/"}, "MUSTER_CONSOLE_TRACE_URL"),
         ({"https": {"certificate_file": "x"}}, "key_file is missing"),
@@ -171,4 +171,4 @@ def test_unsafe_settings_are_rejected(values: dict[str, object], message: str) -
 def test_people_are_authenticated_beyond_this_machine() -> None:
     assert Settings(listen="127.0.0.1:0").authentication == "none"
     assert Settings(listen="0.0.0.0:0", insecure=True).authentication == "token"
-    assert Settings(insecure=True).listen == "0.0.0.0:7006"
+    assert Settings(insecure=True).listen == "0.0.0.0:7007"
