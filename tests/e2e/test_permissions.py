@@ -57,7 +57,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Clu
         "MUSTER_CONSOLE_AUTHENTICATION": "token",
     }
     directory = tmp_path_factory.mktemp("permissions")
-    options = {"quota": True, "device_webhook": True, "console": True, "service_environment": settings}
+    options: dict[str, Any] = {"quota": True, "device_webhook": True, "console": True, "service_environment": settings}
     async with running_cluster(directory, start=(), **options) as cluster:
         await install(cluster)
         await cluster.apply(WORKLOAD_KIND)

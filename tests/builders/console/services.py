@@ -53,6 +53,9 @@ class Coordinator(pb_grpc.CoordinatorServiceServicer):
     async def Leader(self, request: pb.LeaderRequest, context: Any) -> pb.LeaderResponse:  # noqa: N802
         return pb.LeaderResponse(identity="coordinator-0", epoch=7)
 
+    async def List(self, request: pb.ListRequest, context: Any) -> pb.ListResponse:  # noqa: N802
+        return pb.ListResponse(gangs=list(self.gangs.values()))
+
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
         self.explained += 1
         gang = self.gangs.get(request.gang)

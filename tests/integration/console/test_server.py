@@ -117,7 +117,7 @@ async def test_a_browser_that_does_not_read_delays_nobody() -> None:
                 there.coordinator.put(
                     *(gang(f"koordinator/ml/g{each}", reason=f"{number} " * 300) for each in range(100))
                 )
-            last = {}
+            last: dict[str, str] = {}
             while not all(last.get(f"koordinator/ml/g{each}", "").startswith("49 ") for each in range(100)):
                 last.update((row["id"], row["reason"]) for row in (await page.until("gangs"))["rows"])
         writer.close()
