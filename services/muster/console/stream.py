@@ -25,7 +25,7 @@ DEBOUNCE_SECONDS: Final = 0.25
 HEARTBEAT_SECONDS: Final = 10.0
 """A browser that receives nothing for longer connects again; ages on the page are computed there."""
 _SUBJECT_SECONDS: Final = 5.0
-"""A gang's place in the queue also changes when the gang does not."""
+"""A gang's place in the queue also changes when the gang does not; new namespaces, and failed reviews, are reviewed."""
 _ROWS_PER_EVENT: Final = 500
 _HEARTBEAT: Final = b": still here\n\n"
 
@@ -58,7 +58,7 @@ class EventStream:
         self._user = User()
         self._namespaces: Namespaces = frozenset()
         self._judged: frozenset[str] = frozenset()
-        self._reviewed_at = float("-inf")
+        self._reviewed_at = self._review_failed_at = float("-inf")
         self._versions = dict.fromkeys(requested.feeds, NOTHING)
         self._sent: dict[str, bytes] = {}
         self._gang_version, self._gang_read_at = -1, float("-inf")
@@ -96,7 +96,8 @@ class EventStream:
                     yield _event("expired", {"error": str(error)})
                     return
                 except NotReviewed:
-                    if asyncio.get_running_loop().time() - self._reviewed_at > 2 * ALLOWED_SECONDS:
+                    self._review_failed_at = asyncio.get_running_loop().time()
+                    if self._review_failed_at - self._reviewed_at > 2 * ALLOWED_SECONDS:
                         yield _event("expired", {"error": "rights could not be reviewed"})
                         return
             for name in self._versions:
@@ -119,7 +120,10 @@ class EventStream:
         return frozenset(self._sources.state.gangs.namespaces)
 
     def _must_review(self) -> bool:
-        age = asyncio.get_running_loop().time() - self._reviewed_at
+        now = asyncio.get_running_loop().time()
+        if now - self._review_failed_at < _SUBJECT_SECONDS:
+            return False
+        age = now - self._reviewed_at
         unknown = self._namespaces is not None and not self._to_judge() <= self._judged
         return age >= ALLOWED_SECONDS or (unknown and age >= _SUBJECT_SECONDS)
 
