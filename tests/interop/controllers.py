@@ -250,12 +250,12 @@ SPARK_OPERATOR: Final = Controller(
 VOLCANO: Final = Controller(
     "volcano",
     "volcano.sh/volcano",
-    "controllers of jobs and queues, without Volcano's scheduler, which Muster replaces, and without its webhooks; not"
-    " the controller of PodGroups, which would create one for each pod of Muster that has none",
+    "controllers of jobs, queues and PodGroups, without Volcano's scheduler, which Muster replaces, and without its"
+    " webhooks",
     arguments=lambda place: [
         f"--kubeconfig={place.kubeconfig}",
         "--leader-elect=false",
-        "--controllers=job-controller,queue-controller,gc-controller",
+        "--controllers=job-controller,queue-controller,gc-controller,pg-controller",
         "--scheduler-name=muster",
         "--enable-healthz",
         f"--healthz-address=127.0.0.1:{place.health_port}",

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
-from muster.dialects.kube_batch import GROUP_NAME, GROUP_POD_NUM
+from muster.dialects.kube_batch import GROUP_NAME, GROUP_POD_NUM, generated
 from muster.dialects.marks import GangMarks, Membership
 from muster.dialects.sources import blocking, choose, from_pods, gang_facts, member_of, pod_terms
 from muster.dialects.values import parse_count
@@ -45,7 +45,9 @@ def read(declaration: Declaration) -> GangFacts:
 
 DIALECT: Final = Dialect(
     name=NAME,
-    marks=PodMarks(annotations=frozenset({GROUP_NAME, GROUP_POD_NUM}), naming=f"annotation {GROUP_NAME}"),
+    marks=PodMarks(
+        annotations=frozenset({GROUP_NAME, GROUP_POD_NUM}), naming=f"annotation {GROUP_NAME}", generated=generated
+    ),
     membership=membership,
     read=read,
 )

@@ -22,7 +22,8 @@ class PodMarks(Struct, frozen=True):
     label nor an annotation, such as a field of the pod; it returns an empty string for pods without that mark. `naming`
     tells users how a pod names its gang, for error messages. `roles` are labels and annotations that are read of
     members, but also have a meaning on pods of other gangs. `shared`: another controller reads the marks too, so they
-    are no mistake on pods of another dialect.
+    are no mistake on pods of another dialect. `generated` returns whether a controller added a mark to a pod that had
+    none.
     """
 
     naming: str
@@ -32,6 +33,7 @@ class PodMarks(Struct, frozen=True):
     other: Callable[[GangMarks], str] = lambda _: ""
     roles: frozenset[str] = frozenset()
     shared: bool = False
+    generated: Callable[[GangMarks, str], bool] = lambda _marks, _key: False
 
     def reads(self, key: str) -> bool:
         """Returns whether the dialect reads the label or annotation."""
@@ -40,8 +42,8 @@ class PodMarks(Struct, frozen=True):
         return bool(self.label_prefix) and key.startswith(self.label_prefix)
 
     def of(self, marks: GangMarks) -> list[str]:
-        """Returns the dialect's marks among those of a pod, in words."""
-        found = [key for key in marks.keys if self.reads(key)]
+        """Returns the dialect's marks among those of a pod, in words, without generated ones."""
+        found = [key for key in marks.keys if self.reads(key) and not self.generated(marks, key)]
         if other := self.other(marks):
             found.append(other)
         return found

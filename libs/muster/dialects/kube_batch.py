@@ -2,12 +2,13 @@
 
 Pods that also have the annotation with the number of pods belong to the dialect batch, which needs no PodGroup. The
 annotation also names PodGroups of Volcano, which share the gang ids of this dialect: pods without a PodGroup wait for
-either.
+either. Names that Volcano's controller generated belong to the dialect volcano.
 
 `queue` names a queue of kube-batch. Muster has no queues by name and only quotes it. `totalResources` is the quota to
 reserve, not a condition for starting. `policy` says when lifecycle restarts the whole group.
 """
 
+import re
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -43,6 +44,9 @@ GROUP_POD_NUM: Final = "scheduling.k8s.io/group-pod-num"
 VOLCANO_API_VERSION: Final = "scheduling.volcano.sh/v1beta1"
 """PodGroups that the same annotation may name, read by the dialect volcano."""
 
+_GENERATED: Final = re.compile(r"podgroup-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+"""Names of the PodGroups that Volcano's controller makes: with the uid of a pod or of its owner."""
+
 EVENT_REASON: Final = "Unschedulable"
 """Reason of events that report why a gang does not start, as in kube-batch's proposal."""
 
@@ -55,11 +59,26 @@ _RESTART, _NONE = "restart", "none"
 
 
 def membership(marks: GangMarks) -> Membership | None:
-    """Returns the gang that a pod's annotation names; None without it, or if the pod belongs to the dialect batch."""
-    name = marks.annotation(GROUP_NAME)
-    if name is None or marks.annotation(GROUP_POD_NUM) is not None:
+    """Returns the gang that a pod's annotation names; None without it, or if the pod belongs to another dialect."""
+    if marks.annotation(GROUP_POD_NUM) is not None or generated(marks):
         return None
-    return member_of(NAME, marks.namespace, name, f"annotation {GROUP_NAME}")
+    return named_gang(marks)
+
+
+def named_gang(marks: GangMarks) -> Membership | None:
+    """Returns the gang that a pod's annotation names; None without it."""
+    name = marks.annotation(GROUP_NAME)
+    return None if name is None else member_of(NAME, marks.namespace, name, f"annotation {GROUP_NAME}")
+
+
+def generated(marks: GangMarks, key: str = GROUP_NAME) -> bool:
+    """Returns whether the annotation has a name that Volcano's controller generated, for pods that had none."""
+    return key == GROUP_NAME and is_generated(marks.annotation(GROUP_NAME) or "")
+
+
+def is_generated(name: str) -> bool:
+    """Returns whether Volcano's controller generated the name of a PodGroup."""
+    return _GENERATED.fullmatch(name) is not None
 
 
 def read(declaration: Declaration) -> GangFacts:
@@ -157,7 +176,7 @@ def _title(definition: Definition) -> str:
 
 DIALECT: Final = Dialect(
     name=NAME,
-    marks=PodMarks(annotations=frozenset({GROUP_NAME}), naming=f"annotation {GROUP_NAME}"),
+    marks=PodMarks(annotations=frozenset({GROUP_NAME}), naming=f"annotation {GROUP_NAME}", generated=generated),
     membership=membership,
     read=read,
     definition=DEFINITION,

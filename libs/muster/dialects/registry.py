@@ -42,15 +42,17 @@ DIALECTS: Final[tuple[Dialect, ...]] = (
     lightweight.DIALECT,
     coscheduling.DIALECT,
     kube_batch.DIALECT,
-    volcano.DIALECT,
     batch_annotations.DIALECT,
     kube_arbitrator.DIALECT,
     sakkara.DIALECT,
     native.DIALECT,
     kueue.DIALECT,
     kueue_workload.DIALECT,
+    volcano.DIALECT,
 )
-"""A pod with marks of several dialects belongs to the first."""
+"""A pod with marks of several dialects belongs to the first. Those of Volcano are of kube-batch, except generated
+ones, which come last.
+"""
 
 
 _CACHE_BYTES: Final = 16 * 1024 * 1024

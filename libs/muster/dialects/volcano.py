@@ -3,10 +3,13 @@
 Pods do not tell which of the two kinds of PodGroup they mean. So both dialects share their gang ids, which begin with
 "kube-batch", and the PodGroup that exists decides; of two the older one is used.
 
+Volcano's controller of PodGroups makes one for each pod, or for the pods of each Job, ReplicaSet or StatefulSet, that
+has none, and adds the annotation to the pods. Nobody declared a gang by it: any other declaration counts instead, and
+without one the pods start one by one, unless the owner asks for a minimum.
+
 `minTaskMember` has a minimum for each task, the value of volcano.sh/task-spec on the pods. As in Volcano, it holds only
-if `minMember` is at least the sum. The domain has no minimum per role: a gang is tried if any `minMember` of its pods
-include enough of each task, and waits with the reason otherwise. That is so if all pods belong to the minimum, or to
-one task.
+if `minMember` is at least the sum. Where not any `minMember` of the pods include enough of each task, each task is a
+subgroup.
 
 `subGroupPolicy` divides pods into subgroups by their labels.
 """
@@ -21,7 +24,7 @@ from muster.dialects import kube_batch
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.kube_batch import GROUP_NAME
-from muster.dialects.marks import GangMarks, MarkSet
+from muster.dialects.marks import GangMarks, MarkSet, Membership
 from muster.dialects.sources import (
     Source,
     blocking,
@@ -44,6 +47,7 @@ from muster.gangs.facts import (
     SubgroupPolicy,
 )
 from muster.gangs.quoting import quoted
+from muster.gangs.selectors import EVERYTHING_SELECTED, LabelSelector, Operator, Requirement
 from muster.topology.constraints import is_level_name
 from muster.topology.hyper_nodes import BY_TIER, BY_TIER_NAME, tier_level
 
@@ -71,6 +75,11 @@ _TERMS: Final = (
 )
 
 
+def membership(marks: GangMarks) -> Membership | None:
+    """Returns the gang of a pod with a generated PodGroup; None for others, which are of kube-batch's dialect."""
+    return kube_batch.named_gang(marks) if kube_batch.generated(marks) else None
+
+
 def read(declaration: Declaration) -> GangFacts:
     """Reads the PodGroup, and the tasks of the pods.
 
@@ -88,20 +97,22 @@ def read(declaration: Declaration) -> GangFacts:
         raise ValueError("pods without a PodGroup belong to kube-batch's dialect")
     group = _SpecReader(definition)
     minimum = group.minimum()
-    group.check_tasks(minimum, declaration.pods)
     resources = min_resources(definition, group.problems)
     priority = group.priority(declaration.priorities)
     tree, constraints = group.topology()
     subgroups = group.subgroups()
+    subgroups += group.tasks(minimum, declaration.pods, subgroups)
+    independent = kube_batch.is_generated(definition.name) and minimum == 1 and not subgroups
     return replace(
         facts,
         minimum=minimum,
         total=minimum,
         priority=priority,
-        resources=resources,
+        resources=() if independent else resources,
         tree=tree,
         constraints=constraints,
         subgroups=subgroups,
+        independent=independent,
         terms=tuple(definition_terms(definition, _TERMS)),
         problems=tuple(group.problems),
     )
@@ -134,39 +145,44 @@ class _SpecReader:
         remedy = "set it to the number of pods that must start together"
         return choose([source], parse_count, 0, self.problems, blocking, remedy)
 
-    def check_tasks(self, minimum: int, pods: Sequence[MarkSet]) -> None:
-        """Blocks the gang unless any `minimum` of its pods include enough pods of each task."""
+    def tasks(
+        self, minimum: int, pods: Sequence[MarkSet], policies: Sequence[SubgroupPolicy]
+    ) -> tuple[SubgroupPolicy, ...]:
+        """Returns a subgroup for each task, unless any `minimum` of the pods include enough pods of each.
+
+        `policies` are those of subGroupPolicy. A gang with too few pods of a task, or whose tasks cannot be told apart,
+        is blocked.
+        """
         given = self._spec.get("minTaskMember")
         where = f"spec.minTaskMember {self._of}"
         source = Source(given, where)
         remedy = "correct or remove it"
         tasks = choose([source] if given else [], _minima, _NO_TASKS, self.problems, blocking, remedy)
         if not tasks or not minimum:
-            return
+            return ()
         if (total := sum(tasks.values())) > minimum:
             ignored = f"{where} adds up to {total}, above spec.minMember, {minimum}: as in Volcano, it has no effect"
             self.problems.append(warning(f"{ignored}; set minMember to at least {total} if each task needs its pods"))
-            return
+            return ()
         counts = _pods_by_task(pods)
         exist = counts.total()
         if exist < minimum:
-            return  # the gang gathers
+            return ()  # the gang gathers
         for task, needed in sorted(tasks.items()):
             if counts[task] < needed:
                 short = f"{where} is {needed} for task {quoted(task)}, of which {counts[task]} pods exist"
                 self.problems.append(
                     blocking(f"{short}: create the others with the annotation {TASK_SPEC}, or lower the number")
                 )
-                return
-        for task, needed in sorted(tasks.items()):
-            if counts[task] - (exist - minimum) < needed:
-                surplus = f"{exist} pods exist and spec.minMember is {minimum}"
-                rule = "minima per task are not supported for gangs with more pods than their minimum"
-                remedies = f"set minMember to {exist}, or remove minTaskMember"
-                self.problems.append(
-                    blocking(f"{where} is {needed} for task {quoted(task)}, but {surplus}: {rule}; {remedies}")
-                )
-                return
+                return ()
+        surplus = exist - minimum
+        if all(counts[task] - surplus >= needed for task, needed in tasks.items()):
+            return ()
+        try:
+            return _task_policies(tasks, pods, policies)
+        except BadValue as error:
+            self.problems.append(blocking(f"{where} is {error}"))
+            return ()
 
     def priority(self, priorities: Mapping[str, int]) -> int | None:
         """Returns the priority in the queue; None for that of the pods."""
@@ -233,6 +249,43 @@ def _subgroups(value: Any) -> tuple[SubgroupPolicy, ...]:
     return parse_subgroups(value, _topology)
 
 
+def _task_policies(
+    tasks: Mapping[str, int], pods: Sequence[MarkSet], policies: Sequence[SubgroupPolicy]
+) -> tuple[SubgroupPolicy, ...]:
+    """Returns a subgroup for each task whose pods are in no subgroup of `policies`. Raises BadValue."""
+    for each in pods:
+        task, label = _task(each.marks), each.marks.label(TASK_SPEC) or ""
+        if task != label and (task in tasks or label in tasks):
+            raise BadValue(
+                f"given for task {quoted(task)}, but the label {TASK_SPEC} of pod {quoted(each.oldest.name)} is "
+                f"{quoted(label)}: a gang with more pods than spec.minMember needs the task as a label too"
+            )
+    found = []
+    for task, needed in sorted(tasks.items()):
+        its_label = Requirement(TASK_SPEC, Operator.IN, (task,))
+        dividing = [each for each in policies if _may_select(each, task)]
+        if not dividing:
+            labels = EVERYTHING_SELECTED.narrowed([its_label])
+            found.append(SubgroupPolicy(f"task {task}", labels, size=needed, minimum=1))
+            continue
+        start = sum(each.size * each.minimum for each in dividing if its_label in (each.labels.requirements or ()))
+        if start < needed:
+            raise BadValue(
+                f"{needed} for task {quoted(task)}, but policy {quoted(dividing[0].name)} of spec.subGroupPolicy "
+                f"divides its pods, and makes {start} of them start: raise its minSubGroups, or select the label "
+                f"{TASK_SPEC} in it"
+            )
+    return tuple(found)
+
+
+def _may_select(policy: SubgroupPolicy, task: str) -> bool:
+    """Returns whether a policy selects pods of the task, as far as its requirements for tasks tell."""
+    requirements = policy.labels.requirements
+    if requirements is None:
+        return False
+    return LabelSelector(tuple(each for each in requirements if each.key == TASK_SPEC)).matches({TASK_SPEC: task})
+
+
 def _pods_by_task(pods: Sequence[MarkSet]) -> Counter[str]:
     counts: Counter[str] = Counter()
     for each in pods:
@@ -247,9 +300,12 @@ def _task(marks: GangMarks) -> str:
 DIALECT: Final = Dialect(
     name=NAME,
     marks=PodMarks(
-        annotations=frozenset({GROUP_NAME}), naming=f"annotation {GROUP_NAME}", roles=frozenset({TASK_SPEC})
+        annotations=frozenset({GROUP_NAME}),
+        naming=f"annotation {GROUP_NAME}",
+        roles=frozenset({TASK_SPEC}),
+        generated=kube_batch.generated,
     ),
-    membership=kube_batch.membership,
+    membership=membership,
     read=read,
     definition=DEFINITION,
     wanted_rank=wanted_rank,

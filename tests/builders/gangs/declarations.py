@@ -30,10 +30,10 @@ def koordinator_pod(name: str = "w-0", created_seconds: int = 100, /, **marks: s
 
 
 def pod_group(
-    kind: DefinitionKind, spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None
+    kind: DefinitionKind, spec: Mapping[str, Any], annotations: Mapping[str, str] | None = None, name: str = "A"
 ) -> Definition:
-    """Returns the PodGroup a/A of a kind."""
-    return Definition(kind.api_version, kind.kind, "a", "A", "uid-of-A", 50, annotations or {}, {}, spec)
+    """Returns the PodGroup of a kind in namespace a."""
+    return Definition(kind.api_version, kind.kind, "a", name, f"uid-of-{name}", 50, annotations or {}, {}, spec)
 
 
 def koordinator_group(spec: Mapping[str, Any], **annotations: str) -> Definition:

@@ -66,6 +66,31 @@ def one_partition_enough(objects: list[JSON]) -> None:
     job["spec"]["policies"] = []
 
 
+SURPLUS: Final = 2
+SERVER: Final = "server"
+
+
+def of_tasks_with_minima(objects: list[JSON]) -> None:
+    """Makes one pod a server, and adds SURPLUS workers, which are not needed. Evicted pods are created again alone."""
+    job = objects[-1]
+    [task] = job["spec"]["tasks"]
+    size = task["replicas"]
+    server = {**task, "name": SERVER, "replicas": 1, "minAvailable": 1}
+    job["spec"]["tasks"] = [{**task, "replicas": size - 1 + SURPLUS, "minAvailable": size - 1}, server]
+    job["spec"]["policies"] = []
+
+
+def as_native_job(objects: list[JSON]) -> None:
+    """Replaces the vcjob by a Job of as many pods, whose gang is a PodGroup of Kubernetes."""
+    [job] = objects
+    [task] = job["spec"]["tasks"]
+    size = task["replicas"]
+    policy = {"schedulingPolicy": {"gang": {"minCount": size}}}
+    spec = {"parallelism": size, "completions": size, "completionMode": "Indexed", "scheduling": policy}
+    body = {"metadata": job["metadata"], "spec": {**spec, "template": task["template"]}}
+    objects[:] = [{"apiVersion": "batch/v1", "kind": "Job", **body}]
+
+
 def _dependent(objects: list[JSON]) -> None:
     """Splits the task in two. `minAvailable` is what Volcano's webhook fills in."""
     [task] = objects[-1]["spec"]["tasks"]

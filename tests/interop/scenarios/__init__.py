@@ -81,6 +81,8 @@ SCENARIOS: Final = (
     _of_one("several groups", groups.leader_worker_groups, "LeaderWorkerSet"),
     _of_one("partitions in HyperNodes", groups.partitions, "Job of Volcano (vcjob)"),
     _of_one("preemption of a partition", groups.preempted_partition, "Job of Volcano (vcjob)"),
+    _of_one("tasks with minima", groups.tasks_with_minima, "Job of Volcano (vcjob)"),
+    _of_one("native gang, generated PodGroups", groups.beside_generated_groups, "Job of Volcano (vcjob)"),
     _of_one("two of three PodGroups", groups.composite, "Job, scheduling"),
     _of_one("a basic CompositePodGroup in a gang", groups.basic_composite, "Job, scheduling"),
     _of_one("racks assigned by Kueue", groups.assigned_racks, "Job in a queue"),

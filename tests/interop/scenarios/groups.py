@@ -11,10 +11,19 @@ from interop.gang import JSON, KUEUE_RACKS, RACK, Gang
 from interop.kinds.kubernetes import CHILDREN, CHILDREN_NEEDED, in_composite, with_basic_composite
 from interop.kinds.kueue import in_one_rack
 from interop.kinds.lws import replicas
-from interop.kinds.volcano import PARTITION, in_partitions, one_partition_enough
+from interop.kinds.volcano import (
+    PARTITION,
+    SERVER,
+    SURPLUS,
+    as_native_job,
+    in_partitions,
+    of_tasks_with_minima,
+    one_partition_enough,
+)
 from interop.sandbox import Sandbox
 from interop.scenarios.rivals import HIGH
 
+_TASK: Final = "volcano.sh/task-spec"
 _GROUP: Final = "leaderworkerset.sigs.k8s.io/group-index"
 
 
@@ -80,6 +89,45 @@ async def preempted_partition(box: Sandbox) -> None:
     assert {pod["metadata"]["uid"] for pod in box.running(gang)} in before.values(), box.described()
     await box.delete(high)
     await box.started(gang, 2 * box.size)
+
+
+async def tasks_with_minima(box: Sandbox) -> None:
+    """A vcjob with more pods than it needs starts with the minimum of each task, its server among them, and not without
+    one; the other pods start when they fit. A gang of higher priority takes only these.
+    """
+    await box.nodes(box.size - 1)
+    gang = await box.gang("tasks", change=of_tasks_with_minima)
+    await box.waits(gang, box.size + SURPLUS)
+    await box.nodes(1)
+    await box.until(lambda: len(box.running(gang)) == box.size, f"the minimum of {gang.name} runs")
+    await box.nodes(box.size)
+    await box.started(gang, box.size + SURPLUS)
+    members = box.uids(gang)
+    high = await box.gang("high", priority_class=HIGH)
+    await box.started(high)
+    await box.until(lambda: len(box.running(gang)) == box.size, f"the minimum of {gang.name} runs")
+    running = {pod["metadata"]["uid"]: _label(pod, _TASK) for pod in box.running(gang)}
+    assert running.keys() <= members, f"pods that the gang needs were replaced\n{box.described()}"
+    assert sorted(running.values()).count(SERVER) == 1, f"tasks of the pods that run: {running.values()}"
+    await box.delete(high)
+    await box.started(gang, box.size + SURPLUS)
+
+
+async def beside_generated_groups(box: Sandbox) -> None:
+    """Volcano's controllers make PodGroups for pods of Muster that have none: a Job whose gang is a PodGroup of
+    Kubernetes starts whole all the same.
+    """
+    await box.nodes(box.size - 1)
+    gang = await box.gang("native", change=as_native_job)
+
+    def named() -> bool:
+        annotations = [pod["metadata"].get("annotations") or {} for pod in box.pods(gang)]
+        return len(annotations) == box.size and all("scheduling.k8s.io/group-name" in each for each in annotations)
+
+    await box.until(named, f"all pods of {gang.name} name a PodGroup of Volcano")
+    await box.waits(gang)
+    await box.nodes(1)
+    await box.started(gang)
 
 
 async def composite(box: Sandbox) -> None:

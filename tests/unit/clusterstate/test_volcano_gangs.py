@@ -12,7 +12,8 @@ TASK = "volcano.sh/task-spec"
 
 
 def member(name: str, task: str = "", *, deleting: bool = False) -> Object:
-    return pod_object(name, annotations={NAME: "g", TASK: task} if task else {NAME: "g"}, deleting=deleting)
+    marks = {TASK: task} if task else {}
+    return pod_object(name, annotations={NAME: "g", **marks}, labels=marks, deleting=deleting)
 
 
 def group(kind: str, minimum: int, *, second: int = 0, **spec: object) -> Object:
@@ -66,8 +67,8 @@ def test_pods_of_each_task_are_counted_as_they_come_and_go() -> None:
     short = only_gang(history.pods(member("w-1", "worker")))
     assert "of which 0 pods exist" in short.problems[0].message
     surplus = only_gang(history.pods(member("ps-0", "ps")))
-    assert "3 pods exist and spec.minMember is 2" in surplus.problems[0].message
-    assert only_gang(history.pods(member("w-1", "worker", deleting=True))).problems == ()
+    assert [each.name for each in surplus.subgroups] == ["task ps", "task worker"]
+    assert only_gang(history.pods(member("w-1", "worker", deleting=True))).subgroups == ()
 
 
 def test_without_minima_per_task_another_pod_does_not_change_the_gang() -> None:

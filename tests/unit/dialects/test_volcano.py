@@ -10,8 +10,25 @@ from builders.gangs.declarations import marked, pod_group, problems_of
 from muster.dialects import kube_batch, volcano
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import MarkSet
-from muster.dialects.registry import counts_pods, defined_gang, event_reason, membership_of, read_gang, wanted_rank
-from muster.gangs.facts import GangFacts, LevelConstraint, LevelPolicy, MatchPolicy, ObjectReference, Severity
+from muster.dialects.registry import (
+    counts_pods,
+    defined_gang,
+    event_reason,
+    gang_marks,
+    membership_of,
+    read_gang,
+    wanted_rank,
+)
+from muster.gangs.facts import (
+    GangFacts,
+    LevelConstraint,
+    LevelPolicy,
+    MatchPolicy,
+    ObjectReference,
+    Severity,
+    SubgroupPolicy,
+)
+from muster.gangs.selectors import EVERYTHING_SELECTED, Operator, Requirement
 
 NAME = "scheduling.k8s.io/group-name"
 TASK = "volcano.sh/task-spec"
@@ -288,12 +305,101 @@ def test_a_task_with_too_few_pods_blocks_the_gang() -> None:
     assert message.startswith('spec.minTaskMember of PodGroup "a/A" is 2 for task "ps", of which 1 pods exist: create')
 
 
-def test_surplus_pods_that_could_displace_those_of_a_task_block_the_gang() -> None:
+def labelled(**pods: int) -> list[MarkSet]:
+    """Mark sets of this many pods of each task, as Volcano's controllers mark them."""
+    found = []
+    for task, number in pods.items():
+        each = marked(f"{task}-0", annotations={NAME: "A", TASK: task}, labels={TASK: task})
+        found.append(replace(each, pods=number))
+    return found
+
+
+def task_policy(task: str, size: int) -> SubgroupPolicy:
+    labels = EVERYTHING_SELECTED.narrowed([Requirement(TASK, Operator.IN, (task,))])
+    return SubgroupPolicy(f"task {task}", labels, size=size, minimum=1)
+
+
+def test_tasks_of_a_gang_with_surplus_pods_are_subgroups() -> None:
+    spec = {"minMember": 4, "minTaskMember": {"ps": 1, "worker": 2, "logger": 0}}
+    gang = gang_of(spec, labelled(ps=1, worker=3, logger=1))
+    assert gang.problems == ()
+    assert gang.subgroups == (task_policy("ps", 1), task_policy("worker", 2))
+
+
+def test_a_task_that_is_only_an_annotation_blocks_a_gang_with_surplus_pods() -> None:
     gang = gang_of({"minMember": 3, "minTaskMember": {"ps": 1, "worker": 2}}, of_tasks(ps=1, worker=3))
-    ((severity, message),) = problems_of(gang)
+    assert problems_of(gang) == [
+        (
+            Severity.BLOCKING,
+            'spec.minTaskMember of PodGroup "a/A" is given for task "ps", but the label volcano.sh/task-spec of pod '
+            '"ps-0" is "": a gang with more pods than spec.minMember needs the task as a label too',
+        )
+    ]
+
+
+def partitions(minimum: int, labels: Mapping[str, str]) -> list[dict[str, Any]]:
+    partition = {"matchLabelKeys": ["volcano.sh/partition-id"], "subGroupSize": 3}
+    return [{"name": "worker", "labelSelector": {"matchLabels": labels}, "minSubGroups": minimum, **partition}]
+
+
+def test_partitions_of_a_task_are_its_subgroups() -> None:
+    spec = {"minMember": 4, "minTaskMember": {"ps": 1, "worker": 3}, "subGroupPolicy": partitions(1, {TASK: "worker"})}
+    gang = gang_of(spec, labelled(ps=1, worker=6))
+    assert gang.problems == ()
+    assert [(each.name, each.size, each.minimum) for each in gang.subgroups] == [("worker", 3, 1), ("task ps", 1, 1)]
+
+
+@pytest.mark.parametrize(("minimum", "labels", "start"), [(0, {TASK: "worker"}, 0), (2, {"a": "b"}, 0)])
+def test_other_subgroups_of_a_task_with_a_minimum_block_the_gang(
+    minimum: int, labels: Mapping[str, str], start: int
+) -> None:
+    spec = {"minMember": 4, "minTaskMember": {"worker": 3}, "subGroupPolicy": partitions(minimum, labels)}
+    ((severity, message),) = problems_of(gang_of(spec, labelled(ps=2, worker=6)))
     assert severity is Severity.BLOCKING
-    assert 'is 1 for task "ps", but 4 pods exist and spec.minMember is 3' in message
-    assert message.endswith("set minMember to 4, or remove minTaskMember")
+    assert (
+        f'is 3 for task "worker", but policy "worker" of spec.subGroupPolicy divides its pods, and makes {start} of'
+        in (message)
+    )
+
+
+GENERATED = "podgroup-4f5210d9-3cba-4a59-b61c-1b243f464708"
+
+
+@pytest.mark.parametrize(
+    ("annotations", "labels", "gang_id"),
+    [
+        ({}, {}, f"kube-batch/a/{GENERATED}"),
+        ({}, {"pod-group.scheduling.sigs.k8s.io": "c"}, "koordinator/a/c"),
+        ({"scheduling.k8s.io/group-pod-num": "2"}, {}, f"batch/a/{GENERATED}"),
+        ({"kueue.x-k8s.io/pod-group-total-count": "2"}, {"kueue.x-k8s.io/pod-group-name": "k"}, "kueue/a/k"),
+    ],
+)
+def test_a_generated_pod_group_counts_only_without_another_gang(
+    annotations: Mapping[str, str], labels: Mapping[str, str], gang_id: str
+) -> None:
+    pod = marked(annotations={NAME: GENERATED, **annotations}, labels=labels)
+    membership = membership_of(pod.marks)
+    assert membership is not None
+    assert membership.gang_id == gang_id
+    assert not [message for _, message in problems_of(read_gang(gang_id, None, [pod])) if "also has marks" in message]
+
+
+def test_a_native_group_counts_before_a_generated_one() -> None:
+    marks = gang_marks("a", None, {NAME: GENERATED}, pod_group="n")
+    membership = membership_of(marks)
+    assert membership is not None
+    assert membership.gang_id == "native/a/n"
+
+
+@pytest.mark.parametrize(("minimum", "independent"), [(1, True), (4, False)])
+def test_pods_of_a_generated_pod_group_start_one_by_one_unless_their_owner_asks_for_a_minimum(
+    minimum: int, independent: bool
+) -> None:
+    spec = {"minMember": minimum, "minResources": {"cpu": "4"}}
+    definition = pod_group(volcano.DEFINITION, spec, name=GENERATED)
+    gang = read_gang(f"kube-batch/a/{GENERATED}", definition, [marked(annotations={NAME: GENERATED})])
+    assert (gang.minimum, gang.independent, gang.problems) == (minimum, independent, ())
+    assert gang.resources == (() if independent else (("cpu", 4000),))
 
 
 @pytest.mark.parametrize(
