@@ -392,9 +392,7 @@ def test_a_native_group_counts_before_a_generated_one() -> None:
 
 
 @pytest.mark.parametrize(("minimum", "independent"), [(1, True), (4, False)])
-def test_pods_of_a_generated_pod_group_start_one_by_one_unless_their_owner_asks_for_a_minimum(
-    minimum: int, independent: bool
-) -> None:
+def test_pods_of_a_generated_pod_group_without_a_minimum_start_singly(minimum: int, independent: bool) -> None:
     spec = {"minMember": minimum, "minResources": {"cpu": "4"}}
     definition = pod_group(volcano.DEFINITION, spec, name=GENERATED)
     gang = read_gang(f"kube-batch/a/{GENERATED}", definition, [marked(annotations={NAME: GENERATED})])
