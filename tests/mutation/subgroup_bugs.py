@@ -224,4 +224,11 @@ SUBGROUP_BUGS = (
         "if needed is not None and not needed:",
         first="simulation/test_found_scenarios.py",
     ),
+    Bug(
+        "a gang without pending members needs no subgroups",
+        "queue/pre_enqueue.py",
+        "not gang.facts.subgroups or (gang.permit.granted and not gang.pending):",
+        "not gang.facts.subgroups or not gang.pending:",
+        first="unit/coordinator/test_subgroups.py",
+    ),
 )

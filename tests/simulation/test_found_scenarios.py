@@ -978,6 +978,18 @@ FOUND = {
         edit_subgroups slot=4 size=1 minimum=1
         bind_elsewhere
     """,
+    "a gang whose minimum another scheduler bound, without the subgroups that it needs, keeps its group waiting": """
+        flood
+        create_divided slot=4 parts=2 minimum=2 slack=2 missing=5
+        create_divided slot=5
+        flood
+        bind_elsewhere
+        flood
+        edit_group slot=5 group=1
+        edit_group slot=4 group=1
+        flood
+        static_volumes
+    """,
     "the ranks of a record that was written while a permit was, hold although the permit is refused": """
         create size=3
         run

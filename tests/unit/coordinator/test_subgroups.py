@@ -293,3 +293,17 @@ def test_i1_members_that_others_bound_start_no_gang_without_its_subgroups(restar
     scenario.change(pods=[second])
     scenario.run()
     assert scenario.bound("a") == 3
+
+
+def test_i1_a_gang_that_lacks_subgroups_and_has_no_pending_member_keeps_its_group_waiting() -> None:
+    """Another scheduler bound the minimum, but of one subgroup only."""
+    scenario = Scenario({"n": 4})
+    names = ("default/a", "default/b")
+    a = gang("a").needing(1).of(1).in_subgroups(1, size=1, minimum=2, rack=False).with_group(*names)
+    [member] = a.pods()
+    scenario.change(gangs=[a.gang_facts()], pods=[member])
+    scenario.bind_elsewhere(member.uid, "n")
+    scenario.add(gang("b").of(1).with_group(*names))
+    scenario.run()
+    assert scenario.bound("b") == 0
+    assert "1 of 2 subgroups" in why(scenario, "b")

@@ -203,7 +203,7 @@ def _lacks_subgroups(gang: Gang, ledger: Ledger) -> str | None:
     """Why no subgroups of the gang may be placed now; None: some may, or the gang has none, or all seats that it needs
     to start.
     """
-    if gang.facts is None or not gang.facts.subgroups or not gang.pending:
+    if gang.facts is None or not gang.facts.subgroups or (gang.permit.granted and not gang.pending):
         return None
     if not gang.permit.granted and gang.missing <= 0 and has_subgroups(gang, ledger.selection):
         return None
