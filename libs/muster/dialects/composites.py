@@ -5,7 +5,7 @@ together; of a `basic` one each starts on its own, so it counts as one with minG
 All pods below either share a domain of its topology key.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from msgspec import Struct
@@ -18,17 +18,18 @@ from muster.gangs.quoting import quoted
 from muster.topology.trees import label_key_tree_name
 
 PARENT: Final = "parentCompositePodGroupName"
-MAX_DEPTH: Final = 4
-"""CompositePodGroups above a PodGroup."""
+MAX_DEPTH: Final = 3
+"""CompositePodGroups above a PodGroup: with it, the four levels that the API allows."""
 MAX_GANGS: Final = 100
 """PodGroups below one CompositePodGroup."""
+PRIORITY_FIELDS: Final = ("priorityClassName", "priority")
 _POLICIES: Final = ("gang", "basic")
 
 
 class CompositeSpec(Struct, frozen=True):
     """Declaration of a CompositePodGroup. `minimum`: groups that must start together; 0: it is basic, and 1 suffices.
-    `key`: node label that has one value for all pods below. `problem`: what is invalid, in words; `warning`: what is
-    read, but not done.
+    `key`: node label that has one value for all pods below. `priority` has the fields priority and priorityClassName
+    that are given. `problem`: what is invalid, in words; `warnings`: what is read, but not done.
     """
 
     namespace: str
@@ -37,8 +38,10 @@ class CompositeSpec(Struct, frozen=True):
     minimum: int = 0
     key: str = ""
     workload: str = ""
+    priority: tuple[tuple[str, Any], ...] = ()
+    never_preempts: bool = False
     problem: str = ""
-    warning: str = ""
+    warnings: tuple[str, ...] = ()
 
     @property
     def label(self) -> str:
@@ -79,22 +82,29 @@ def read_composite(definition: Definition) -> CompositeSpec:
             raise BadValue(f"spec.{PARENT} {where} is {quoted_value(parent)}, {names}")
     except BadValue as error:
         problem = str(error)
-    workload = spec.get("workloadRef")
     return CompositeSpec(
         definition.namespace,
         definition.name,
         parent_of(spec),
         minimum,
         key,
-        _text(workload.get("workloadName")) if isinstance(workload, Mapping) else "",
+        workload_of(spec),
+        tuple([(field, value) for field in PRIORITY_FIELDS if (value := spec.get(field)) not in (None, "", 0)]),
+        spec.get("preemptionPolicy") == "Never",
         problem,
-        _warning(spec, where),
+        tuple(_warnings(spec, where)),
     )
 
 
 def parent_of(spec: Mapping[str, Any]) -> str:
     """Returns the name of the parent that a PodGroup or CompositePodGroup names; empty: none."""
     return _text(spec.get(PARENT))
+
+
+def workload_of(spec: Mapping[str, Any]) -> str:
+    """Returns the name of the Workload of a PodGroup or CompositePodGroup; empty: none."""
+    reference = spec.get("workloadRef")
+    return _text(reference.get("workloadName")) if isinstance(reference, Mapping) else ""
 
 
 def starting_together(composites: Sequence[CompositeSpec]) -> Sequence[CompositeSpec]:
@@ -121,9 +131,17 @@ def problem_of(composites: Sequence[CompositeSpec], children: Sequence[int]) -> 
     return None
 
 
-def warning_of(composites: Sequence[CompositeSpec]) -> str:
-    """Returns what is read, but not done; empty: nothing."""
-    return next((each.warning for each in composites if each.warning), "")
+def warnings_of(composites: Sequence[CompositeSpec], spec: Mapping[str, Any]) -> Iterator[str]:
+    """Returns what is read in the composites, but not done, for a PodGroup below them with this spec."""
+    declared = any(spec.get(field) for field in PRIORITY_FIELDS)
+    for each in composites:
+        yield from each.warnings
+        for field, value in each.priority:
+            where = f"spec.{field} of {each.label} is {quoted_value(value)}"
+            if not declared:
+                yield f"{where}, which the PodGroup lacks: all groups of a Workload must have the same"
+            elif (own := spec.get(field)) is not None and own != value:
+                yield f"{where}, but {quoted_value(own)} of the PodGroup is used: all groups must have the same"
 
 
 def composite_facts(composites: Sequence[CompositeSpec]) -> tuple[CompositeFacts, ...]:
@@ -164,19 +182,22 @@ def _topology_key(constraints: Any, where: str) -> str:
         raise BadValue(f"spec.schedulingConstraints.topology {where} is {error}: {remedy}") from None
 
 
-def _warning(spec: Mapping[str, Any], where: str) -> str:
-    """Returns what is read in a spec, but not done, in words; empty: nothing."""
+def _warnings(spec: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Returns what is read in a spec, but not done, in words."""
     mode, policy = spec.get("disruptionMode"), spec.get("schedulingPolicy")
     alone = "each PodGroup is evicted on its own"
     if isinstance(mode, Mapping) and list(mode) == ["all"]:
-        return f"spec.disruptionMode {where} is all, which is not supported for several PodGroups: {alone}"
-    if mode is not None and not (isinstance(mode, Mapping) and list(mode) == ["single"]):
-        return f"spec.disruptionMode {where} is {quoted_value(mode)}, which is neither single nor all: {alone}"
+        yield f"spec.disruptionMode {where} is all, which is not supported for several PodGroups: {alone}"
+    elif mode is not None and not (isinstance(mode, Mapping) and list(mode) == ["single"]):
+        yield f"spec.disruptionMode {where} is {quoted_value(mode)}, which is neither single nor all: {alone}"
     unknown = [key for key in policy if key not in _POLICIES] if isinstance(policy, Mapping) else []
     if unknown:
         keys = ", ".join(map(quoted, unknown[:3]))
-        return f"spec.schedulingPolicy {where} has {keys}, which is not known: only gang and basic are used"
-    return ""
+        yield f"spec.schedulingPolicy {where} has {keys}, which is not known: only gang and basic are used"
+    preemption = spec.get("preemptionPolicy")
+    if preemption not in (None, "", "Never", "PreemptLowerPriority"):
+        known = "which is neither Never nor PreemptLowerPriority: that of the PodGroup is used instead"
+        yield f"spec.preemptionPolicy {where} is {quoted_value(preemption)}, {known}"
 
 
 def _text(value: Any) -> str:

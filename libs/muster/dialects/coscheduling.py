@@ -21,6 +21,7 @@ from muster.dialects.sources import (
     member_of,
     min_resources,
     undeclared,
+    unknown_fields,
     warning,
 )
 from muster.dialects.values import parse_count, parse_seconds
@@ -78,7 +79,7 @@ def read(declaration: Declaration) -> GangFacts:
             f"{DEFAULT_WAITING_SECONDS:g}s is used instead",
         )
         resources = min_resources(definition, problems)
-        problems += quota_problems(definition)
+        problems += (*unknown_fields(definition.spec, _FIELDS, f"spec of {pod_group}"), *quota_problems(definition))
     return replace(
         gang_facts(NAME, declaration),
         minimum=minimum,

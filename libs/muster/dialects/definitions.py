@@ -22,7 +22,7 @@ class Definition(Struct, frozen=True):
     """An object that defines a gang.
 
     `spec` holds the declaration: the spec of a PodGroup, the data of a ConfigMap. `status` holds only the fields that
-    the kind lists.
+    the kind lists. `unknown` are keys of the declaration that nobody reads or writes: some, sorted.
     """
 
     api_version: str
@@ -35,6 +35,7 @@ class Definition(Struct, frozen=True):
     labels: Mapping[str, str] = {}
     spec: Mapping[str, Any] = {}
     status: Mapping[str, Any] = {}
+    unknown: tuple[str, ...] = ()
     controller: Owner | None = None
 
     @property
@@ -48,6 +49,7 @@ class DefinitionKind(Struct, frozen=True):
 
     `version` is the preferred API version; `older` lists the versions to try, in order, if the API server does not
     serve it. `content` names the field with the declaration, `keys` the keys in it that the dialect reads (empty: all).
+    `written` lists those that schedulers write; if it is not empty, every other key is unknown.
     `status` lists the status fields that the dialect reads; other fields change often and are dropped.
     `label_selector` restricts which objects are watched (empty: all).
     """
@@ -59,6 +61,7 @@ class DefinitionKind(Struct, frozen=True):
     older: tuple[str, ...] = ()
     content: str = "spec"
     keys: tuple[str, ...] = ()
+    written: tuple[str, ...] = ()
     status: tuple[str, ...] = ()
     label_selector: str = ""
 

@@ -33,8 +33,10 @@ from muster.dialects.sources import (
     from_pods,
     gang_facts,
     member_of,
+    min_resources,
     pod_terms,
     undeclared,
+    unknown_fields,
     warning,
 )
 from muster.dialects.values import (
@@ -49,7 +51,7 @@ from muster.dialects.values import (
     parse_seconds,
     quoted_value,
 )
-from muster.gangs.facts import GangFacts, GangMode, LevelConstraint, MatchPolicy, Problem
+from muster.gangs.facts import Amounts, GangFacts, GangMode, LevelConstraint, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
 from muster.topology.constraints import clashes
 
@@ -72,7 +74,7 @@ TOPOLOGY_INDEX: Final = _PREFIX + "network-topology-index"
 MATCH_POLICIES: Final = (MATCH_POLICY, MATCH_POLICY_ALIAS)
 
 _TERMS: Final = (MIN_AVAILABLE, TOTAL_NUMBER, MODE, WAITING_TIME, GROUPS, *MATCH_POLICIES, NETWORK_TOPOLOGY)
-_FIELDS: Final = ("minMember", "scheduleTimeoutSeconds")
+_FIELDS: Final = ("minMember", "minResources", "scheduleTimeoutSeconds")
 
 DEFAULT_WAITING_SECONDS: Final = 600.0
 """Koordinator's default."""
@@ -103,6 +105,7 @@ def read(declaration: Declaration) -> GangFacts:
     group = gang.group()
     policy = gang.match_policy()
     constraints = gang.constraints()
+    resources = gang.resources()
     gang.check_names()
     gang.check_timeouts()
     gang.check_indexes()
@@ -115,6 +118,7 @@ def read(declaration: Declaration) -> GangFacts:
         waiting_time_seconds=waiting_seconds,
         problems=tuple(gang.problems),
         match_policy=policy,
+        resources=resources,
         constraints=constraints,
         terms=(
             *pod_terms(declaration.pods, GangMarks.annotation, _TERMS),
@@ -185,6 +189,13 @@ class _Reader:
             sources.append(Source(timeout, f"spec.scheduleTimeoutSeconds of {self._pod_group}"))
         default = DEFAULT_WAITING_SECONDS
         return choose(sources, _waiting_seconds, default, self.problems, warning, f"{default:g}s is used instead")
+
+    def resources(self) -> Amounts:
+        """Returns the amounts that must be free before the gang is tried; also reports unknown fields of the spec."""
+        if self._definition is None:
+            return ()
+        self.problems += unknown_fields(self._definition.spec, _FIELDS, f"spec of {self._pod_group}")
+        return min_resources(self._definition, self.problems)
 
     def group(self) -> tuple[str, ...]:
         remedy = 'list every gang of the group as "namespace/name", including this one'

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from muster.dialects.definitions import ControllerGang, Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import GangMarks, Membership, Pairs
-from muster.dialects.sources import Source, blocking, choose, definition_terms, gang_facts, warning
+from muster.dialects.sources import Source, blocking, choose, definition_terms, gang_facts, unknown_fields, warning
 from muster.dialects.values import BadValue, parse_count, quoted_value
 from muster.gangs.facts import GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
@@ -85,6 +85,7 @@ def read(declaration: Declaration) -> GangFacts:
         problems.append(blocking(f"{_title(definition)} {_NO_CONTROLLER}"))
     minimum = _minimum(definition, problems)
     _check_selector(definition, problems)
+    problems += unknown_fields(definition.spec, (*_FIELDS, "nodeSelector"), f"spec of {_title(definition)}")
     return replace(
         facts,
         minimum=minimum,

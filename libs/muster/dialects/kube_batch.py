@@ -27,6 +27,7 @@ from muster.dialects.sources import (
     member_of,
     min_resources,
     undeclared,
+    unknown_fields,
     warning,
 )
 from muster.dialects.values import BadValue, parse_count, parse_duration_or_seconds, quoted_value
@@ -118,7 +119,11 @@ def read(declaration: Declaration) -> GangFacts:
         priority=priority,
         resources=resources,
         terms=tuple(definition_terms(definition, _TERMS)),
-        problems=(*problems, *quota_problems(definition)),
+        problems=(
+            *problems,
+            *unknown_fields(definition.spec, _TERMS, f"spec of {_title(definition)}"),
+            *quota_problems(definition),
+        ),
     )
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from muster.dialects.composites import PARENT, Ancestry, composite_facts, warning_of
+from muster.dialects.composites import PARENT, Ancestry, composite_facts, warnings_of, workload_of
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
 from muster.dialects.marks import GangMarks, Membership
@@ -33,6 +33,7 @@ from muster.dialects.sources import (
     gang_facts,
     member_of,
     undeclared,
+    unknown_fields,
     warning,
 )
 from muster.dialects.topology_keys import parse_topology_key
@@ -57,7 +58,21 @@ SCHEDULED: Final = "PodGroupInitiallyScheduled"
 """The condition of a PodGroup that has started, since v1alpha3."""
 _DISRUPTED: Final = "DisruptionTarget"
 _POLICIES: Final = ("gang", "basic")
+_MOST_WARNINGS: Final = 8
+"""Of CompositePodGroups, in one PodGroup."""
 _MAX_PRIORITY: Final = 2**31 - 1
+_FIELDS: Final = (
+    "disruptionMode",
+    "podGroupTemplateRef",  # v1alpha2
+    "preemptionPolicy",
+    "priority",
+    "priorityClassName",
+    "resourceClaims",
+    "schedulingConstraints",
+    "schedulingPolicy",
+    "workloadRef",
+    PARENT,
+)
 _TERMS: Final = (
     "schedulingPolicy.gang.minCount",
     "schedulingPolicy.basic",
@@ -86,6 +101,7 @@ def read(declaration: Declaration) -> GangFacts:
         missing = f"{pod_group} ({DEFINITION.group}) does not exist yet: create it"
         return replace(facts, problems=(undeclared(f"{missing}, or recreate the pods with another {FIELD}"),))
     group = _SpecReader(definition.spec, pod_group)
+    group.check_fields()
     minimum = group.minimum()
     key = group.topology_key()
     priority = group.priority(declaration.priorities)
@@ -99,7 +115,7 @@ def read(declaration: Declaration) -> GangFacts:
         priority=priority,
         tree=label_key_tree_name(key) if key else "",
         constraints=(LevelConstraint(key, LevelPolicy.PACK, hard=True),) if key else (),
-        never_preempts=never_preempts,
+        never_preempts=never_preempts or any(each.never_preempts for each in ancestry.composites),
         evicted_whole=evicted_whole,
         independent=group.is_basic(),
         group=ancestry.gangs,
@@ -162,6 +178,20 @@ class _SpecReader:
         self.problems: list[Problem] = []
         self._spec = spec
         self._of = f"of {pod_group}"
+
+    def check_fields(self) -> None:
+        """Reports fields that no version of the API has, such as those of a newer one."""
+        constraints = self._spec.get("schedulingConstraints")
+        policy = self._spec.get("schedulingPolicy")
+        self.problems += unknown_fields(self._spec, _FIELDS, f"spec {self._of}")
+        if isinstance(policy, Mapping):
+            self.problems += unknown_fields(policy.get("gang"), ("minCount",), f"spec.schedulingPolicy.gang {self._of}")
+            self.problems += unknown_fields(policy.get("basic"), (), f"spec.schedulingPolicy.basic {self._of}")
+        if isinstance(constraints, Mapping):
+            self.problems += unknown_fields(constraints, ("topology",), f"spec.schedulingConstraints {self._of}")
+            topology = constraints.get("topology")
+            for each in topology[:1] if isinstance(topology, list | tuple) else ():
+                self.problems += unknown_fields(each, ("key",), f"spec.schedulingConstraints.topology {self._of}")
 
     def minimum(self) -> int:
         """Returns the minimum; 1 for a basic group, whose pods start one by one."""
@@ -242,8 +272,12 @@ class _SpecReader:
             )
             self.problems.append(blocking(f"spec.{PARENT} {self._of} is {quoted_value(parent)}, but {problem}"))
             return Ancestry()
-        if ignored := warning_of(given.composites):
-            self.problems.append(warning(ignored))
+        own, theirs = workload_of(self._spec), next((each for each in given.composites if each.workload), None)
+        if own and theirs is not None and own != theirs.workload:
+            several = f"which {theirs.label} does not belong to, but to {quoted(theirs.workload)}: use one"
+            self.problems.append(blocking(f"spec.workloadRef {self._of} names {quoted(own)}, {several}"))
+            return Ancestry()
+        self.problems += [warning(each) for each in warnings_of(given.composites, self._spec)][:_MOST_WARNINGS]
         return given
 
 

@@ -29,6 +29,7 @@ from muster.dialects.sources import (
     label_unless_empty,
     member_of,
     pod_terms,
+    unknown_fields,
     warning,
 )
 from muster.dialects.values import BadValue, parse_count, parse_gang_name, quoted_value
@@ -43,7 +44,14 @@ _NAME, _SIZE, _PRIORITY, _CONSTRAINTS = _KEYS = ("name", "size", "priority", "co
 
 NAME: Final = "sakkara"
 DEFINITION: Final = DefinitionKind(
-    "", "v1", "ConfigMap", "configmaps", content="data", label_selector=GROUP_LABEL, keys=_KEYS
+    "",
+    "v1",
+    "ConfigMap",
+    "configmaps",
+    content="data",
+    label_selector=GROUP_LABEL,
+    keys=_KEYS,
+    written=sakkara_status.KEYS,
 )
 
 GROUP_NAME: Final = GROUP_LABEL + ".name"
@@ -80,7 +88,7 @@ def gang_name(definition: Definition) -> str:
 def read(declaration: Declaration) -> GangFacts:
     """Reads the ConfigMap and the pods' labels. Priority classes have no effect."""
     group = _Reader(declaration)
-    group.check_name()
+    group.check_keys()
     size = group.size()
     priority = group.priority()
     constraints = group.constraints(size)
@@ -110,8 +118,12 @@ class _Reader:
         self._object_name = f"{definition.namespace}/{definition.name}" if definition is not None else ""
         self._config_map = f"ConfigMap {quoted(self._object_name)}"
 
-    def check_name(self) -> None:
-        if self._definition is None or not (name := _text(self._definition, _NAME)):
+    def check_keys(self) -> None:
+        """Reports keys of the ConfigMap that are not read, and an invalid name."""
+        if self._definition is None:
+            return
+        self.problems += unknown_fields(dict.fromkeys(self._definition.unknown), _KEYS, self._config_map)
+        if not (name := _text(self._definition, _NAME)):
             return
         try:
             parse_gang_name(name)

@@ -29,6 +29,9 @@ STATUS, PLACEMENT, RANK, PREEMPTOR, OMITTED = "status", "placement", "rank", "pr
 BEGIN, END = "schedBeginTime", "schedEndTime"
 TOTAL_MILLI, SOLVER_MILLI = "schedTotalTimeMilli", "schedSolverTimeMilli"
 
+KEYS: Final = (STATUS, PLACEMENT, RANK, PREEMPTOR, OMITTED, BEGIN, END, TOTAL_MILLI, SOLVER_MILLI)
+"""Keys of the ConfigMap that are written."""
+
 MAX_BYTES: Final = 900_000
 """Limit on placement and ranks together, encoded. A patch and a ConfigMap's data may have 1 MiB each."""
 

@@ -5,7 +5,7 @@ user's own words, for `muster explain`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from msgspec import Struct
 
@@ -18,6 +18,9 @@ from muster.gangs.facts import Amounts, GangFacts, Problem, Severity
 from muster.gangs.quoting import quoted
 
 T = TypeVar("T")
+
+_MOST_UNKNOWN: Final = 3
+"""Unknown fields that a Warning names."""
 
 MarkReader = Callable[[GangMarks, str], str | None]
 """Reads a mark of a pod by key: GangMarks.label or GangMarks.annotation."""
@@ -136,6 +139,18 @@ def choose(
             problems.append(warning(f"{ignored}, but {first.where} is {quoted_value(first.value)}, which is used"))
             break
     return value
+
+
+def unknown_fields(given: Any, known: Iterable[str], where: str) -> Iterator[Problem]:
+    """Returns a Warning about the fields of an object that are none of the known ones. `where` is it in words."""
+    known = sorted(known)
+    unknown = sorted([str(each) for each in given if each not in known]) if isinstance(given, Mapping) else []
+    if unknown:
+        more = f" and {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
+        names = f"{', '.join(map(quoted, unknown[:_MOST_UNKNOWN]))}{more}"
+        yield warning(
+            f"{where} has {names}, without effect: the fields that are known are {', '.join(known) or 'none'}"
+        )
 
 
 def choose_class_priority(name: Any, priorities: Mapping[str, int], where: str, problems: list[Problem]) -> int | None:

@@ -9,6 +9,7 @@ from muster.gangs.facts import LevelConstraint, SubgroupPolicy
 from muster.gangs.quoting import quoted
 from muster.gangs.selectors import EVERYTHING_SELECTED, LabelSelector, Operator, Requirement
 
+POLICY_FIELDS: Final = ("name", "labelSelector", "matchLabelKeys", "subGroupSize", "minSubGroups", "networkTopology")
 MAX_POLICIES: Final = 20
 MAX_MIN_SUBGROUPS: Final = 100
 MAX_KEYS: Final = 8

@@ -33,9 +33,10 @@ from muster.dialects.sources import (
     definition_terms,
     gang_facts,
     min_resources,
+    unknown_fields,
     warning,
 )
-from muster.dialects.subgroups import parse_subgroups
+from muster.dialects.subgroups import MAX_POLICIES, POLICY_FIELDS, parse_subgroups
 from muster.dialects.values import MAX_COUNT, BadValue, parse_count, parse_index, quoted_value
 from muster.gangs.facts import (
     OTHER_LEVELS,
@@ -64,6 +65,7 @@ MAX_TASKS: Final = 100
 
 _NO_TASKS: Final[Mapping[str, int]] = {}
 _HARD, _SOFT = "hard", "soft"
+_TOPOLOGY_FIELDS: Final = ("mode", "highestTierAllowed", "highestTierName")
 _TERMS: Final = (
     "minMember",
     "minTaskMember",
@@ -96,6 +98,7 @@ def read(declaration: Declaration) -> GangFacts:
     if definition is None:
         raise ValueError("pods without a PodGroup belong to kube-batch's dialect")
     group = _SpecReader(definition)
+    group.check_fields()
     minimum = group.minimum()
     resources = min_resources(definition, group.problems)
     priority = group.priority(declaration.priorities)
@@ -135,6 +138,19 @@ class _SpecReader:
         self.problems: list[Problem] = []
         self._spec = definition.spec
         self._of = f"of PodGroup {quoted(f'{definition.namespace}/{definition.name}')}"
+
+    def check_fields(self) -> None:
+        """Reports fields that no version of Volcano has."""
+        self.problems += unknown_fields(self._spec, _TERMS, f"spec {self._of}")
+        topology, policies = self._spec.get("networkTopology"), self._spec.get("subGroupPolicy")
+        self.problems += unknown_fields(topology, _TOPOLOGY_FIELDS, f"spec.networkTopology {self._of}")
+        for each in policies[:MAX_POLICIES] if isinstance(policies, list | tuple) else ():
+            if isinstance(each, Mapping):
+                where = f"policy {quoted_value(each.get('name'))} of spec.subGroupPolicy {self._of}"
+                self.problems += unknown_fields(each, POLICY_FIELDS, where)
+                self.problems += unknown_fields(
+                    each.get("networkTopology"), _TOPOLOGY_FIELDS, f"networkTopology of {where}"
+                )
 
     def minimum(self) -> int:
         """Returns minMember; 1 without it or with 0: every pod may start on its own."""

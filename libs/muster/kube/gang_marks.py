@@ -1,6 +1,6 @@
 """Converts pods and PodGroups to the input of the dialects: gang marks and definitions."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Raw
@@ -12,6 +12,11 @@ from muster.gangs.byte_cache import cached_by_bytes
 from muster.kube.json_repair import shallow
 from muster.kube.objects import NOTHING, UNREADABLE, ObjectMeta, Pod, PodGroup
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
+
+_MOST_UNKNOWN: Final = 10
+"""Unknown keys of a definition that are kept."""
+_MAX_KEY_LENGTH: Final = 253
+"""Characters of a key of a ConfigMap."""
 
 
 def gang_marks(pod: Pod, job: str = "") -> GangMarks:
@@ -42,6 +47,7 @@ def definition(pod_group: PodGroup, kind: DefinitionKind) -> Definition:
         annotations=metadata.annotations or {},
         labels=metadata.labels or {},
         spec={key: value for key, value in content.items() if not kind.keys or key in kind.keys},
+        unknown=_unknown(content, kind),
         status={key: value for key, value in status.items() if key in kind.status},
         controller=Owner(owner.api_version, owner.kind, owner.name, owner.uid) if owner is not None else None,
     )
@@ -72,6 +78,12 @@ def _object(raw: bytes) -> dict[str, Any]:
     except UNREADABLE:
         return {}
     return {key: _value(value) for key, value in fields.items()}
+
+
+def _unknown(content: dict[str, Any], kind: DefinitionKind) -> tuple[str, ...]:
+    known = (*kind.keys, *kind.written)
+    unknown = [key[:_MAX_KEY_LENGTH] for key in content if key not in known] if kind.written else []
+    return tuple(sorted(unknown)[:_MOST_UNKNOWN])
 
 
 def _value(raw: Raw) -> Any:

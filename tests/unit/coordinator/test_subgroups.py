@@ -295,7 +295,7 @@ def test_i1_members_that_others_bound_start_no_gang_without_its_subgroups(restar
     assert scenario.bound("a") == 3
 
 
-def test_i1_a_gang_that_lacks_subgroups_and_has_no_pending_member_keeps_its_group_waiting() -> None:
+def test_i1_a_gang_without_pending_members_that_lacks_subgroups_blocks_its_group() -> None:
     """Another scheduler bound the minimum, but of one subgroup only."""
     scenario = Scenario({"n": 4})
     names = ("default/a", "default/b")

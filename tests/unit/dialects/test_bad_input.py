@@ -97,15 +97,15 @@ def by_native(spec: Spec) -> GangFacts:
     return read_gang("native/a/A", pod_group(native.DEFINITION, spec), [])
 
 
-def below(*composites: tuple[str, Spec], groups: Iterable[str] = ("A",)) -> GangFacts:
+def below(*composites: tuple[str, Spec], groups: Iterable[str] = ("A",), spec: Spec = COMPOSED) -> GangFacts:
     """PodGroup a/A below CompositePodGroups of the namespace, and others below C."""
     trees, kind = CompositeGroups(), native.COMPOSITE
-    for name, spec in composites:
+    for name, given in composites:
         workload = {"workloadRef": {"workloadName": "w", "templateName": name}}
         trees.put_composite(
-            Definition(kind.api_version, kind.kind, "a", name, f"uid-{name}", 1, {}, {}, {**workload, **spec})
+            Definition(kind.api_version, kind.kind, "a", name, f"uid-{name}", 1, {}, {}, {**workload, **given})
         )
-    defined = pod_group(native.DEFINITION, COMPOSED)
+    defined = pod_group(native.DEFINITION, spec)
     for name in groups:
         trees.put_group(
             Definition(defined.api_version, "PodGroup", "a", name, f"uid-of-{name}", 50, {}, {}, defined.spec)
@@ -137,6 +137,24 @@ CASES: Final[Mapping[str, Callable[[], GangFacts]]] = {
     "lightweight: minimum 0": lambda: lightweight("0"),
     "lightweight: minimum below 0": lambda: lightweight("-2"),
     "lightweight: no minimum": lambda: lightweight(""),
+    "koordinator: unknown field": lambda: koordinator_object({"minMember": 2, "minMembers": 3}),
+    "coscheduling: unknown field": lambda: by_coscheduling({"minMember": 2, "minMembers": 3}),
+    "kube-batch: unknown fields": lambda: by_kube_batch({"minMember": 2, "a": 1, "b": 1, "c": 1, "d": 1}),
+    "kube-arbitrator: unknown field": lambda: by_arbitrator({"minAvailable": 1, "minMember": 2}),
+    "volcano: unknown field": lambda: by_volcano({"minMember": 2, "minAvailable": 3}),
+    "volcano: unknown field of a topology": lambda: by_volcano({"minMember": 2, "networkTopology": {"tier": 1}}),
+    "volcano: unknown field of a policy": lambda: in_policies({"name": "ps", "minSize": 2}),
+    "volcano: unknown field of the topology of a policy": lambda: in_policies(
+        {"name": "ps", "networkTopology": {"tier": 1}}
+    ),
+    "native: unknown field": lambda: by_native({**GANG, "minCount": 2}),
+    "native: unknown field of gang": lambda: by_native({"schedulingPolicy": {"gang": {"minCount": 2, "maxCount": 3}}}),
+    "native: unknown field of basic": lambda: by_native({"schedulingPolicy": {"basic": {"minCount": 2}}}),
+    "native: unknown constraint": lambda: by_native({**GANG, "schedulingConstraints": {"nodes": []}}),
+    "native: unknown field of a topology": lambda: by_native(
+        {**GANG, "schedulingConstraints": {"topology": [{"key": "rack", "mode": "soft"}]}}
+    ),
+    "sakkara: unknown key": lambda: sakkara_group(size="2", sizes="3"),
     "lightweight: minimum above the limit": lambda: lightweight("99999999999"),
     "lightweight: pods differ": lambda: lightweight("2", "3"),
     "lightweight: match policy": lambda: lightweight("2", policy="often"),
@@ -225,9 +243,15 @@ CASES: Final[Mapping[str, Callable[[], GangFacts]]] = {
     "composite: cycle": lambda: below(("C", gang_of_groups(parent="D")), ("D", gang_of_groups(parent="C"))),
     "composite: depth": lambda: below(
         ("C", gang_of_groups(parent="1")),
-        *[(str(n), gang_of_groups(parent=str(n + 1))) for n in range(1, 5)],
-        ("5", gang_of_groups()),
+        *[(str(n), gang_of_groups(parent=str(n + 1))) for n in range(1, 4)],
+        ("4", gang_of_groups()),
     ),
+    "composite: priority class": lambda: below(("C", gang_of_groups(priorityClassName="high"))),
+    "composite: preemption policy": lambda: below(("C", gang_of_groups(preemptionPolicy="Sometimes"))),
+    "composite: another Workload": lambda: below(
+        ("C", gang_of_groups()), spec={**COMPOSED, "workloadRef": {"workloadName": "v"}}
+    ),
+    "composite: another priority": lambda: below(("C", gang_of_groups(priority=7)), spec={**COMPOSED, "priority": 5}),
     "composite: Workloads": lambda: below(
         ("C", gang_of_groups(parent="D")), ("D", gang_of_groups(workloadRef={"workloadName": "v"}))
     ),

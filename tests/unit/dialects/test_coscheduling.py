@@ -27,9 +27,7 @@ def test_an_empty_label_is_the_pods_problem() -> None:
 
 
 def test_a_gang() -> None:
-    definition = coscheduling_group(
-        {"minMember": 3, "scheduleTimeoutSeconds": 10, "minResources": {"cpu": "3"}, "anything": {}}
-    )
+    definition = coscheduling_group({"minMember": 3, "scheduleTimeoutSeconds": 10, "minResources": {"cpu": "3"}})
     assert gang_of(definition) == GangFacts(
         id="coscheduling/a/A",
         dialect="coscheduling",
