@@ -137,9 +137,9 @@ LWS: Final = Controller(
 _KUEUE_VERSION: Final = "kueue.x-k8s.io/v1beta2"
 
 
-def _kueue_quota(name: str, **flavor: object) -> tuple[JSON, JSON]:
-    """A ClusterQueue with enough CPUs of a flavor of the same name."""
-    quota = {"name": name, "resources": [{"name": "cpu", "nominalQuota": "1000"}]}
+def kueue_quota(name: str, cpus: int = 1000, **flavor: object) -> tuple[JSON, JSON]:
+    """A ClusterQueue with CPUs of a flavor of the same name."""
+    quota = {"name": name, "resources": [{"name": "cpu", "nominalQuota": str(cpus)}]}
     spec = {"namespaceSelector": {}, "resourceGroups": [{"coveredResources": ["cpu"], "flavors": [quota]}]}
     metadata = {"name": name}
     return (
@@ -152,12 +152,13 @@ KUEUE: Final = Controller(
     "kueue",
     "sigs.k8s.io/kueue",
     f"with JobSet; {_WITH_WEBHOOKS}, except those that convert old versions, which its CRDs do not have here;"
-    " ClusterQueues with enough quota, one of them with a Topology",
+    " ClusterQueues with enough quota, one of them with a Topology; `waitForPodsReady` evicts after 20 s",
     arguments=lambda place: ["--config", str(place.configuration)],
     configuration=of_controller_runtime(
         "config.kueue.x-k8s.io/v1beta2",
         integrations={"frameworks": ["batch/job", "jobset.x-k8s.io/jobset", "pod"]},
         featureGates={"VisibilityOnDemand": False},
+        waitForPodsReady={"timeout": "20s", "requeuingStrategy": {"backoffBaseSeconds": 1, "timestamp": "Eviction"}},
     ),
     certificates_below_etc="kueue/metrics/certs",
     crds=("config/components/crd/bases/*.yaml",),
@@ -170,14 +171,14 @@ KUEUE: Final = Controller(
     object_selectors=_with_label("kueue.x-k8s.io/queue-name", "mpod.kb.io", "vpod.kb.io"),
     needs=("jobset",),
     objects=(
-        *_kueue_quota("interop"),
+        *kueue_quota("interop"),
         {
             "apiVersion": _KUEUE_VERSION,
             "kind": "Topology",
             "metadata": {"name": "interop"},
             "spec": {"levels": [{"nodeLabel": RACK}, {"nodeLabel": "kubernetes.io/hostname"}]},
         },
-        *_kueue_quota("interop-racks", nodeLabels={KUEUE_RACKS: "true"}, topologyName="interop"),
+        *kueue_quota("interop-racks", nodeLabels={KUEUE_RACKS: "true"}, topologyName="interop"),
     ),
 )
 TRAINER: Final = Controller(

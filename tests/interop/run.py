@@ -103,8 +103,13 @@ def _selected(name: str, words: list[str] | None) -> bool:
 
 
 def _merged(run: Run) -> Run:
-    """The stored results, with those of this run in place of theirs; in the order of the tables."""
-    found = {_key(each): each for each in (read_run().results if FILE.exists() else [])}
+    """The stored results of the same versions, and those of this run in place of theirs, in the order of the tables."""
+    stored = read_run() if FILE.exists() else Run({}, [])
+    found = {
+        _key(each): each
+        for each in stored.results
+        if stored.versions.get(each.controller) == run.versions.get(each.controller)
+    }
     found.update((_key(each), each) for each in run.results)
     order = [(kind.controller, kind.name, scenario.name) for kind in KINDS for scenario in SCENARIOS]
     return Run(run.versions, [found[key] for key in order if key in found])

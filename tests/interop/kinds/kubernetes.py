@@ -1,6 +1,6 @@
 """Workloads of kube-controller-manager."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from interop.gang import JSON, Gang
@@ -45,6 +45,23 @@ def job(gang: Gang, **spec: Any) -> list[JSON]:
 
 def _scaled_job(gang: Gang, size: int) -> list[Patch]:
     return [patch_of(gang, _BATCH, "Job", {"spec": {"parallelism": size, "completions": size}})]
+
+
+def _scaled_parallelism(gang: Gang, size: int) -> list[Patch]:
+    return [patch_of(gang, _BATCH, "Job", {"spec": {"parallelism": size}})]
+
+
+def _scaled_native_job(gang: Gang, size: int) -> list[Patch]:
+    """Changes the number of pods, and keeps the minimum at the size of the gang."""
+    [patch] = _scaled_job(gang, size)
+    minimum = with_minimum(gang, min(size, gang.size)).body["spec"]
+    return [patch_of(gang, _BATCH, "Job", {"spec": patch.body["spec"] | minimum})]
+
+
+def with_minimum(gang: Gang, minimum: int) -> Patch:
+    """Changes the minimum of a Job whose gang is a native PodGroup."""
+    policy = {"schedulingPolicy": {"gang": {"minCount": minimum}}}
+    return patch_of(gang, _BATCH, "Job", {"spec": {"scheduling": policy}})
 
 
 def _replicated(kind: str, gang: Gang, **spec: Any) -> list[JSON]:
@@ -193,7 +210,15 @@ _DEPLOYMENT: Final = WorkloadKind(
 )
 
 
-def _job_kind(name: str, *, elastic: bool, notes: str = "", sets: str = _LABELS, **spec: Any) -> WorkloadKind:
+def _job_kind(
+    name: str,
+    *,
+    scaled: Callable[[Gang, int], list[Patch]] = _scaled_job,
+    elastic: Mapping[str, Any] | None = None,
+    notes: str = "",
+    sets: str = _LABELS,
+    **spec: Any,
+) -> WorkloadKind:
     return WorkloadKind(
         controller=CONTROLLER,
         name=name,
@@ -201,7 +226,8 @@ def _job_kind(name: str, *, elastic: bool, notes: str = "", sets: str = _LABELS,
         notes=notes,
         objects=lambda gang: job(gang, **spec),
         on_failure=OnFailure.REPLACED,
-        scaled=_scaled_job if elastic else None,
+        scaled=scaled,
+        elastic=elastic or {},
         restart=lambda gang: suspended_and_resumed(gang, _BATCH, "Job"),
         finished=_COMPLETE,
         withheld=(_QUOTA_EXCEEDED,) if "scheduling" in spec else (_QUOTA_EXCEEDED, _TOO_FEW),
@@ -209,21 +235,27 @@ def _job_kind(name: str, *, elastic: bool, notes: str = "", sets: str = _LABELS,
 
 
 KUBERNETES: Final = (
-    _job_kind("Job, Indexed", elastic=True, notes=_BACKOFF),
-    _job_kind("Job, NonIndexed", elastic=False, completionMode="NonIndexed"),
-    _job_kind("Job, podReplacementPolicy Failed", elastic=True, podReplacementPolicy="Failed"),
+    _job_kind("Job, Indexed", notes=_BACKOFF),
+    _job_kind(
+        "Job, NonIndexed",
+        scaled=_scaled_parallelism,
+        elastic={"completions": None},
+        notes="An elastic one has no `completions`: only `parallelism` may change.",
+        completionMode="NonIndexed",
+    ),
+    _job_kind("Job, podReplacementPolicy Failed", podReplacementPolicy="Failed"),
     _job_kind(
         "Job, backoffLimitPerIndex",
-        elastic=True,
         notes="The Job controller creates the pods again 10 s after a preemption.",
         backoffLimitPerIndex=100,
         backoffLimit=None,
     ),
     _job_kind(
         "Job, scheduling",
-        elastic=False,
+        scaled=_scaled_native_job,
         sets="`spec.scheduling: {schedulingPolicy: {gang: {}}}` and `schedulerName`",
-        notes="The Job controller creates the Workload and the native PodGroup (feature gate `WorkloadWithJob`).",
+        notes="The Job controller creates the Workload and the native PodGroup (feature gate `WorkloadWithJob`). An"
+        " elastic one sets `minCount`; without it the minimum is `parallelism`.",
         scheduling={"schedulingPolicy": {"gang": {}}},
         backoffLimitPerIndex=100,
         backoffLimit=None,

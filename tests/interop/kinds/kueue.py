@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from interop.gang import JSON, RACK, Gang
+from interop.controllers import kueue_quota
+from interop.gang import GANG, JSON, RACK, Gang
 from interop.kinds.jobset import job_set
 from interop.kinds.kubernetes import job
 from interop.workload_kind import OnFailure, Patch, WorkloadKind, has_condition, patch_of
@@ -71,6 +72,20 @@ def in_one_rack(objects: list[JSON]) -> None:
     queue["spec"]["clusterQueue"] = RACKS_QUEUE
     annotations = {"kueue.x-k8s.io/podset-required-topology": RACK}
     workload["spec"]["template"]["metadata"]["annotations"] = annotations
+
+
+def admitted_in_part(objects: list[JSON]) -> None:
+    """Lets Kueue admit a Job with one pod less, for which its quota has room; its Workload is the gang."""
+    queue, workload = objects
+    metadata, size = workload["metadata"], workload["spec"]["parallelism"]
+    quota = f"{metadata['namespace']}-{metadata['name']}"
+    queue["spec"]["clusterQueue"] = quota
+    metadata["annotations"] = {"kueue.x-k8s.io/job-min-parallelism": "1"}
+    workload["spec"]["template"]["metadata"] = {
+        "labels": {GANG: metadata["name"]},
+        "annotations": {ASKED_FOR: "true"},
+    }
+    objects[:0] = kueue_quota(quota, size - 1)
 
 
 def _evicted_and_admitted(gang: Gang) -> list[Patch]:

@@ -29,8 +29,8 @@ def _of_one(name: str, run: Callable[[Sandbox], Awaitable[None]], kind: str) -> 
 _NOT_WHOLE: Final = "gangs that start pod by pod"
 _NO_RESTART: Final = "the same, and pods without a controller"
 _FIXED: Final = (
-    "workloads with a fixed number of pods: Jobs without indexes or with native PodGroups, JobSet, TrainJob, those in a"
-    " queue, groups of a LeaderWorkerSet, SparkApplication"
+    "workloads with a fixed number of pods: JobSet, TrainJob, those in a queue, groups of a LeaderWorkerSet,"
+    " SparkApplication"
 )
 
 WARM_UP: Final = Scenario("warm-up", basics.start_and_deletion)
@@ -86,6 +86,11 @@ SCENARIOS: Final = (
     _of_one("two of three PodGroups", groups.composite, "Job, scheduling"),
     _of_one("a basic CompositePodGroup in a gang", groups.basic_composite, "Job, scheduling"),
     _of_one("racks assigned by Kueue", groups.assigned_racks, "Job in a queue"),
+    _of_one("waitForPodsReady", groups.pods_not_ready, "Job in a queue"),
+    _of_one("partial admission", groups.partial_admission, "Job in a queue"),
+    _of_one("minCount changes", jobs.changes_minimum, "Job, scheduling"),
+    _of_one("podFailurePolicy FailIndex", jobs.fails_by_index, "Job, Indexed"),
+    _of_one("podFailurePolicy Count", jobs.counts_failures, "Job, Indexed"),
     _of_one("podFailurePolicy FailJob", jobs.fails_as_a_whole, "Job, Indexed"),
     _of_one("successPolicy", jobs.succeeds_by_policy, "Job, Indexed"),
 )

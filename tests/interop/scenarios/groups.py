@@ -9,7 +9,7 @@ from builders.e2e.cluster import node_of
 from builders.wait import eventually
 from interop.gang import JSON, KUEUE_RACKS, RACK, Gang
 from interop.kinds.kubernetes import CHILDREN, CHILDREN_NEEDED, in_composite, with_basic_composite
-from interop.kinds.kueue import in_one_rack
+from interop.kinds.kueue import admitted_in_part, in_one_rack
 from interop.kinds.lws import replicas
 from interop.kinds.volcano import (
     PARTITION,
@@ -186,6 +186,30 @@ async def assigned_racks(box: Sandbox) -> None:
     await box.succeed(gangs[0])
     await box.started(waiting)
     assert len({_rack(box, pod) for pod in box.pods(waiting)}) == 1, box.described()
+
+
+async def pods_not_ready(box: Sandbox) -> None:
+    """Kueue evicts a gang whose pods are not ready in time, and admits it again: it waits as before with its new pods,
+    and starts whole once it fits.
+    """
+    await box.nodes(box.size - 1)
+    gang = await box.gang("late")
+    await box.waits(gang)
+    before = box.uids(gang)
+    await box.until(lambda: not before & box.uids(gang), f"Kueue has evicted {gang.name}")
+    await box.waits(gang)
+    await box.nodes(1)
+    await box.started(gang, without=before)
+
+
+async def partial_admission(box: Sandbox) -> None:
+    """Kueue admits a Job with one pod less than it asks for: the gang is as large as what was admitted."""
+    await box.nodes(box.size - 2)
+    gang = await box.gang("smaller", change=admitted_in_part)
+    box.starts.expect(gang.namespace, gang.name, box.size - 1)
+    await box.waits(gang, box.size - 1)
+    await box.nodes(1)
+    await box.started(gang, box.size - 1)
 
 
 def _sizes(box: Sandbox, gang: Gang) -> list[int]:

@@ -16,7 +16,7 @@ async def scale(box: Sandbox) -> None:
     scaled = box.kind.scaled
     assert scaled is not None
     await box.nodes(box.size + 1)
-    gang = await box.gang("elastic")
+    gang = await box.gang("elastic", options=box.kind.elastic)
     await box.started(gang)
     first = box.uids(gang)
     for patch in scaled(gang, box.size + 2):
