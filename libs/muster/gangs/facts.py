@@ -313,12 +313,14 @@ class ObjectReference(Struct, frozen=True, gc=False):
 class Problem(Struct, frozen=True, gc=False):
     """A mistake in a declaration, described for the user; values are quoted.
 
-    `reason`: that of the condition of pods that wait because of it; "": InvalidDeclaration.
+    `reason`: that of the condition of pods that wait because of it; "": InvalidDeclaration. `about`: the object on
+    which it is reported; None: the one that defines the gang or tree.
     """
 
     severity: Severity
     message: str
     reason: str = ""
+    about: ObjectReference | None = None
 
 
 OTHER_LEVELS: Final = "*"

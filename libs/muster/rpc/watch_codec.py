@@ -429,12 +429,14 @@ def decode_reference(message: pb.ObjectReference) -> ObjectReference:
 
 def encode_problem(problem: Problem) -> pb.Problem:
     """A problem as a message."""
-    return pb.Problem(severity=number(problem.severity), message=problem.message, reason=problem.reason)
+    about = encode_reference(problem.about) if problem.about is not None else None
+    return pb.Problem(severity=number(problem.severity), message=problem.message, reason=problem.reason, about=about)
 
 
 def decode_problem(message: pb.Problem) -> Problem:
     """A problem; an unknown severity counts as blocking."""
-    return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message, message.reason)
+    about = decode_reference(message.about) if message.HasField("about") else None
+    return Problem(_SEVERITIES.get(message.severity, Severity.BLOCKING), message.message, message.reason, about)
 
 
 def _int32(number: int) -> int:

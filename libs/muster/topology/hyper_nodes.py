@@ -9,12 +9,12 @@ The same tree exists a second time, with the names of the tiers as names of its 
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from msgspec import Struct
 
-from muster.gangs.facts import ObjectReference, TopologyTree, TreeDomain, TreeLevel
+from muster.gangs.facts import ObjectReference, Problem, Severity, TopologyTree, TreeDomain, TreeLevel
 from muster.gangs.quoting import quoted
 from muster.gangs.selectors import LabelSelector
 from muster.topology.constraints import is_level_name
@@ -31,8 +31,28 @@ MAX_PATTERN_LENGTH: Final = 256
 
 _MAX_REPETITIONS: Final = 4
 _MOST_NAMED: Final = 6
+_MOST_REPORTED: Final = 10
+"""HyperNodes about which there are Warnings."""
 _CLASS: Final = re.compile(r"\[\^?\]?(?:\\.|[^\]\\])*\]")
 _ESCAPED: Final = re.compile(r"\\.")
+_POSIX_CLASS: Final = re.compile(r"\[:([^\]:]*):\]")
+_POSIX_CLASSES: Final = {
+    "alnum": "0-9A-Za-z",
+    "alpha": "A-Za-z",
+    "ascii": "\\x00-\\x7F",
+    "blank": "\\t ",
+    "cntrl": "\\x00-\\x1F\\x7F",
+    "digit": "0-9",
+    "graph": "!-~",
+    "lower": "a-z",
+    "print": " -~",
+    "punct": "!-/:-@\\[-`{-~",
+    "space": "\\t\\n\\v\\f\\r ",
+    "upper": "A-Z",
+    "word": "0-9A-Za-z_",
+    "xdigit": "0-9A-Fa-f",
+}
+"""Members of a set of characters by their names in Go's regular expressions: https://pkg.go.dev/regexp/syntax."""
 
 
 class BadHyperNodes(ValueError):
@@ -73,17 +93,32 @@ def tier_level(tier: int) -> str:
 
 
 def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """Compiles a pattern that matches anywhere in a name, in time that does not explode. Raises BadPattern."""
+    """Compiles a pattern of Go that matches anywhere in a name, in time that does not explode. Raises BadPattern."""
     if len(pattern) > MAX_PATTERN_LENGTH:
         raise BadPattern(f"{quoted(pattern)}, which has {len(pattern)} characters; {MAX_PATTERN_LENGTH} are allowed")
-    plain = _ESCAPED.sub("x", _CLASS.sub("x", pattern))
+    translated = _as_python(pattern)
+    plain = _ESCAPED.sub("x", _CLASS.sub("x", translated))
     if sum(map(plain.count, "*+{")) > _MAX_REPETITIONS or re.search(r"\)[*+{]", plain):
         allowed = f"it must have at most {_MAX_REPETITIONS} of *, + and {{}}, and none after a group"
         raise BadPattern(f"{quoted(pattern)}, but {allowed}")
     try:
-        return re.compile(pattern, re.ASCII)
+        return re.compile(translated, re.ASCII)
     except (re.error, OverflowError, RecursionError) as error:
         raise BadPattern(f"{quoted(pattern)}, which is not a regular expression: {error}") from None
+
+
+def _as_python(pattern: str) -> str:
+    """The pattern with the classes of characters that only Go has, such as [[:alpha:]], in Python's words. Raises
+    BadPattern.
+    """
+
+    def members(found: re.Match[str]) -> str:
+        if (named := _POSIX_CLASSES.get(found[1])) is None:
+            known = ", ".join(_POSIX_CLASSES)
+            raise BadPattern(f"{quoted(pattern)}, but {quoted(found[0])} is no class: use one of {known}")
+        return named
+
+    return _POSIX_CLASS.sub(members, pattern)
 
 
 def hyper_node_trees(
@@ -116,6 +151,46 @@ def hyper_node_trees(
         TopologyTree(name, each, domains, leaves, definition=definition)
         for name, each in zip(names, levels, strict=False)
     ]
+
+
+def absent_members(hyper_nodes: Iterable[HyperNode], nodes: Collection[str]) -> list[Problem]:
+    """Warnings about HyperNodes that name nodes which do not exist, each about its object; of many, the first ones."""
+    problems = []
+    for each in sorted(hyper_nodes, key=lambda each: each.name):
+        absent = sorted({member.name for member in each.members if member.of_nodes and member.name}.difference(nodes))
+        if absent:
+            more = f" and {len(absent) - _MOST_NAMED} more" if len(absent) > _MOST_NAMED else ""
+            names = f"{', '.join(map(quoted, absent[:_MOST_NAMED]))}{more}"
+            message = f"HyperNode {quoted(each.name)} has members that are no nodes of the cluster: {names}"
+            problems.append(
+                Problem(Severity.WARNING, f"{message}; they are ignored until they are", about=each.reference)
+            )
+    return problems[:_MOST_REPORTED]
+
+
+def unused_tier_names(hyper_nodes: Iterable[HyperNode]) -> list[Problem]:
+    """Warnings about tiers whose name is not that of a level, each about the HyperNode that has to be changed."""
+    names: dict[int, HyperNode] = {}
+    problems: dict[int, Problem] = {}
+    for each in sorted(hyper_nodes, key=lambda each: (-each.tier, each.name)):
+        if not each.tier_name or each.tier in problems:
+            continue
+        first = names.setdefault(each.tier, each)
+        above = next(
+            (one for tier, one in names.items() if tier != each.tier and one.tier_name == each.tier_name), None
+        )
+        if first.tier_name != each.tier_name:
+            why = f"but HyperNode {quoted(first.name)} of the tier has {quoted(first.tier_name)}"
+        elif above is not None:
+            why = f"which is that of tier {above.tier}, too"
+        elif not is_level_name(each.tier_name) or each.tier_name == NODE_LEVEL:
+            why = "which no level can have as its name"
+        else:
+            continue
+        given = f"tierName of HyperNode {quoted(each.name)} of tier {each.tier} is {quoted(each.tier_name)}, {why}"
+        message = f"{given}: the level is called {tier_level(each.tier)}; give each tier one name of its own"
+        problems[each.tier] = Problem(Severity.WARNING, message, about=each.reference)
+    return list(problems.values())
 
 
 def _parents(

@@ -118,12 +118,16 @@ class TreePaths:
         return [node for node, labels in nodes.items() if self.path(node, labels) is None]
 
 
-def mismatches(tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]]) -> tuple[Problem, ...]:
-    """Warnings about nodes that only the tree or only the cluster has. `nodes`: labels by node name."""
+def mismatches(
+    tree: TopologyTree, nodes: Mapping[str, Mapping[str, str]], *, absent_ones: bool = True
+) -> tuple[Problem, ...]:
+    """Warnings about nodes that only the tree or only the cluster has. `nodes`: labels by node name. `absent_ones`:
+    the former, too.
+    """
     if len(tree.levels) == 1 and not is_listed(tree):
         return ()  # flat
     where = TreePaths(tree)
-    absent = where.absent(nodes)
+    absent = where.absent(nodes) if absent_ones else ()
     outside = where.outside(nodes)
     problems = []
     if absent:

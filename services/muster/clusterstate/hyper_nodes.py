@@ -14,9 +14,11 @@ from muster.topology.hyper_nodes import (
     BadHyperNodes,
     HyperNode,
     MemberSelector,
+    absent_members,
     compile_pattern,
     hyper_node_trees,
     tier_level,
+    unused_tier_names,
 )
 from muster.topology.labelled_nodes import LabelledNodes
 from muster.topology.trees import NODE_LEVEL
@@ -87,10 +89,11 @@ class HyperNodes:
             trees = hyper_node_trees(self._by_uid.values(), nodes_of, self._members.selected)
             if trees != self._valid:
                 self._valid = trees
+            found = (absent_members(self._by_uid.values(), nodes), unused_tier_names(self._by_uid.values()))
+            return [replace(tree, problems=tuple(of_tree)) for tree, of_tree in zip(self._valid, found, strict=False)]
         except BadHyperNodes as error:
             problem = Problem(Severity.BLOCKING, str(error))
             return [replace(tree, definition=error.about, problems=(problem,)) for tree in self._valid or _NEVER_VALID]
-        return self._valid
 
 
 class _Patterns:

@@ -30,6 +30,7 @@ from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
 from muster.gangs.quoting import quoted
 from muster.kube.hyper_nodes import HyperNodeObject
 from muster.kube.topology_config_maps import ConfigMap, created_seconds, topology_tree
+from muster.topology.hyper_nodes import BY_TIER, BY_TIER_NAME
 from muster.topology.sakkara import DEFAULT_NAME
 from muster.topology.trees import (
     FLAT,
@@ -235,7 +236,9 @@ def _same_domains(one: TopologyTree, other: TopologyTree) -> bool:
 
 def _mismatches(tree: TopologyTree, nodes: Mapping[str, NodeFacts]) -> tuple[Problem, ...]:
     """Mismatches with the nodes; none for a tree that was never valid, whose problem says enough."""
-    return () if never_parsed(tree) else mismatches(tree, _labels(nodes))
+    if never_parsed(tree):
+        return ()
+    return mismatches(tree, _labels(nodes), absent_ones=tree.name not in (BY_TIER, BY_TIER_NAME))
 
 
 def _label_key_problems(key: str, nodes: Mapping[str, NodeFacts]) -> tuple[Problem, ...]:

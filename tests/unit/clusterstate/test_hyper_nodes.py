@@ -1,5 +1,6 @@
 """Topology trees of Volcano's HyperNodes."""
 
+import re
 from typing import Any
 
 import pytest
@@ -218,6 +219,47 @@ def test_what_is_no_tree_is_quoted_on_the_object(hyper_nodes: tuple[Object, ...]
     definition = tree(history).definition
     assert definition is not None
     assert (definition.kind, definition.name) == ("HyperNode", about)
+
+
+def test_members_that_are_no_nodes_are_named_on_their_hyper_node() -> None:
+    history = cluster(nodes_in("r0", "a"), nodes_in("r1", "b", "x", "y"))
+    [absent] = [each for each in tree(history).problems if each.about is not None]
+    assert absent.about is not None
+    assert (absent.severity, absent.about.kind, absent.about.name) == (Severity.WARNING, "HyperNode", "r1")
+    assert absent.message.startswith('HyperNode "r1" has members that are no nodes of the cluster: "x", "y"; they are')
+    history.nodes(node_object("x"), node_object("y"))
+    history.review()
+    assert not [each for each in tree(history).problems if each.about is not None]
+
+
+@pytest.mark.parametrize(
+    ("hyper_nodes", "about", "words"),
+    [
+        (
+            (nodes_in("p", "a", tier_name="rack"), nodes_in("q", "b", tier_name="row")),
+            "q",
+            'tierName of HyperNode "q" of tier 1 is "row", but HyperNode "p" of the tier has "rack": the level is',
+        ),
+        (
+            (nodes_in("p", "a", tier_name="rack"), above("s", 2, "p", tier_name="rack")),
+            "p",
+            'tierName of HyperNode "p" of tier 1 is "rack", which is that of tier 2, too: the level is called tier-1',
+        ),
+        ((nodes_in("p", "a", tier_name="node"),), "p", 'is "node", which no level can have as its name'),
+    ],
+)
+def test_tier_names_that_are_not_used_are_named(hyper_nodes: tuple[Object, ...], about: str, words: str) -> None:
+    [problem] = [each for each in tree(cluster(*hyper_nodes), BY_NAME).problems if each.about is not None]
+    assert problem.about is not None
+    assert problem.about.name == about
+    assert words in problem.message
+
+
+def test_patterns_have_the_classes_of_go() -> None:
+    found = compile_pattern("^gpu-[[:lower:][:digit:]]+[^[:alnum:]]$")
+    assert [name for name in ("gpu-a1-", "gpu-A-", "gpu-a1") if found.search(name)] == ["gpu-a1-"]
+    with pytest.raises(BadPattern, match=re.escape('but "[:letter:]" is no class: use one of alnum, alpha')):
+        compile_pattern("[[:letter:]]")
 
 
 def test_of_a_long_cycle_some_are_named() -> None:

@@ -446,17 +446,17 @@ class TreeReports:
         tree = self._trees.get(name)
         if tree is None:
             return None
-        problems, reported = _problems(tree.problems), self._reported.get(name, frozenset())
-        self._reported[name] = problems
+        reported = self._reported.get(name, frozenset())
+        self._reported[name] = _problems(tree.problems)
         self._not_before.pop(name, None)
         self._not_before[name] = now + TREE_REPEAT_SECONDS
-        about = tree.definition
-        news = sorted(problems - reported) if about is not None else ()
-        if about is None or not news:
-            return None
-        return Report(
-            "", events=tuple(KubeEvent(about, EventType.WARNING, "TopologyTree", message) for message in news)
-        )
+        news = {each.message: each.about or tree.definition for each in tree.problems if each.message not in reported}
+        events = [
+            KubeEvent(about, EventType.WARNING, "TopologyTree", message)
+            for message, about in sorted(news.items())
+            if about is not None
+        ]
+        return Report("", events=tuple(events)) if events else None
 
 
 def _problems(problems: tuple[Problem, ...]) -> frozenset[str]:
