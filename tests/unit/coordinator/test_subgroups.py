@@ -271,8 +271,22 @@ def test_an_answer_for_a_gang_that_was_divided_since_is_not_used() -> None:
 def test_a_non_strict_gang_with_subgroups_says_why_it_starts_whole() -> None:
     scenario = in_racks({"a": 8}, r0="a")
     scenario.add(gang("a").non_strict().in_subgroups(4, 4))
-    [warning] = warnings(scenario.gang("a"))
+    assert scenario.machine is not None
+    [warning] = warnings(scenario.gang("a"), scenario.machine.cache.ledger.selection)
     assert "mode NonStrict has no effect: gang default/a has subgroups" in warning
+
+
+def test_pods_in_subgroups_of_two_policies_are_named_once() -> None:
+    scenario = in_racks({"a": 8}, r0="a")
+    a = gang("a").in_subgroups(2, 2)
+    [parts] = a.gang_facts().subgroups
+    both = (parts, replace(parts, name="others", keys=()))
+    scenario.change(gangs=[replace(a.gang_facts(), subgroups=both)], pods=a.pods())
+    scenario.run()
+    events = [event for report in scenario.reports for event in report.events]
+    [note] = [event.note for event in events if event.reason == "GangDeclaration"]
+    assert note.startswith('pod "a-0" is in a subgroup of policy "parts" and in one of policy "others": only the first')
+    assert scenario.bound("a") == 4
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["during a term", "after failover"])

@@ -329,9 +329,8 @@ class Reports:
                 events.append(_failed(gang, regarding, why.text))
         return tuple(events)
 
-    @staticmethod
-    def _warn(gang: Gang, reported: _Reported) -> Report | None:
-        notes = warnings(gang)
+    def _warn(self, gang: Gang, reported: _Reported) -> Report | None:
+        notes = warnings(gang, self._cache.ledger.selection)
         if not notes and not reported.warnings:
             return None
         # a corrected problem is reported again when it returns
