@@ -485,4 +485,11 @@ START_BUGS = (
         "            if True:\n",
         first="simulation/test_found_scenarios.py",
     ),
+    Bug(
+        "a gang whose definition is broken while its first binds are retried starts with what is left",
+        "permits/starts.py",
+        "gang.facts is None or gang.facts.blocked or gang.facts.subgroups",
+        "gang.facts is None or gang.facts.subgroups",
+        first="simulation/test_found_scenarios.py",
+    ),
 )

@@ -978,6 +978,17 @@ FOUND = {
         edit_subgroups slot=4 size=1 minimum=1
         bind_elsewhere
     """,
+    "a gang whose definition is broken while its first binds are retried starts whole": """
+        claim_volumes failing=5
+        create group=5
+        create slot=1 size=2 group=5
+        settle scale=2
+        break_definition slot=1
+        break_definition
+        settle scale=2
+        resize cpu=1
+        break_definition
+    """,
     "a gang whose minimum another scheduler bound, without the subgroups that it needs, keeps its group waiting": """
         flood
         create_divided slot=4 parts=2 minimum=2 slack=2 missing=5
