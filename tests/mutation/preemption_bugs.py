@@ -314,7 +314,7 @@ PREEMPTION_BUGS = (
     Bug(
         "a single pod is evicted of a gang that is only evicted as a whole",
         "preemption/surplus.py",
-        "    if gang.facts is not None and gang.facts.evicted_whole:\n        return 0\n",
+        " or gang.facts.evicted_whole",
         "",
         first="unit/coordinator/test_preemption.py",
     ),
@@ -373,5 +373,12 @@ PREEMPTION_BUGS = (
         "                held.retry(now)\n",
         "                held.retry(held.retry_at)\n",
         first="unit/coordinator/test_faults.py",
+    ),
+    Bug(
+        "a gang whose definition is broken loses its members one by one",
+        "preemption/surplus.py",
+        " or not gang.minimum_known:",
+        ":",
+        first="unit/coordinator/test_surplus_order.py",
     ),
 )

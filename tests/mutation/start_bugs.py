@@ -488,7 +488,7 @@ START_BUGS = (
     Bug(
         "a gang whose definition is broken while its first binds are retried starts with what is left",
         "permits/starts.py",
-        "gang.facts is None or gang.facts.blocked or gang.facts.subgroups",
+        "gang.facts is None or not gang.minimum_known or gang.facts.subgroups",
         "gang.facts is None or gang.facts.subgroups",
         first="simulation/test_found_scenarios.py",
     ),

@@ -112,3 +112,12 @@ def test_the_surplus_of_the_lowest_priority_goes_first_and_no_pod_more_than_need
     scenario.run_effects()
     assert evicted(scenario) == {"low"}
     assert sum(pod.deleting for pod in pods_of(scenario, "low")) == 1
+
+
+def test_a_gang_whose_definition_is_broken_or_gone_has_no_surplus() -> None:
+    scenario = running(WIDE)
+    unreadable = replace(WIDE.broken("its definition does not exist").gang_facts(), minimum=0, total=0)
+    scenario.change(gangs=[unreadable])
+    scenario.add(gang("p").of(1).with_priority(10))
+    scenario.run_effects()
+    assert all(pod.deleting for pod in pods_of(scenario, "a"))

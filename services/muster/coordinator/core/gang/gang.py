@@ -182,6 +182,11 @@ class Gang(Members):
         return max(1, facts.minimum - len(self.succeeded))
 
     @property
+    def minimum_known(self) -> bool:
+        """The declaration says how many members the gang needs; while it cannot be read, it needs all that it has."""
+        return self.facts is not None and self.facts.minimum > 0
+
+    @property
     def must_place(self) -> int:
         """The number of pending members that an attempt must place, at least."""
         if self.facts is None or self.placed_singly:

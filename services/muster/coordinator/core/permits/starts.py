@@ -129,9 +129,9 @@ def _starts_below(gang: Gang, root: str, started: Children) -> bool:
 
 
 def _is_complete(gang: Gang, failing: Collection[str]) -> bool:
-    """The gang has its minimum without these members. If its declaration cannot be read by now, it needs all of them."""
+    """The gang has its minimum without these members."""
     lost = sum(uid in failing for uid in gang.seats)
-    if lost and (gang.facts is None or gang.facts.blocked or gang.facts.subgroups):
+    if lost and (gang.facts is None or not gang.minimum_known or gang.facts.subgroups):
         return False
     return len(gang.bound) + len(gang.acknowledged) + len(gang.seats) - lost >= gang.required
 

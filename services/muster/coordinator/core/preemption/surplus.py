@@ -19,7 +19,7 @@ from muster.gangs.selection import PodSelection
 
 def spare(gang: Gang) -> int:
     """How many bound pods the gang has above its minimum, if it may lose some of them and keep the others."""
-    if gang.facts is not None and gang.facts.evicted_whole:
+    if gang.facts is None or gang.facts.evicted_whole or not gang.minimum_known:
         return 0
     return max(0, len(gang.bound) - gang.required)
 
