@@ -314,8 +314,8 @@ PREEMPTION_BUGS = (
     Bug(
         "a single pod is evicted of a gang that is only evicted as a whole",
         "preemption/surplus.py",
-        " or gang.facts.evicted_whole",
-        "",
+        "not gang.facts.evicted_whole and gang.minimum_known",
+        "gang.minimum_known",
         first="unit/coordinator/test_preemption.py",
     ),
     Bug(
@@ -349,8 +349,8 @@ PREEMPTION_BUGS = (
     Bug(
         "a gang that has become rigid is shrunk",
         "preemption/surplus.py",
-        "if gang.facts is None or gang.facts.evicted_whole or",
-        "if gang.facts is None or",
+        "if gang.facts is None or not _is_elastic(gang) or len",
+        "if gang.facts is None or len",
         first="unit/coordinator/test_surplus_order.py",
     ),
     Bug(
@@ -377,8 +377,8 @@ PREEMPTION_BUGS = (
     Bug(
         "a gang whose definition is broken loses its members one by one",
         "preemption/surplus.py",
-        " or not gang.minimum_known:",
-        ":",
+        " and gang.minimum_known",
+        "",
         first="unit/coordinator/test_surplus_order.py",
     ),
 )

@@ -19,7 +19,7 @@ from muster.gangs.selection import PodSelection
 
 def spare(gang: Gang) -> int:
     """How many bound pods the gang has above its minimum, if it may lose some of them and keep the others."""
-    if gang.facts is None or gang.facts.evicted_whole or not gang.minimum_known:
+    if not _is_elastic(gang):
         return 0
     return max(0, len(gang.bound) - gang.required)
 
@@ -74,6 +74,11 @@ def losses(gang: Gang, selection: PodSelection) -> Losses:
     return Losses(singly, subgroups, [pod for pod in in_order if pod.uid not in gone])
 
 
+def _is_elastic(gang: Gang) -> bool:
+    """The gang may lose members and keep others."""
+    return gang.facts is not None and not gang.facts.evicted_whole and gang.minimum_known
+
+
 def _first_given_up(numbered: tuple[int, RunningSubgroup]) -> tuple[bool, int, int]:
     number, group = numbered
     return group.whole, max(pod.deletion_cost for pod in group.pods), -number
@@ -81,7 +86,7 @@ def _first_given_up(numbered: tuple[int, RunningSubgroup]) -> tuple[bool, int, i
 
 def keeps_minimums(gang: Gang, lost: Collection[str], selection: PodSelection) -> bool:
     """The gang may be shrunk by these pods, which are bound or being evicted."""
-    if gang.facts is None or gang.facts.evicted_whole or len(gang.bound.keys() - lost) < gang.required:
+    if gang.facts is None or not _is_elastic(gang) or len(gang.bound.keys() - lost) < gang.required:
         return False
     if not gang.facts.subgroups:
         return True
