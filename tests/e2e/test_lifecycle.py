@@ -84,7 +84,7 @@ async def test_g48_gated_pods_do_not_count(world: World, a: Workload) -> None:
     await world.create(a)
     await world.waits(a, "0 of 3 members")
     await world.ungate(a, 0, 1)
-    await world.waits(a, "2 of 3 members exist (1 gated)")
+    await world.waits(a, "2 of 3 members can be scheduled (1 gated)")
     await world.ungate(a, 2)
     await world.bound(a)
 

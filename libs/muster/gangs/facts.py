@@ -310,6 +310,10 @@ class ObjectReference(Struct, frozen=True, gc=False):
     uid: str = ""
 
 
+OTHER_SCHEDULER: Final = "OtherSchedulerName"
+"""Reason of the warning that pods with the marks of a gang have the schedulerName of another scheduler."""
+
+
 class Problem(Struct, frozen=True, gc=False):
     """A mistake in a declaration, described for the user; values are quoted.
 

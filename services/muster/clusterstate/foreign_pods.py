@@ -3,9 +3,11 @@
 from bisect import bisect_left, insort
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster.dialects.marks import PodAge
 from muster.dialects.sources import warning
-from muster.gangs.facts import Problem
+from muster.gangs.facts import OTHER_SCHEDULER, Problem
 from muster.gangs.quoting import quoted
 
 _NAMED: Final = 3
@@ -65,7 +67,8 @@ class ForeignPods:
             return None
         pods = ", ".join(f"{quoted(age.name)} ({quoted(scheduler)})" for age, scheduler, _ in entries[:_NAMED])
         more = " and others" if len(entries) > _NAMED else ""
-        return warning(
+        message = (
             f"pods with the marks of this gang have another schedulerName and are no members: {pods}{more}. "
             "Give all pods of the gang the same schedulerName"
         )
+        return replace(warning(message), reason=OTHER_SCHEDULER)

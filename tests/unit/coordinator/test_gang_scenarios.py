@@ -393,7 +393,7 @@ def test_g48_gated_pods_are_not_present() -> None:
     scenario.run()
     scenario.pass_time(1)
     assert scenario.bound("a") == 0
-    assert any("2 of 3 members exist (1 gated)" in note for note in scenario.notes())
+    assert any("2 of 3 members can be scheduled (1 gated)" in note for note in scenario.notes())
     scenario.change(pods=[replace(gated, gated=False)])
     scenario.run()
     assert scenario.bound("a") == 3

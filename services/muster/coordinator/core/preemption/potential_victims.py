@@ -110,6 +110,10 @@ class RunningGangs:
         """The lowest priority of a running gang; None if none runs."""
         return min(self._gangs, default=None)
 
+    def any_of_lowest(self) -> Gang | None:
+        """A running gang of the lowest priority; None if none runs."""
+        return next(iter(self._gangs[self.lowest])) if self.lowest is not None else None
+
     def below(self, preempting_priority: int) -> Iterator[tuple[int, list[Gang]]]:
         """Gangs of lower priority that may be evicted, the lowest first, of each priority the youngest first."""
         below = min(preempting_priority, SYSTEM_CRITICAL_PRIORITY)
@@ -170,6 +174,8 @@ class PotentialVictims:
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The chosen victims exceed a disruption budget."""
+        self._protected: dict[Gang, str] = {}
+        """Gangs of lower priority that are not listed whole, each with a disruption budget that does not allow it."""
 
     # -- the offer
 
@@ -249,6 +255,7 @@ class PotentialVictims:
                     continue
                 covered = self._running.covered(gang)
                 if covered and any(count > allowed[budget] for budget, count in covered.items()):
+                    self._protected[gang] = min(budget for budget, count in covered.items() if count > allowed[budget])
                     taken = self._offer_spare(gang, level, allowed)
                     if cautious:
                         allowed.subtract(taken)
@@ -311,6 +318,16 @@ class PotentialVictims:
         self._offers[id_] = pods
         victim = PotentialVictim(id_, level, pods.spare, pods.counted, pods.spare_entries)
         self.potential_victims.append(victim)
+
+    @property
+    def protected(self) -> str:
+        """Which gangs are protected by disruption budgets, in words; "" if none is."""
+        if not self._protected:
+            return ""
+        gang, budget = min(self._protected.items(), key=lambda pair: pair[0].id)
+        more = len(self._protected) - 1
+        others = f"; budgets protect {more} more {'gang' if more == 1 else 'gangs'}" if more else ""
+        return f"disruption budget {budget} does not allow to evict gang {gang.label}{others}"
 
     def _allowed(self) -> Counter[str]:
         """Evictions that budgets allow beyond those that are decided and not observed yet."""

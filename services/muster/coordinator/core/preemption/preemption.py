@@ -282,6 +282,7 @@ class Preemption:
                 self._last_requests[namespace_of(group.key)] = self._requests
                 self._reservation_is_next = True
                 return self._request(group, victims, now)
+            self._conclude(group, self._obstacle(group, victims.protected))
             yield
         return (yield from self._reservation(now))
 
@@ -335,6 +336,8 @@ class Preemption:
             gaining = [group for group in groups if group in self._queue and self._may_gain(group)]
             for group in set(groups).difference(gaining):
                 del self._due_at[group]
+                if group in self._queue:
+                    self._conclude(group, self._obstacle(group))
             if gaining:
                 first = nsmallest(MAX_AT_ONCE, chain(first, gaining), key=order)
             yield
@@ -423,8 +426,30 @@ class Preemption:
         if isinstance(attempt.offer, ExpectedCompletions):
             self._backfill.give_up(attempt.offer)
         else:
-            attempt.group.verdicts.conclude(Verdict.PREEMPTION, NO_VICTIMS_HELP)
-            self._cache.touch_group(attempt.group)
+            protected = attempt.offer.protected
+            self._conclude(attempt.group, f"{NO_VICTIMS_HELP}; {protected}" if protected else NO_VICTIMS_HELP)
+
+    def _conclude(self, group: Group, sentence: str) -> None:
+        """What is said of preemption for the group from now on; "": nothing."""
+        if group.verdicts[Verdict.PREEMPTION] != sentence:
+            group.verdicts.conclude(Verdict.PREEMPTION, sentence)
+            self._cache.touch_group(group)
+
+    def _obstacle(self, group: Group, protected: str = "") -> str:
+        """Why no pods may be evicted for a group that could expect it: one with a priority above the default, or above
+        that of a running gang; "" for others. `protected`: gangs that disruption budgets protect, in words.
+        """
+        if protected:
+            return f"nothing is preempted for it: {protected}"
+        gang, priority = self.running.any_of_lowest(), group.preempting_priority
+        nomination = self._cache.nominations.get(group)
+        if gang is None or (nomination is not None and not nomination.backfill):
+            return ""
+        if gang.protection < priority and not may_preempt(group):
+            return f"nothing is preempted for it, not even gang {gang.label} of lower priority: its policy is Never"
+        if gang.protection == priority > 0:
+            return f"nothing is preempted for it: no gang of lower priority runs; gang {gang.label} has {priority}, too"
+        return ""
 
     def _plan(self, attempt: _Attempt, result: SolveResult, now: Now) -> list[Effect] | None:
         """Nominate the capacity and begin the plan; None: the answer cannot be used."""
@@ -469,8 +494,7 @@ class Preemption:
             self._due_at[group] = ready_at
             wait = f"the next pods may be evicted in {ready_at - time:.0f} s"
             used_up = f"{self._limit.per_hour} evictions per hour are used up: {wait}"
-            group.verdicts.conclude(Verdict.PREEMPTION, used_up)
-            self._cache.touch_group(group)
+            self._conclude(group, used_up)
             return False
         self._limit.use(pods, time)
         return True

@@ -35,6 +35,7 @@ from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.subgroups import attempt_of, has_subgroups, held_off
+from muster.coordinator.core.gang.uncounted import uncounted
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.devices.facts import Claim
@@ -229,43 +230,40 @@ def _evicted_by(gang: Gang) -> str:
 def _timed_out(gang: Gang) -> str:
     mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
     count = len(gang.hold.marked) + len(gang.hold.marking)
+    tried = gang.group.solve.explanation
+    last = f"; at its last attempt {tried.summary}" if tried is not None and tried.gang in ("", gang.id) else ""
     return (
         f"{count} of its pods timed out and are not scheduled; edit its declaration, replace the pods, or remove the "
-        f"annotation {mark} from them"
+        f"annotation {mark} from them{last}"
     )
 
 
 def _partner_lacks(gang: Gang, id_: str, partner: Gang | None) -> str | None:
     label = id_.split("/", 1)[1]
     if partner is None or partner.facts is None:
-        return f"gang {label} of its gang group does not exist"
+        return f"gang {label} of its gang group does not exist; it must declare the group {_members(gang)}"
     for problem in partner.facts.problems:
         if problem.severity is Severity.BLOCKING:
             return f"gang {label} of its gang group: {problem.message}"
     assert gang.facts is not None
     if partner.facts.group != gang.facts.group:
-        wanted = ", ".join(f'"{name.split("/", 1)[1]}"' for name in gang.facts.group)
-        return f"gang {label} of its gang group does not declare the same group; it must declare [{wanted}]"
+        return f"gang {label} of its gang group does not declare the same group; it must declare {_members(gang)}"
     return None
 
 
+def _members(gang: Gang) -> str:
+    """The gang group that a gang declares, as a list."""
+    names = gang.facts.group if gang.facts is not None else ()
+    return f"[{', '.join(quoted(name.split('/', 1)[1]) for name in names)}]"
+
+
 def _too_few(gang: Gang, minimum: int) -> str:
-    reason = f"{gang.counted} of {minimum} members exist"
     if gang.required < minimum:
         return f"{gang.counted} of {gang.required} members exist, besides {len(gang.succeeded)} that succeeded"
-    if len(gang.pods) == gang.member_count:
-        return reason
-    missing = [
-        (sum(1 for pod in gang.pods.values() if pod.gated and not pod.deleting), "gated"),
-        (sum(1 for pod in gang.pods.values() if pod.deleting), "being deleted"),
-        (sum(1 for pod in gang.pods.values() if pod.phase.ended), "ended"),
-    ]
-    details = ", ".join(f"{count} {state}" for count, state in missing if count)
-    invalid = min((pod for pod in gang.pods.values() if pod.problem), key=lambda pod: pod.name, default=None)
-    if invalid is not None:
-        details = f"{details}, " if details else ""
-        details += f"pod {invalid.name}: {invalid.problem}"
-    return f"{reason} ({details})" if details else reason
+    found = uncounted(gang)
+    details = f" ({'; '.join(found.in_words())})" if found.in_words() else ""
+    verb = "exist" if not found.existing else "can be scheduled"
+    return f"{gang.counted} of {minimum} members {verb}{details}"
 
 
 _COMPARED: Final = {

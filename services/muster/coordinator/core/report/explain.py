@@ -11,6 +11,7 @@ from typing import Final
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.effects import Phase
 from muster.coordinator.core.gang.gang import Gang, Group, QueueKey
+from muster.coordinator.core.gang.uncounted import missing_members
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.reasons import in_units, reason
 from muster.coordinator.core.slices import OBJECTS, Slices, parts
@@ -232,9 +233,10 @@ def would_help(gang: Gang) -> list[str]:
     if gang.timed_out:
         mark = next(iter(timeout_annotations(gang.id, True)), "of the timeout")
         helps.append(f"remove the annotation {mark} from its pods, replace the pods, or edit its declaration")
+        helps += _lacked(gang)
     elif not gang.placed_singly and not facts.blocked and gang.counted < gang.required:
-        missing, reached = gang.required - gang.counted, facts.minimum - gang.required + gang.counted
-        helps.append(f"{missing} more {'pod' if missing == 1 else 'pods'}, or a minimum of at most {reached}")
+        helps += missing_members(gang)
+        helps += _lacked(gang)
     if group.not_ready is not None and not helps:
         helps.append(f"resolve what keeps its gang group out of the queue: {group.not_ready}")
     explanation = group.solve.explanation
@@ -253,6 +255,14 @@ def would_help(gang: Gang) -> list[str]:
     if group.queueing.failure:
         helps.append(f"nothing: it is retried soon; the last attempt failed: {group.queueing.failure}")
     return helps
+
+
+def _lacked(gang: Gang) -> list[str]:
+    """What the last attempt lacked of a gang that is not tried now; it may lack that again."""
+    explanation = gang.group.solve.explanation
+    if explanation is None or explanation.gang not in ("", gang.id):
+        return []
+    return [f"besides, what it lacked at its last attempt: {explanation.remedy or explanation.summary}"]
 
 
 def _of(resource: str, amount: int) -> str:
