@@ -9,7 +9,7 @@ and spreading in `muster.placement.inter_pod`. CONTRIBUTING.md has the steps to 
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from muster.gangs.facts import (
@@ -56,21 +56,32 @@ def filter_reason(pod_class: PodClass, node: NodeFacts) -> str | None:
 def status_filter_reason(
     tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
 ) -> str | None:
+    """The first of `status_filter_reasons`; None if there is none."""
+    return next(status_filter_reasons(tolerations, unschedulable, taints, ready), None)
+
+
+def status_filter_reasons(
+    tolerations: tuple[Toleration, ...], unschedulable: bool, taints: tuple[Taint, ...], ready: bool
+) -> Iterator[str]:
     """The filters that do not depend on the labels or the name of the node: cordon, taints, readiness."""
     if unschedulable and not tolerated(_CORDON, tolerations):
-        return UNSCHEDULABLE
-    taint = untolerated_taint(tolerations, taints)
-    if taint is not None:
-        return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-    return None if ready else NOT_READY
+        yield UNSCHEDULABLE
+    for taint in untolerated_taints(tolerations, taints):
+        yield f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
+    if not ready:
+        yield NOT_READY
 
 
 def untolerated_taint(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> Taint | None:
-    """The first taint that these tolerations do not tolerate; PreferNoSchedule taints are ignored."""
+    """The first of `untolerated_taints`; None if there is none."""
+    return next(untolerated_taints(tolerations, taints), None)
+
+
+def untolerated_taints(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> Iterator[Taint]:
+    """The taints that these tolerations do not tolerate; PreferNoSchedule taints are ignored."""
     for taint in taints:
         if taint.effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE) and not tolerated(taint, tolerations):
-            return taint
-    return None
+            yield taint
 
 
 def prefer_no_schedule_count(tolerations: tuple[Toleration, ...], taints: Iterable[Taint]) -> int:

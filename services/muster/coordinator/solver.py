@@ -13,7 +13,7 @@ from muster.coordinator.core.events import Solved, SolveFailed
 from muster.coordinator.replicas import TIMEOUT_AVOID_SECONDS, Endpoint, Replicas
 from muster.gangs.solve import SolveRequest
 from muster.placement.v1 import placement_pb2 as pb
-from muster.rpc.errors import describe
+from muster.rpc.errors import in_words
 from muster.rpc.solve_codec import decode_solve_results, encode_solve_request
 
 MANY_VICTIMS: Final = 1000
@@ -51,7 +51,7 @@ class Solver:
                         self._replicas.avoid(endpoint, TIMEOUT_AVOID_SECONDS)
                     if not is_unreachable or len(unreachable) == self._replicas.endpoints or clock() >= deadline:
                         is_invalid = error.code() is grpc.StatusCode.INVALID_ARGUMENT
-                        return SolveFailed(effect.solve_id, describe(error), is_invalid, away=is_unreachable)
+                        return SolveFailed(effect.solve_id, in_words(error), is_invalid, away=is_unreachable)
 
     @staticmethod
     async def _call(

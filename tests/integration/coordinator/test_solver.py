@@ -64,7 +64,7 @@ async def silence() -> bytes:
     ("content", "words"),
     [
         (b"\xff\xff\xff\xff not a message", "cannot be decoded: it is not a SolveResponse"),
-        (bytes(MESSAGE_BYTES + 1), "RESOURCE_EXHAUSTED"),
+        (bytes(MESSAGE_BYTES + 1), "larger than max"),
         (pb.SolveResponse(results=[pb.GroupResult(id="g")]).SerializeToString() + b"\x0a\x05\x10", "cannot be decoded"),
     ],
     ids=["garbage", "too large", "cut off"],
@@ -89,7 +89,7 @@ async def test_a_missing_response_ends_with_the_deadline() -> None:
     async with solver(silence, timeout_seconds=0.2) as client:
         answer = await client.solve(QUESTION, {})
     assert isinstance(answer, SolveFailed)
-    assert answer.message.startswith("DEADLINE_EXCEEDED")
+    assert answer.message == "it did not answer in time"
 
 
 async def test_a_valid_response_after_failures_is_accepted() -> None:

@@ -3,6 +3,7 @@
 import pytest
 
 from builders.placement.clusters import GPU, alone, answers, cluster, gang, group, node, pod_class, refusal
+from builders.placement.inter_pod_rules import RACK, anti_affinity, member, rack
 from muster.gangs.facts import NodeFacts, PodClass, Taint, TaintEffect
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.explain.explainer import in_words
@@ -128,3 +129,52 @@ def test_absurdly_large_requests_are_explained() -> None:
 )
 def test_amounts_in_words(resource: str, amount: int, words: str) -> None:
     assert in_words(resource, amount) == words
+
+
+def test_nodes_with_different_obstacles_that_only_suffice_together_are_named_together() -> None:
+    taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
+    nodes = [node("a", 3, unschedulable=True), node("b", 2, taints=[taint])]
+    explanation = explanation_of(nodes, [pod_class("x")], alone("g", ("x", 5)))
+    assert explanation.remedy == (
+        'it would fit if its pods could use the node lost to "node(s) were unschedulable", and '
+        'the node lost to "node(s) had untolerated taint {gpu: true}"'
+    )
+
+
+def test_all_obstacles_of_a_node_are_named() -> None:
+    taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
+    nodes = [node("a", 3, unschedulable=True, taints=[taint])]
+    explanation = explanation_of(nodes, [pod_class("x")], alone("g", ("x", 3)))
+    assert explanation.remedy == (
+        'it would fit if its pods could use the node lost to "node(s) were unschedulable" and '
+        '"node(s) had untolerated taint {gpu: true}"'
+    )
+
+
+def test_a_node_that_one_change_frees_is_proposed_before_one_that_needs_two() -> None:
+    taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
+    nodes = [
+        node("a", 4, unschedulable=True, taints=[taint]),
+        node("b", 2, taints=[taint]),
+        node("c", 2, taints=[taint]),
+    ]
+    explanation = explanation_of(nodes, [pod_class("x")], alone("g", ("x", 4)))
+    assert explanation.remedy == (
+        'it would fit if its pods could use the 2 nodes lost to "node(s) had untolerated taint {gpu: true}"'
+    )
+
+
+def test_figures_of_one_role_are_not_said_of_all_missing_members() -> None:
+    classes = [pod_class("small", 1), pod_class("large", 7)]
+    explanation = explanation_of([node("a", 4)], classes, alone("g", ("small", 6), ("large", 2)))
+    assert explanation.fit < explanation.needed - 2
+    assert "short of" in explanation.summary and " of the others; " in explanation.summary
+
+
+def test_pods_whose_anti_affinity_keeps_a_gang_away_are_named_by_their_nodes() -> None:
+    lonely = member("lonely", labelled=[], **anti_affinity(RACK, "job"))
+    built = cluster(rack("r0", {"a": 4, "b": 4}), [lonely, member()], [("p", "lonely", "a")])
+    [answer] = answers(built, alone("g", ("x", 2)))
+    assert refusal(answer).explanation.remedy == (
+        f"it would fit if the required pod anti-affinity of other pods (by {RACK}, on a) did not keep it away"
+    )

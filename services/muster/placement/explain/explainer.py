@@ -4,13 +4,14 @@ help.
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from muster.gangs import counted_resources
 from muster.gangs.capacity import NOT_OFFERED, Int64
 from muster.gangs.facts import PODS, Amounts, split_kind
+from muster.gangs.quoting import quoted
 from muster.gangs.solve import Explanation, SolveGroup
 from muster.placement.inter_pod.rules import Filtered
 from muster.placement.solve.instance import Part, Solution, reserve_again
@@ -92,7 +93,7 @@ class Explainer:
         short_by = self._short_by(of_class, left, missing)
         gang = group.gangs[gang_index]
         needed = gang.minimum
-        summary = _sentence(fit, needed, len(self._state.nodes), filtered, short_by)
+        summary = _sentence(fit, needed, missing, len(self._state.nodes), filtered, short_by)
         if nominated:
             summary += f"; capacity is nominated for others on {nominated} node{'s' if nominated != 1 else ''}"
         remedy = smallest_change(self._state, of_class, missing, is_all=is_all) if missing > 0 else ""
@@ -210,7 +211,8 @@ def _short_alone(left: Int64, amount: int, missing: int) -> int:
     return amount * to_fill - int(remainders.sum())
 
 
-def _sentence(fit: int, needed: int, nodes: int, filtered: FilteredNodes, short_by: Amounts) -> str:
+def _sentence(fit: int, needed: int, missing: int, nodes: int, filtered: FilteredNodes, short_by: Amounts) -> str:
+    """`missing`: members that `short_by` is for, of one role."""
     reasons = [f"{count} {reason}" for reason, count in filtered[:MAX_REASONS]]
     if len(filtered) > MAX_REASONS:
         reasons.append(f"{sum(count for _, count in filtered[MAX_REASONS:])} for other reasons")
@@ -222,7 +224,8 @@ def _sentence(fit: int, needed: int, nodes: int, filtered: FilteredNodes, short_
         return available + (f"; short of {short}" if short else "")
     sentence = f"{fit} of {needed} members fit"
     if short:
-        sentence += f"; short of {short} for the {'next' if needed - fit == 1 else 'others'}"
+        others = "the others" if missing >= needed - fit else f"{missing} of the others"
+        sentence += f"; short of {short} for {'the next' if needed - fit == 1 else others}"
     return f"{sentence}; {available}"
 
 
@@ -281,21 +284,34 @@ def _more_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> 
 
 
 def _on_filtered_nodes(state: CapacityState, of_class: ClassCapacity, missing: int) -> str:
-    filters = of_class.filters
-    found: list[tuple[int, str]] = []
-    for code in np.unique(filters.reason).tolist():
-        if code in (USABLE, ABSENT):
-            continue
-        rows = np.flatnonzero(filters.reason == code)
+    """The filtered nodes on which the members fit: those with the same filters, or else the fewest kinds of them."""
+    found: list[_FilteredCapacity] = []
+    for reasons, rows in of_class.filters.obstacles().items():
         free = np.maximum(state.free[of_class.columns[:, None], rows], 0)
         fits = (free // of_class.amounts[:, None]).min(axis=0, initial=_max_per_node(of_class, missing))
-        if int(fits.sum()) >= missing:
-            found.append((int((fits > 0).sum()), filters.reasons[code]))
-    if not found:
-        return ""
-    nodes, reason = min(found)
-    these = "node" if nodes == 1 else f"{nodes} nodes"
-    return f'if its pods could use the {these} lost to "{reason}"'
+        if (nodes := int((fits > 0).sum())) > 0:
+            found.append(_FilteredCapacity(nodes, reasons, int(fits.sum())))
+    if enough := [each for each in found if each.members >= missing]:
+        return f"if its pods could use {min(enough, key=lambda each: (len(each.reasons), each)).in_words()}"
+    chosen: list[_FilteredCapacity] = []
+    for each in sorted(found, key=lambda each: (-each.members, each)):
+        chosen.append(each)
+        missing -= each.members
+        if missing <= 0:
+            return f"if its pods could use {', and '.join(each.in_words() for each in chosen)}"
+    return ""
+
+
+class _FilteredCapacity(NamedTuple):
+    """Nodes that the same filters reject, and how many members would fit on them."""
+
+    nodes: int
+    reasons: tuple[str, ...]
+    members: int
+
+    def in_words(self) -> str:
+        these = "node" if self.nodes == 1 else f"{self.nodes} nodes"
+        return f"the {these} lost to {' and '.join(quoted(reason) for reason in self.reasons)}"
 
 
 def _max_per_node(of_class: ClassCapacity, missing: int) -> int:

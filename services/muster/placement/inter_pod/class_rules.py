@@ -24,6 +24,8 @@ from muster.placement.inter_pod.rules import (
 from muster.placement.state.filters import WEIGHT_COST, NodeFilters
 from muster.placement.state.nodes import NodeTable
 
+_MOST_NODES: Final = 3
+"""Nodes of other pods that a relaxation names."""
 _MAX_PREFERENCE_COST: Final = 2**27
 """Bound on the cost of all preferences together, so that a tainted node always costs more."""
 
@@ -190,6 +192,7 @@ class InterPodRules:
         if np.minimum(fits_without_rules, self.caps()).sum() >= missing:
             return ""
         anti_affinity = self.anti_affinity
+        others = [rule for rule in anti_affinity if not rule.declared_by_class and not rule.counts_own_class]
         kinds: list[tuple[Sequence[Rule], str]] = [
             (self.spread, "its topology spread constraints were ScheduleAnyway"),
             (
@@ -201,15 +204,21 @@ class InterPodRules:
             ),
             (self.affinity, _without_affinity(self._pod_class)),
             (self.host_ports, "its pods asked for no host ports"),
-            (
-                [rule for rule in anti_affinity if not rule.declared_by_class and not rule.counts_own_class],
-                "other pods' anti-affinity did not keep it away",
-            ),
+            (others, f"the required pod anti-affinity of {self._repelling(others)} did not keep it away"),
         ]
         for rules, change in kinds:
             if rules and self._fits_without(rules, fits_without_rules, missing):
                 return f"if {change}"
         return ""
+
+    def _repelling(self, rules: Sequence[AntiAffinityRule]) -> str:
+        """The other pods whose anti-affinity these rules are, by the nodes that they are on."""
+        per_node = sum((rule.matching.per_node for rule in rules), np.zeros(self._nodes.rows, np.int64))
+        rows = np.flatnonzero(per_node)
+        names = sorted(self._nodes.name(row) for row in rows[np.argsort(self._nodes.rank[rows])][:_MOST_NODES].tolist())
+        more = f" and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
+        keys = ", ".join(sorted({rule.key for rule in rules}))
+        return f"other pods (by {keys}, on {', '.join(names)}{more})"
 
     def _fits_without(self, ignored: Sequence[Rule], fits_without_rules: Int64, missing: int) -> bool:
         """Members fit by the other rules; False if these would change as members are placed."""

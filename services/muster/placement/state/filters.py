@@ -18,6 +18,7 @@ from muster.gangs.node_filters import (
     VOLUMES,
     prefer_no_schedule_count,
     status_filter_reason,
+    status_filter_reasons,
     term_valid,
     untolerated_taint,
 )
@@ -100,6 +101,24 @@ class NodeFilters:
             clean = [untolerated_taint(tolerations, kind.taints) is None for kind in nodes.kinds]
             included &= np.array([*clean, False])[nodes.kind]
         return included
+
+    def obstacles(self) -> dict[tuple[str, ...], Int64]:
+        """The filtered rows by all filters that reject them: those of one would not be usable without one filter."""
+        rows = np.flatnonzero(~np.isin(self.reason, (USABLE, ABSENT)))
+        admitted = self._admitted(rows)
+        not_admitted = np.zeros(len(rows), np.bool_) if admitted is None else ~admitted
+        beyond_volumes = np.zeros(len(rows), np.bool_)
+        for terms in self._volumes:
+            beyond_volumes |= ~self._nodes.any_matches(terms, rows)
+        found: dict[tuple[str, ...], Int64] = {}
+        rejections = 4 * self._nodes.kind[rows] + 2 * not_admitted + beyond_volumes
+        for rejection in np.unique(rejections).tolist():
+            kind = self._nodes.kinds[rejection // 4]
+            status = status_filter_reasons(self.pod_class.tolerations, kind.unschedulable, kind.taints, kind.ready)
+            reasons = (*status, *([AFFINITY] if rejection & 2 else []), *([VOLUMES] if rejection & 1 else []))
+            same = rows[rejections == rejection]
+            found[reasons] = np.concatenate((found[reasons], same)) if reasons in found else same
+        return found
 
     def _evaluate(self, rows: slice | Int64) -> None:
         nodes = self._nodes
