@@ -14,6 +14,8 @@ from muster.topology.constraints import as_text
 
 HOSTNAME: Final = "kubernetes.io/hostname"
 _MAX_NODE_KINDS: Final = 3
+_MAX_NAMED: Final = 5
+"""Objects of one alternative that its text names."""
 
 
 class Alternative(NamedTuple):
@@ -26,8 +28,9 @@ class Alternative(NamedTuple):
 
 
 def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int]) -> Iterator[Alternative]:
-    """Changes in the order in which they are tried: each hard constraint soft, one node more of each kind, each higher
-    priority class. `priorities`: values of the priority classes, by name.
+    """Changes in the order in which they are tried: each hard constraint soft, cordoned nodes usable, one node more of
+    each kind, preemption without policy Never or disruption budgets, each higher priority class. `priorities`: values
+    of the priority classes, by name.
     """
     for gang in question.gangs:
         for constraint in gang.constraints:
@@ -36,13 +39,35 @@ def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int])
                     f'the constraint "{as_text(constraint)}" of {gang.namespace}/{gang.name} were soft',
                     _with_gang(question, _softened(gang, constraint)),
                 )
+    if cordoned := [node for node in cluster.nodes if node.unschedulable]:
+        usable = tuple(replace(node, unschedulable=False) for node in cordoned)
+        yield Alternative(
+            f"{_named('node', [node.name for node in cordoned])} not cordoned", question, Batch(nodes=usable)
+        )
     for node in _kinds_of_nodes(cluster.nodes):
         text = f"there were one more node like {node.name}"
         yield Alternative(text, question, with_nodes_like(cluster, node.name, 1))
+    if any(pod.never_preempts for pod in question.pods):
+        yield Alternative("its preemption policy were PreemptLowerPriority", _preempting(question))
+    if full := [budget for budget in cluster.budgets if budget.allowed < len(cluster.pods)]:
+        allowing = tuple(replace(budget, allowed=len(cluster.pods)) for budget in full)
+        text = f"{_named('disruption budget', [budget.id for budget in full])} no obstacle"
+        yield Alternative(text, question, Batch(budgets=allowing))
     highest = max((pod.priority for pod in question.pods), default=0)
     for name, value in sorted(priorities.items(), key=lambda pair: pair[1]):
         if value > highest:
             yield Alternative(f"its priority class were {name} ({value})", with_priority(question, value))
+
+
+def _named(kind: str, names: list[str]) -> str:
+    """The subject of a sentence with "were": some objects of a kind."""
+    shown = ", ".join(sorted(names)[:_MAX_NAMED])
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{kind}{'s' if len(names) > 1 else ''} {shown}{more} were"
+
+
+def _preempting(question: Batch) -> Batch:
+    return replace(question, pods=tuple(replace(pod, never_preempts=False) for pod in question.pods))
 
 
 def changed_by(cluster: Batch, changes: Iterable[Batch]) -> Batch:
@@ -87,6 +112,12 @@ def with_nodes_like(cluster: Batch, name: str, count: int) -> Batch:
     names = [node.name for node in added]
     trees = [_with_leaves(tree, name, names) for tree in cluster.trees]
     return Batch(nodes=tuple(added), trees=tuple(tree for tree in trees if tree is not None))
+
+
+def with_more_nodes(question: Batch, cluster: Batch, count: int) -> Alternative:
+    """The alternative with so many nodes more of the most frequent kind."""
+    like = _kinds_of_nodes(cluster.nodes)[0].name
+    return Alternative(f"there were {count} more nodes like {like}", question, with_nodes_like(cluster, like, count))
 
 
 def _with_leaves(tree: TopologyTree, like: str, names: Iterable[str]) -> TopologyTree | None:

@@ -1,7 +1,7 @@
 """Questions as users ask them: gangs that may be submitted, and what is different before."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from muster.forecast.alternatives import changed_by, with_nodes_like, without_gang, without_node
 from muster.forecast.whatif import Question
@@ -26,11 +26,15 @@ class Asked:
     without_nodes: tuple[str, ...] = ()
     add_nodes: int = 0
     like: str = ""
+    existing: str = ""
+    """The name of a gang of the cluster, which is asked about instead of `added`."""
 
     def question(self, cluster: Batch) -> tuple[Question, list[str]]:
         """The question about this cluster, and the ids of existing gangs that those of the question replace. Raises
         BadQuestion.
         """
+        if self.existing:
+            return replace(self, existing="", added=_existing(cluster, self.existing)).question(cluster)
         self._check_pods(cluster)
         self._check_nodes(cluster)
         before = [without_gang(cluster, _found(cluster, name)) for name in self.without_gangs]
@@ -70,6 +74,15 @@ def _found(cluster: Batch, name: str) -> str:
         return matching[0]
     found = f"several gangs have this name: {', '.join(matching[:10])}" if matching else "there is no such gang"
     raise BadQuestion(f"gang {quoted(name)}: {found}")
+
+
+def _existing(cluster: Batch, name: str) -> Batch:
+    """A gang that has not started, and its pods. Raises BadQuestion."""
+    id_ = _found(cluster, name)
+    pods = tuple(pod for pod in cluster.pods if pod.gang == id_ and not (pod.deleting or pod.phase.ended))
+    if not pods or any(pod.node for pod in pods):
+        raise BadQuestion(f"gang {quoted(name)} {'runs already' if pods else 'has no pods that wait'}")
+    return Batch(gangs=tuple(gang for gang in cluster.gangs if gang.id == id_), pods=pods)
 
 
 def _replaced(cluster: Batch, added: Batch) -> tuple[Batch, list[str]]:

@@ -91,7 +91,10 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         except ValueError as error:
             raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, f"the gangs cannot be decoded: {error}") from None
         without = tuple(request.without_gangs), tuple(request.without_nodes)
-        return Asked(added, *without, request.add_nodes, request.like)
+        if request.existing_gang and added.pods:
+            message = "the question has gangs of its own and names an existing one: ask one at a time"
+            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, message)
+        return Asked(added, *without, request.add_nodes, request.like, request.existing_gang)
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
