@@ -160,6 +160,26 @@ async def test_the_queue_says_when_gangs_are_expected_to_start(world: World, for
     assert "of 3 running pods 3 declare how long they run" in explained
 
 
+async def test_what_explain_says_of_a_stuck_gang_was_played_and_lets_it_start(world: World, forecast: str) -> None:
+    await world.nodes(4)
+    stuck = world.here(gang("stuck").of(6))
+    await world.create(stuck)
+    await world.waits(stuck, "4 of 6 members fit")
+
+    options = "explain", f"{stuck.namespace}/stuck", "--forecast", forecast, "-o", "json"
+    (node,) = (name for name in world.cluster.nodes if name)
+
+    async def played() -> list[str] | None:
+        changes: list[str] | None = json.loads(await muster(world.cluster, *options))["would_start_now_if"]
+        return changes
+
+    changes = await eventually(played, "changes were played")
+    assert changes == [f"there were one more node like {node}", "it had 4 members"]
+    await world.nodes(4)
+    await world.bound(stuck)
+    assert await played() is None, "it runs"
+
+
 async def test_questions_are_bounded_in_size_and_number(world: World) -> None:
     question = pb.WhatIfRequest()
     question.gangs.pods.add(uid="a", namespace="default", name="a", class_id="small")

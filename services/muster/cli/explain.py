@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from muster.cli.coordinator import call, explain_gang
 from muster.cli.discovery import Kubectl
+from muster.cli.errors import CliError
 from muster.cli.format import amount, duration, gang_as_json, local_time, phase_markup
 from muster.cli.missing_members import missing_members
 from muster.cli.output import show
@@ -33,21 +34,40 @@ _MEANING = {
     Phase.PHASE_TIMED_OUT: "it waited longer than its waiting-time; edit it or replace its pods to schedule it again",
 }
 
+_UNCOUNTED = ("deleting", "ended", "gated", "invalid", "timed-out")
+"""States of pods that exist and do not count as members."""
+_UNSTARTED = (Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING)
+"""Phases of complete gangs for which changes are played."""
+_PLAY_SECONDS = 10.0
 _WITHOUT_PENDING = (Phase.PHASE_SATISFIED, Phase.PHASE_ENDED)
 
 
 def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None, forecast: str = "") -> None:
     """Print the explanation of a gang; with kubectl also why controllers do not create members, and with the address of
-    the service forecast when it is expected to start. Raises CliError.
+    the service forecast when it is expected to start, and changes that were played. Raises CliError.
     """
     answer = call(address, lambda stub: explain_gang(stub, address, name))
     missing = missing_members(kubectl, answer) if kubectl is not None else []
     start = _expected_start(forecast, answer.gang) if forecast else None
+    played = _played_changes(forecast, answer.gang, kubectl) if forecast else None
     if as_json:
-        fields = {**explanation_as_json(answer), "missing_members": missing}
+        fields = {**explanation_as_json(answer), "missing_members": missing, "would_start_now_if": played}
         typer.echo(json.dumps({**fields, "expected_start": start.as_json if start else None}, indent=2))
         return
-    show(*explanation_lines(answer, missing, start.words if start else ""))
+    show(*explanation_lines(answer, missing, start.words if start else "", played))
+
+
+def _played_changes(forecast: str, gang: Gang, kubectl: Kubectl | None) -> list[str] | None:
+    """Changes with which the gang would start now, each of which was played; None: it does not wait for its start."""
+    if gang.phase not in _UNSTARTED or gang.bound or not gang.members:
+        return None
+    from muster.cli.whatif import remedies_by_service
+
+    try:
+        return remedies_by_service(forecast, gang.id, kubectl, _PLAY_SECONDS)
+    except CliError as error:  # it may have started meanwhile, and the rest of the explanation is known
+        typer.echo(f"no changes were played: {error.message}", err=True)
+        return None
 
 
 class _ExpectedStart(NamedTuple):
@@ -74,9 +94,11 @@ def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
     return {**fields, "gang": gang_as_json(answer.gang)}
 
 
-def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = (), start: str = "") -> Iterator[str]:
+def explanation_lines(
+    answer: ExplainResponse, missing: Sequence[str] = (), start: str = "", played: Sequence[str] | None = None
+) -> Iterator[str]:
     """Lines with rich markup, most important first. `missing`: why controllers do not create members; `start`: when the
-    gang is expected to start.
+    gang is expected to start; `played`: changes with which it starts, None if none were played.
     """
     gang = answer.gang
     name = f"[bold]{escape(gang.namespace)}/{escape(gang.name)}[/]"
@@ -86,7 +108,7 @@ def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = (), star
     yield ""
     yield f"[dim]declared by[/]  {escape(gang.dialect)}{_group(answer)}"
     yield from (f"             {escape(term)}" for term in gang.terms)
-    yield f"[dim]members[/]      {_members(gang)}"
+    yield f"[dim]members[/]      {_members(answer)}"
     yield f"[dim]queue[/]        {_queue(answer)}"
     if start:
         yield f"[dim]start[/]        expected {escape(start)}"
@@ -110,7 +132,7 @@ def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = (), star
     yield from _placement(answer)
     yield from _devices(answer)
     yield from _ahead(answer)
-    yield from _would_help(answer)
+    yield from _would_help(answer, played)
     yield from _pods(answer)
 
 
@@ -134,12 +156,16 @@ def _rejected(answer: ExplainResponse) -> str:
     return f"{'1 solve response' if count == 1 else f'{count} solve responses'} of placement: {reasons}"
 
 
-def _members(gang: Gang) -> str:
+def _members(answer: ExplainResponse) -> str:
+    gang = answer.gang
     minimum = f"{gang.minimum} must start together" if gang.minimum else "no valid minimum declared"
-    short = gang.minimum - gang.members
+    states = Counter(member.state for member in answer.members if member.state in _UNCOUNTED)
+    kept_back = ", ".join(f"{count} {state}" for state, count in sorted(states.items()))
+    exist = len(answer.members) - states["ended"] if states else gang.members
+    short = gang.minimum - exist + states["deleting"]
     missing = f", [yellow]{short} missing[/]" if short > 0 and gang.phase == Phase.PHASE_GATHERING else ""
     reserved = f", {gang.reserved} reserved" if gang.reserved else ""
-    return f"{gang.members} exist, {gang.bound} bound{reserved}; {minimum}{missing}"
+    return f"{exist} exist{f' ({kept_back})' if kept_back else ''}, {gang.bound} bound{reserved}; {minimum}{missing}"
 
 
 def _queue(answer: ExplainResponse) -> str:
@@ -213,10 +239,17 @@ def _ahead(answer: ExplainResponse) -> Iterator[str]:
         yield f"[bold]Ahead of it[/]  {escape(_some(list(answer.ahead), answer.queue_position - 1))}"
 
 
-def _would_help(answer: ExplainResponse) -> Iterator[str]:
+def _would_help(answer: ExplainResponse, played: Sequence[str] | None) -> Iterator[str]:
+    """Changes that were played come first; what else is listed is then what it lacks, not what suffices."""
+    if played is not None:
+        yield ""
+        yield "[bold]It would start now if[/]  (each was played on a copy of the cluster)"
+        yield from (f"  - {escape(change)}" for change in played)
+        if not played:
+            yield "  no single change with which it would was found in time"
     if answer.would_help:
         yield ""
-        yield "[bold]What would let it start[/]"
+        yield "[bold]What would let it start[/]" if played is None else "[bold]What it lacks[/]"
         for change in answer.would_help:
             yield f"  - {escape(change)}"
 

@@ -21,13 +21,16 @@ _MAX_PODS: Final = 5
 _MAX_OBJECTS: Final = 12
 """Controllers that are read of one gang: a chain such as Job, JobSet, TrainJob for each of a few roles."""
 _MAX_ADVICE: Final = 8
+_GONE: Final = ("deleting", "ended")
+"""States of members in whose place controllers create others; of gated and invalid ones none is created."""
 _NAMES: Final = ("Forbidden", "NotFound", "the server doesn't have a resource type")
 
 
 def missing_members(kubectl: Kubectl, answer: ExplainResponse) -> list[str]:
     """Reasons why members do not exist, with what to do, most specific first; empty for a gang that is complete."""
     gang = answer.gang
-    if gang.phase != Phase.PHASE_GATHERING or gang.members >= gang.minimum:
+    exist = sum(each.state not in _GONE for each in answer.members)
+    if gang.phase != Phase.PHASE_GATHERING or max(gang.members, exist) >= gang.minimum:
         return []
     chain, hints = _Chain(kubectl, gang.namespace), list[str]()
     try:

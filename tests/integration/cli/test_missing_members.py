@@ -176,3 +176,16 @@ async def test_what_a_terminal_would_obey_is_escaped(api: ApiClient, tmp_path: P
     (told,) = await asked(tmp_path, "pod")
     assert told.isprintable()
     assert r"a\x1b[2Jb" in told
+
+
+async def test_a_gang_whose_pods_exist_and_are_gated_misses_no_member(api: ApiClient, tmp_path: Path) -> None:
+    spec = stateful_set(podManagementPolicy="OrderedReady")
+    await member(api, "web-0", await create(api, "apps/v1", "StatefulSet", "statefulsets", "web", spec))
+    gang = pb.Gang(id="lightweight/default/g", namespace="default", phase=pb.PHASE_GATHERING, minimum=2, members=0)
+    answer = pb.ExplainResponse(gang=gang)
+    for number in range(2):
+        answer.members.add(pod=f"default/web-{number}", state="gated")
+    kubectl = Kubectl(("--kubeconfig", str(tmp_path / "config")))
+    assert await asyncio.to_thread(missing_members, kubectl, answer) == []
+    answer.members[1].state = "deleting"
+    assert await asyncio.to_thread(missing_members, kubectl, answer)

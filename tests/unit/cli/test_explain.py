@@ -74,3 +74,20 @@ def test_a_gang_that_was_shrunk_says_when_it_may_grow() -> None:
     assert "was shrunk; may grow again in 3600000 s" in lines(answer)
     answer.grows_after_unix_millis = 1000
     assert "was shrunk; may grow again in 0 s" in lines(answer)
+
+
+def test_pods_that_exist_and_do_not_count_are_not_called_missing() -> None:
+    gang = pb.Gang(namespace="ns", name="g", phase=pb.PHASE_GATHERING, minimum=4, members=1)
+    answer = pb.ExplainResponse(gang=gang)
+    for number, state in enumerate(("pending", "gated", "gated", "ended")):
+        answer.members.add(pod=f"ns/p{number}", state=state)
+    assert "3 exist (1 ended, 2 gated), 0 bound; 4 must start together, [yellow]1 missing[/]" in lines(answer)
+
+
+def test_changes_that_were_played_come_before_what_the_gang_lacks() -> None:
+    answer = waiting()
+    answer.would_help.append("at least 2 more cpu on nodes that it may use")
+    assert "What would let it start" in lines(answer)
+    printed = "\n".join(explanation_lines(answer, played=["there were one more node like n"]))
+    assert printed.index("- there were one more node like n") < printed.index("What it lacks")
+    assert "no single change" in "\n".join(explanation_lines(answer, played=[]))
