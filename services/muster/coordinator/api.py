@@ -349,6 +349,8 @@ def _explain_response(term: Term, gang: Gang) -> Slices[pb.ExplainResponse]:
             for reason, count in sorted(gang.attempts.rejections.items())
         ],
     )
+    if not response.gang.reason:
+        response.gang.reason = explain.untried(gang, turn)
     if gang.group.solve.explanation is not None:
         response.explanation.CopyFrom(encode_explanation(gang.group.solve.explanation))
     yield

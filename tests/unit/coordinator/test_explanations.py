@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core.report.explain import would_help
+from muster.coordinator.core.report.explain import untried, would_help
 from muster.coordinator.core.report.reasons import reason
 from muster.gangs.facts import OTHER_SCHEDULER, PodFacts, PodPhase, Problem, Severity
 
@@ -74,7 +74,7 @@ def test_a_minimum_of_at_most_0_is_never_proposed() -> None:
     assert said(scenario)[1] == ["3 more pods"]
 
 
-def test_a_member_that_is_being_deleted_replaces_the_reason_and_the_last_attempt_is_not_forgotten() -> None:
+def test_a_member_that_is_being_deleted_replaces_the_reason() -> None:
     scenario = Scenario({"n": 4})
     built = gang("a").of(6)
     scenario.add(built)
@@ -179,3 +179,16 @@ def test_a_gang_of_the_default_priority_says_nothing_about_preemption() -> None:
     scenario.add(gang("a").of(2))
     scenario.pass_time(30)
     assert "preempt" not in reason(scenario.gang("a"))
+
+
+def test_a_gang_that_was_not_answered_yet_has_a_reason_at_once() -> None:
+    scenario = Scenario({"n": 4})
+    scenario.add(gang("a").of(2))
+    assert reason(scenario.gang("a")) == ""
+    assert untried(scenario.gang("a"), 1) == "gang default/a was not answered by placement yet, which is solving it"
+    scenario.add(gang("b").of(2))
+    assert untried(scenario.gang("b"), 2) == (
+        "gang default/b was not tried yet; 1 gang group is ahead of it in the queue"
+    )
+    scenario.run()
+    assert untried(scenario.gang("a"), 0) == ""

@@ -131,7 +131,7 @@ def test_amounts_in_words(resource: str, amount: int, words: str) -> None:
     assert in_words(resource, amount) == words
 
 
-def test_nodes_with_different_obstacles_that_only_suffice_together_are_named_together() -> None:
+def test_nodes_that_only_suffice_together_are_named_together() -> None:
     taint = Taint("gpu", "true", TaintEffect.NO_SCHEDULE)
     nodes = [node("a", 3, unschedulable=True), node("b", 2, taints=[taint])]
     explanation = explanation_of(nodes, [pod_class("x")], alone("g", ("x", 5)))

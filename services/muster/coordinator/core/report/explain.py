@@ -85,6 +85,19 @@ def _short(id_: str) -> tuple[str, str]:
     return id_.split("/", 1)[-1], id_.rsplit("/", 1)[-1]
 
 
+def untried(gang: Gang, position: int) -> str:
+    """Why a complete gang of which placement has said nothing yet does not run; "" for others. `position`: its own in
+    the queue, 0 if it is not queued. Pods that wait so shortly get no condition.
+    """
+    if gang.phase is Phase.SOLVING:
+        return f"gang {gang.label} was not answered by placement yet, which is solving it"
+    if gang.phase is not Phase.QUEUED or not position:
+        return ""
+    ahead = position - 1
+    groups = "no gang group is" if not ahead else "1 gang group is" if ahead == 1 else f"{ahead} gang groups are"
+    return f"gang {gang.label} was not tried yet; {groups} ahead of it in the queue"
+
+
 def stage_of(gang: Gang, phase: Phase) -> Stage:
     """Returns the stage of a gang in this phase."""
     return Stage.PREEMPTED if gang.eviction.preempted_by and not gang.permit.granted else _STAGES[phase]
