@@ -136,6 +136,7 @@ def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+    forecast: Forecast = "",
 ) -> None:
     """Explain one gang: its declaration, its phase, what it lacks, and what would let it start."""
     from muster.cli.explain import explain
@@ -143,7 +144,7 @@ def explain(
     arguments, discovery = _discovery(context)
     name = _qualified(gang, arguments, discovery)
     with discovery.coordinator() as address:
-        explain(address, name, as_json=output is TextOutput.JSON, kubectl=discovery.kubectl)
+        explain(address, name, as_json=output is TextOutput.JSON, kubectl=discovery.kubectl, forecast=forecast)
 
 
 @app.command()

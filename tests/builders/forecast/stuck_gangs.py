@@ -85,7 +85,7 @@ class StuckGang:
 
 def _removed(before: Batch, after: Batch) -> Batch:
     """The removal of all facts that are in `before` only."""
-    gone = {
+    gone: dict[str, Any] = {
         f"removed_{kind}": tuple(_keys(getattr(before, kind), key) - _keys(getattr(after, kind), key))
         for kind, key in KEYS.items()
     }

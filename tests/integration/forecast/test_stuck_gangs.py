@@ -216,7 +216,7 @@ CASES: dict[str, Case] = {
         [node("n1", 18), *gang("a").of(2).asking(cpu=9).pods()],
     ),
     "no-gpus": Case(
-        [N8, *(gpus := gang("a").of(2).asking(cpu=1, **{"nvidia.com/gpu": 1}).pods())],
+        [N8, *(gpus := gang("a").of(2).asking_each({"cpu": "1", "nvidia.com/gpu": "1"}).pods())],
         "at least 2 more nvidia.com/gpu",
         [node("n1", 8, allocatable={"nvidia.com/gpu": "2"}), *gpus],
     ),
