@@ -37,14 +37,14 @@ def describe(error: grpc.aio.AioRpcError) -> str:
     return f"{error.code().name}: {error.details()}"
 
 
-def in_words(error: grpc.aio.AioRpcError) -> str:
-    """One clause for users, to whom names of gRPC statuses say nothing; its subject is the service that was called."""
+def in_words(error: grpc.aio.AioRpcError, service: str = "it") -> str:
+    """One clause for users, to whom names of gRPC statuses say nothing. `service`: what was called."""
     details = error.details() or ""
     if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
-        return "it did not answer in time"
+        return f"{service} did not answer in time"
     if error.code() is grpc.StatusCode.UNAVAILABLE:
-        return f"it could not be reached: {details}" if details else "it could not be reached"
-    return f"it answered with an error: {details or error.code().name.lower().replace('_', ' ')}"
+        return f"{service} could not be reached: {details}" if details else f"{service} could not be reached"
+    return f"{service} answered with an error: {details or error.code().name.lower().replace('_', ' ')}"
 
 
 def outcome_of(call: Any) -> tuple[grpc.StatusCode, str]:

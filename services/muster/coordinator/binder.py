@@ -72,7 +72,7 @@ class Binder:
             async for response in self._stub.Bind(request, timeout=self._timeout_seconds, metadata=gang_metadata(root)):
                 yield BindResults(tuple(_bind_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
-            reason = in_words(error)
+            reason = in_words(error, "binding")
         if pending:
             _log.warning("bind_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
             yield BindCallFailed(tuple(pending), reason)
@@ -101,7 +101,7 @@ class Binder:
             if {each.uid for each in response.results} == wanted:
                 return DeallocateResults(effect.gang, tuple(map(_deallocate_result, response.results)))
         except aio.AioRpcError as error:
-            reason = in_words(error)
+            reason = in_words(error, "binding")
         _log.warning("deallocate_call_failed", gang=effect.gang, claims=len(wanted), reason=reason)
         return DeallocateCallFailed(effect.gang, tuple(wanted), reason)
 
@@ -123,7 +123,7 @@ class Binder:
             ):
                 yield EvictResults(tuple(_evict_result(result) for result in _first_results(response.results, pending)))
         except aio.AioRpcError as error:
-            reason = in_words(error)
+            reason = in_words(error, "binding")
         if pending:
             _log.warning("evict_call_failed", gang=effect.gang, pods=len(pending), reason=reason)
             yield EvictCallFailed(tuple(pending), reason)

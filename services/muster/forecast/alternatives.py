@@ -49,11 +49,12 @@ def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int])
         yield Alternative(text, question, with_nodes_like(cluster, node.name, 1))
     if any(pod.never_preempts for pod in question.pods):
         yield Alternative("its preemption policy were PreemptLowerPriority", _preempting(question))
-    if full := [budget for budget in cluster.budgets if budget.allowed < len(cluster.pods)]:
-        allowing = tuple(replace(budget, allowed=len(cluster.pods)) for budget in full)
-        text = f"{_named('disruption budget', [budget.id for budget in full])} no obstacle"
-        yield Alternative(text, question, Batch(budgets=allowing))
     highest = max((pod.priority for pod in question.pods), default=0)
+    protecting = {budget for pod in cluster.pods if pod.seated and pod.priority < highest for budget in pod.budgets}
+    if budgets := [budget for budget in cluster.budgets if budget.id in protecting]:
+        allowing = tuple(replace(budget, allowed=len(cluster.pods)) for budget in budgets)
+        text = f"{_named('disruption budget', [budget.id for budget in budgets])} no obstacle"
+        yield Alternative(text, question, Batch(budgets=allowing))
     for name, value in sorted(priorities.items(), key=lambda pair: pair[1]):
         if value > highest:
             yield Alternative(f"its priority class were {name} ({value})", with_priority(question, value))

@@ -78,8 +78,10 @@ def _found(cluster: Batch, name: str) -> str:
 
 def _existing(cluster: Batch, name: str) -> Batch:
     """A gang that has not started, and its pods. Raises BadQuestion."""
-    id_ = _found(cluster, name)
-    pods = tuple(pod for pod in cluster.pods if pod.gang == id_ and not (pod.deleting or pod.phase.ended))
+    single = tuple(pod for pod in cluster.pods if not pod.gang and f"plain/{pod.namespace}/{pod.name}" == name)
+    id_ = name if single else _found(cluster, name)
+    members = single or tuple(pod for pod in cluster.pods if pod.gang == id_)
+    pods = tuple(pod for pod in members if not (pod.deleting or pod.phase.ended))
     if not pods or any(pod.node for pod in pods):
         raise BadQuestion(f"gang {quoted(name)} {'runs already' if pods else 'has no pods that wait'}")
     return Batch(gangs=tuple(gang for gang in cluster.gangs if gang.id == id_), pods=pods)

@@ -13,7 +13,7 @@ from muster.forecast.remedies import remedies
 from muster.forecast.snapshot import Snapshot
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.forecast.whatif import Answer, Forecaster, Question, Verdict
-from muster.gangs.facts import Batch, NodeFacts, PodFacts, PodPhase
+from muster.gangs.facts import Batch, DisruptionBudget, NodeFacts, PodFacts, PodPhase
 
 NOW = 1_700_000_000.0
 CLASSES = tuple(pod_class(cpu) for cpu in (1, 2, 4))
@@ -174,3 +174,55 @@ def test_a_question_about_what_does_not_exist_is_refused(changes: dict[str, obje
         Asked(added, **changes).question(present(node("a", 4)).batch)  # type: ignore[arg-type]
 
     assert str(refused.value) == message
+
+
+async def said_to_help(cluster: Snapshot, name: str) -> list[str]:
+    """What is said to help an existing gang."""
+    question, _ = Asked(NOTHING, existing=name).question(cluster.batch)
+    return [each.text for each in await remedies(forecasting(), cluster, question, {}, 60)]
+
+
+async def test_an_existing_gang_is_asked_about_as_it_is() -> None:
+    cluster = present(node("a", 2), gangs=facts(gang("g").of(4)))
+    question, replaces = Asked(NOTHING, existing="default/g").question(cluster.batch)
+    assert (question.added.pods, replaces) == (cluster.batch.pods, ["test/default/g"])
+    assert (await asked(cluster, question)).verdict is Verdict.NEVER
+    assert await said_to_help(cluster, "default/g") == ["there were one more node like a", "it had 2 members"]
+
+
+async def test_an_existing_pod_without_marks_is_asked_about() -> None:
+    cluster = present(node("a", 1), node("b", 2, unschedulable=True), pods=(plain_pod("p", 2),))
+    assert await said_to_help(cluster, "plain/default/p") == [
+        "node b were not cordoned",
+        "there were one more node like b",
+    ]
+
+
+async def test_gangs_that_run_are_no_question() -> None:
+    cluster = present(node("a", 4), gangs=running(facts(gang("g").of(2)), "a"))
+    with pytest.raises(BadQuestion, match='gang "default/g" runs already'):
+        Asked(NOTHING, existing="default/g").question(cluster.batch)
+
+
+async def test_several_nodes_are_said_to_help_if_one_does_not() -> None:
+    cluster = present(node("a", 2), gangs=facts(gang("g").of(8)))
+    assert await said_to_help(cluster, "g") == ["there were 3 more nodes like a", "it had 2 members"]
+
+
+async def test_preemption_that_is_prevented_is_said_to_help_if_it_were_not() -> None:
+    low = running(facts(gang("low").of(4).with_budget("default/low")), "a")
+    batch = present(node("a", 4), gangs=low).batch
+    high = facts(gang("high").of(2).with_priority(10))
+    protected = replace(
+        batch,
+        gangs=batch.gangs + high.gangs,
+        pods=batch.pods + high.pods,
+        budgets=(DisruptionBudget("default/low", 0),),
+    )
+    helping = await said_to_help(Snapshot(NOW, {}, (), protected), "high")
+    assert "disruption budget default/low were no obstacle" in helping
+    never = facts(gang("high").of(2).with_priority(10).never_preempting())
+    unprotected = replace(batch, gangs=batch.gangs + never.gangs, pods=batch.pods + never.pods)
+    unprotected = replace(unprotected, budgets=(DisruptionBudget("default/low", 4),))
+    helping = await said_to_help(Snapshot(NOW, {}, (), unprotected), "high")
+    assert "its preemption policy were PreemptLowerPriority" in helping
