@@ -21,7 +21,7 @@ from muster.cli.format import brief_reason, duration, gang_as_json, phase_markup
 from muster.cli.output import show
 from muster.cli.whatif import VERDICT_NAMES, forecast_error, take_snapshot
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase
-from muster.forecast.suite import Limits, NoPlacement, expected_starts
+from muster.forecast.suite import Limits, NoPlacement, assumption, expected_starts
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
 from muster.telemetry.logs import configure_logs
@@ -72,18 +72,6 @@ def starts_by_itself(addresses: Addresses, limit_seconds: float) -> pb.StartsRes
         return asyncio.run(expected_starts(take_snapshot(addresses), limits))
     except NoPlacement as error:
         raise CliError(str(error)) from error
-
-
-def assumption(starts: pb.StartsResponse) -> str:
-    """What the expected starts depend on, in one sentence."""
-    ends = starts.assumptions
-    known = [f"{ends.declared} declare how long they run"] if ends.declared else []
-    known += [f"{ends.learnt} are taken to run as long as earlier ones of their owner did"] if ends.learnt else []
-    known += [f"the ends of {ends.unknown} are not known, and taken not to come"] if ends.unknown else []
-    pods = (
-        f"of {ends.declared + ends.learnt + ends.unknown} running pods {', '.join(known)}" if known else "no pod runs"
-    )
-    return f"Assumed: nobody submits anything else; {pods}."
 
 
 def start_in_words(start: pb.ExpectedStart) -> str:

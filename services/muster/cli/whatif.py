@@ -23,7 +23,7 @@ from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError
 from muster.cli.format import duration
 from muster.cli.output import show
-from muster.cli.whatif_question import WhatIfRequest, facts_asked_about, priority_classes, values
+from muster.cli.whatif_question import WhatIfRequest, facts_asked_about, priority_classes
 from muster.forecast.suite import (
     Asked,
     BadQuestion,
@@ -35,6 +35,7 @@ from muster.forecast.suite import (
     Snapshot,
     Unreachable,
     answered,
+    proposable,
     read_present,
     read_snapshot,
     redact,
@@ -96,7 +97,7 @@ def whatif(request: WhatIfRequest, snapshot: Snapshot, kubectl: Kubectl | None, 
     asked = Asked(facts, tuple(request.without_gangs), tuple(request.without_nodes), request.add_nodes, request.like)
     limits = Limits(request.horizon_seconds, request.limit_seconds)
     try:
-        answer = asyncio.run(answered(asked, snapshot, values(classes), limits))
+        answer = asyncio.run(answered(asked, snapshot, proposable(classes), limits))
     except BadQuestion as error:
         raise CliError(str(error), usage=True) from error
     except NoPlacement as error:
@@ -114,7 +115,7 @@ def whatif_by_service(request: WhatIfRequest, address: str, kubectl: Kubectl | N
         without_nodes=request.without_nodes,
         add_nodes=request.add_nodes,
         like=request.like,
-        priority_classes=values(classes),
+        priority_classes=proposable(classes),
         horizon_seconds=request.horizon_seconds,
         limit_seconds=request.limit_seconds,
     )
@@ -125,7 +126,7 @@ def remedies_by_service(address: str, gang_id: str, kubectl: Kubectl | None, lim
     """Changes with which a gang that waits would start now, each played by the service at this address; they complete
     "it would start now if". Raises CliError.
     """
-    classes = values(priority_classes(kubectl))
+    classes = proposable(priority_classes(kubectl))
     request = pb.WhatIfRequest(
         existing_gang=gang_id, priority_classes=classes, horizon_seconds=_SOON_SECONDS, limit_seconds=limit_seconds
     )

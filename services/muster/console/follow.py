@@ -11,8 +11,10 @@ from grpc import aio
 
 from muster.console.cluster import Cluster
 from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
-from muster.console.state import State
+from muster.console.forecast import ForecastClient, NoForecast, start_row
+from muster.console.state import Forecast, State
 from muster.coordinator.v1.coordinator_pb2 import WatchRequest
+from muster.forecast.suite import assumption
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
@@ -28,6 +30,10 @@ _RECORDS_SECONDS: Final = 0.2
 _UNCHANGED_RECORDS_SECONDS: Final = 30.0
 _RECORDS_SHARE: Final = 0.05
 """Share of time for which the coordinator may be asked for records: they have all gangs."""
+_STARTS_SECONDS: Final = 15.0
+"""Least time between questions for expected starts."""
+_STARTS_SHARE: Final = 0.2
+"""Share of time for which the service forecast may be asked for them: each answer plays the whole cluster."""
 _MAX_HOLDING: Final = 100
 """Gangs that hold reservations without a permit, of which the nodes are shown."""
 _GANGS_AT_A_TIME: Final = 200
@@ -146,6 +152,28 @@ async def follow_records(state: State, client: CoordinatorClient, wanted: Callab
                 state.use_records(records, held, int(time.time()))
             pause = max(_RECORDS_SECONDS, (loop.time() - read_at) / _RECORDS_SHARE)
         await asyncio.sleep(pause)
+
+
+async def follow_starts(state: State, client: ForecastClient, wanted: Callable[[], bool]) -> None:
+    """Ask for the expected starts while somebody looks and gangs have changed, until cancelled."""
+    loop = asyncio.get_running_loop()
+    version, pause = -1, _LOOK_SECONDS
+    while True:
+        if wanted() and state.gangs.feed.version != version:
+            asked_at = loop.time()
+            version = state.gangs.feed.version
+            try:
+                answer = await client.starts()
+            except NoForecast as error:
+                version = -1
+                state.miss_starts(str(error))
+            else:
+                now = answer.basis.read_unix_millis // 1000
+                rows = {each.gang: start_row(each) for each in answer.gangs}
+                state.use_starts(rows, Forecast(assumption(answer), "", now))
+            pause = max(_STARTS_SECONDS, (loop.time() - asked_at) / _STARTS_SHARE)
+        await asyncio.sleep(pause)
+        pause = _LOOK_SECONDS
 
 
 async def _held(state: State, client: CoordinatorClient) -> list[tuple[str, str]]:

@@ -75,6 +75,8 @@ def gang_page(state: State, answer: ExplainResponse, namespaces: Namespaces, tra
             for problem in answer.problems
         ],
         "would_help": list(answer.would_help),
+        "expected_start": state.expected.get(gang.id),
+        "assumption": state.forecast.assumption,
         "explanation": {
             "summary": explanation.summary,
             "fit": explanation.fit,

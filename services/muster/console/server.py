@@ -1,4 +1,7 @@
-"""HTTP server of the console: the files of the page, who the reader is, and streams of events. It answers GET alone."""
+"""HTTP server of the console: the files of the page, who the reader is, streams of events, and answers to what-if.
+
+What-if is a POST, because manifests are long; it changes nothing either.
+"""
 
 import asyncio
 import hashlib
@@ -14,7 +17,17 @@ from aiohttp import web
 from msgspec import Struct
 
 from muster.config.settings import CannotStart
-from muster.console.access import NotAuthenticated, NotReviewed
+from muster.console.access import MAX_NAMESPACES, NotAuthenticated, NotReviewed, User
+from muster.console.forecast import (
+    MAX_MANIFEST,
+    Asked,
+    BadQuestion,
+    NoForecast,
+    answer_page,
+    forbidden,
+    named_namespaces,
+    read_question,
+)
 from muster.console.metrics import EVENT_BYTES, REJECTED_STREAMS, STREAMS
 from muster.console.stream import EventStream, Requested, Sources
 
@@ -26,13 +39,15 @@ MAX_STREAMS_OF_USER: Final = 20
 _STATIC: Final = Path(__file__).parent / "static"
 _TYPES: Final = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _MAX_PARAMETER: Final = 1000
+_MAX_QUESTION: Final = 2 * MAX_MANIFEST
+"""Bytes of a body: in JSON a character may take several."""
 _MAX_REQUESTS: Final = 400
 """Requests that are answered at the same time, streams included."""
 _WRITE_SECONDS: Final = 30.0
 """A browser that accepts no event for so long is disconnected."""
 _STOP_SECONDS: Final = 5.0
 _LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_FEEDS: Final = frozenset({"gangs", "nodes", "trees", "problems", "preemptions"})
+_FEEDS: Final = frozenset({"gangs", "nodes", "trees", "problems", "preemptions", "starts"})
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
@@ -90,11 +105,12 @@ class ConsoleServer:
 
     async def start(self) -> None:
         """Starts listening. Raises CannotListenForBrowsers."""
-        app = web.Application(middlewares=[self._guard], client_max_size=1)
+        app = web.Application(middlewares=[self._guard], client_max_size=_MAX_QUESTION)
         app.router.add_get("/", self._page)
         app.router.add_get("/static/{name}", self._file)
         app.router.add_get("/api/session", self._session)
         app.router.add_get("/api/events", self._events)
+        app.router.add_post("/api/whatif", self._what_if)
         app.router.add_get(READY_PATH, self._readiness)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_STOP_SECONDS)
         await self._runner.setup()
@@ -163,6 +179,42 @@ class ConsoleServer:
         except NotReviewed as error:
             return _refusal(503, str(error))
         return _json({"user": user.username, "token": self._sources.access.needs_token})
+
+    async def _what_if(self, request: web.Request) -> web.StreamResponse:
+        """Answers a question about manifests; see `muster.console.forecast.Question`."""
+        sources = self._sources
+        if request.content_type != "application/json" or request.headers.get("Sec-Fetch-Site", "same-origin") not in (
+            "same-origin",
+            "none",
+        ):
+            return _refusal(415, "a question is JSON, from a page of the console")
+        if sources.forecast is None:
+            return _refusal(501, "the console has no service forecast: set --forecast (forecast.enabled in the chart)")
+        try:
+            user = await sources.access.user(_token(request))
+            asked = await read_question(await request.read())
+            everything = await sources.access.sees_all(user)
+            namespaces = None if everything else await self._readable(user, asked)
+            if refused := forbidden(asked, namespaces):
+                return _refusal(403, refused)
+            answer = await sources.forecast.what_if(asked)
+            if namespaces is not None:  # those of gangs that the answer names
+                namespaces |= await sources.access.readable(user, named_namespaces(answer))
+        except NotAuthenticated as error:
+            return _refusal(401, str(error))
+        except BadQuestion as error:
+            return _refusal(400, str(error))
+        except (NotReviewed, NoForecast) as error:
+            return _refusal(503, str(error))
+        return _json(answer_page(answer, asked, namespaces))
+
+    async def _readable(self, user: User, asked: Asked) -> frozenset[str]:
+        """Raises BadQuestion and NotReviewed."""
+        if len(asked.namespaces) > MAX_NAMESPACES:
+            raise BadQuestion(
+                f"the manifests have pods of {len(asked.namespaces)} namespaces: at most {MAX_NAMESPACES}"
+            )
+        return await self._sources.access.readable(user, asked.namespaces)
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         requested = _requested(request)

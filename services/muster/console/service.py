@@ -6,7 +6,8 @@ from grpc import aio
 
 from muster.console.access import Access, OpenAccess, ReviewedAccess
 from muster.console.coordinator import CoordinatorClient
-from muster.console.follow import follow_cluster, follow_gangs, follow_leader, follow_records
+from muster.console.follow import follow_cluster, follow_gangs, follow_leader, follow_records, follow_starts
+from muster.console.forecast import ForecastClient
 from muster.console.server import ConsoleServer
 from muster.console.settings import Settings
 from muster.console.signal import Signal
@@ -30,20 +31,29 @@ async def run(settings: Settings) -> None:
     session = await KubeSession.connect(settings.kube) if settings.authentication == "token" else None
     cluster_state = open_channel(settings.cluster_state, settings.tls)
     coordinator = open_channel(settings.coordinator, settings.tls)
+    forecast = open_channel(settings.forecast, settings.tls) if settings.forecast else None
     try:
-        await _serve(settings, _access(session), cluster_state, coordinator)
+        await _serve(settings, _access(session), cluster_state, coordinator, forecast)
     finally:
-        await cluster_state.close()
-        await coordinator.close()
+        for channel in (cluster_state, coordinator, forecast):
+            if channel is not None:
+                await channel.close()
         if session is not None:
             await session.close()
 
 
-async def _serve(settings: Settings, access: Access, cluster_state: aio.Channel, coordinator: aio.Channel) -> None:
+async def _serve(
+    settings: Settings,
+    access: Access,
+    cluster_state: aio.Channel,
+    coordinator: aio.Channel,
+    forecast: aio.Channel | None,
+) -> None:
     signal = Signal()
     state, client = State(signal.touch), CoordinatorClient(coordinator)
+    forecaster = ForecastClient(forecast) if forecast is not None else None
     tls = ReloadedTls("the console", *settings.https_files).context if settings.https_files is not None else None
-    server = ConsoleServer(settings.listen, tls, Sources(state, signal, client, access, settings.trace_url))
+    server = ConsoleServer(settings.listen, tls, Sources(state, signal, client, access, settings.trace_url, forecaster))
     health = Health()
     probes = ProbeServer(settings.health_listen, health) if settings.health_listen is not None else None
 
@@ -65,6 +75,8 @@ async def _serve(settings: Settings, access: Access, cluster_state: aio.Channel,
                     follow_records(state, client, lambda: server.watched),
                 )
             ]
+            if forecaster is not None:
+                following.append(tasks.create_task(follow_starts(state, forecaster, lambda: server.watched)))
             try:
                 await until_stopped()
             finally:

@@ -47,6 +47,8 @@ class Settings(ServiceSettings):
     """Address of cluster-state: HOST:PORT, or dns:///NAME:PORT for all replicas behind a name."""
     coordinator: str = "127.0.0.1:7002"
     """Address of the coordinator, as cluster_state."""
+    forecast: str = ""
+    """Address of the service forecast, as cluster_state; empty: no what-if, and no expected starts."""
     authentication: Literal["token", "none"] = Field(default_factory=_authentication)
     """token: people give a token of Kubernetes, and see what they may read there; none: everybody sees everything, only
     if `listen` is an address of loopback, where it is the default."""

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.console.cluster import Cluster
 from muster.console.feed import Feed
@@ -35,6 +36,16 @@ class Source(Struct):
     connected: bool = False
     detail: str = "not connected yet"
     since_seconds: int = 0
+
+
+class Forecast(Struct, frozen=True):
+    """What the expected starts depend on, in words, and when they were found, seconds since 1970. `detail`: why there
+    are none now. An unset time: there is no service that finds them, or it has not answered yet.
+    """
+
+    assumption: str = ""
+    detail: str = ""
+    seconds: int = 0
 
 
 class Totals(Struct):
@@ -67,6 +78,11 @@ class State:
         self.trees = Feed(on_change)
         self.problems = Feed(on_change)
         self.preemption_rows = Feed(on_change)
+        self.starts = Feed(on_change)
+        """Expected starts of gangs that wait."""
+        self.expected: Mapping[str, Mapping[str, Any]] = {}
+        """The same by gang."""
+        self.forecast = Forecast()
         self.gangs = Gangs(Feed(on_change))
         self.preemptions = Preemptions()
         self.records: dict[str, Record] = {}
@@ -89,6 +105,7 @@ class State:
             "trees": self.trees,
             "problems": self.problems,
             "preemptions": self.preemption_rows,
+            "starts": self.starts,
         }
 
     def connect(self, source: str, *, connected: bool, detail: str, now_seconds: int) -> None:
@@ -133,6 +150,20 @@ class State:
             if not same or before.nominated.get(node) != self.withheld.nominated.get(node):
                 self.cluster.changed_nodes[node] = None
         self._render_preemptions()
+
+    def use_starts(self, rows: Mapping[str, Mapping[str, Any]], forecast: Forecast) -> None:
+        """Replace the expected starts by gang."""
+        self.forecast, self.expected = forecast, rows
+        for id_ in set(self.starts.keys()) - rows.keys():
+            self.starts.remove(id_)
+        for id_, row in rows.items():
+            self.starts.put(id_, namespace_of(id_), msgspec.json.encode(row))
+        self.on_change()
+
+    def miss_starts(self, detail: str) -> None:
+        """There was no answer: the last expected starts stay."""
+        self.forecast = replace(self.forecast, detail=detail)
+        self.on_change()
 
     def may_see(self, gang: str, namespaces: frozenset[str] | None) -> bool:
         """Whether a reader with rights in these namespaces, None for all, may see a gang."""

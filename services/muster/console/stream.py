@@ -16,6 +16,7 @@ from muster.console import pages
 from muster.console.access import ALLOWED_SECONDS, Access, NotAuthenticated, NotReviewed, User
 from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
 from muster.console.feed import NOTHING, Feed
+from muster.console.forecast import ForecastClient
 from muster.console.pages import Namespaces
 from muster.console.signal import Signal
 from muster.console.state import State, namespace_of
@@ -48,6 +49,7 @@ class Sources(Struct, frozen=True):
     coordinator: CoordinatorClient
     access: Access
     trace_url: str
+    forecast: ForecastClient | None = None
 
 
 class EventStream:
@@ -133,6 +135,7 @@ class EventStream:
             "user": self._user.username,
             "sees_all": namespaces is None,
             "namespaces": sorted(namespaces) if namespaces is not None else [],
+            "forecast": self._sources.forecast is not None,
         }
 
     async def _rows(self, name: str) -> AsyncIterator[bytes]:
@@ -159,6 +162,9 @@ class EventStream:
     async def _pages(self) -> AsyncIterator[bytes]:
         requested, state = self._requested, self._sources.state
         now = int(time.time())
+        if "starts" in requested.feeds and self._sources.forecast is not None:
+            for event in self._if_changed("forecast", msgspec.structs.asdict(state.forecast)):
+                yield event
         if requested.overview:
             for event in self._if_changed("overview", pages.overview(state, self._namespaces, now)):
                 yield event

@@ -19,12 +19,15 @@ from muster.console.service import run
 from muster.console.settings import Settings
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.coordinator.v1 import coordinator_pb2_grpc as pb_grpc
+from muster.forecast.v1 import forecast_pb2 as forecast_pb
+from muster.forecast.v1 import forecast_pb2_grpc as forecast_grpc
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, PodPhase, TopologyTree, TreeLevel
 from muster.localcluster.ports import free_port
 from muster.rpc.errors import RpcError
 from muster.rpc.server import RpcServer
 
 FULL_NAME = "muster.coordinator.v1.CoordinatorService"
+FORECAST = "muster.forecast.v1.ForecastService"
 JSON = dict[str, Any]
 
 
@@ -80,6 +83,26 @@ class Coordinator(pb_grpc.CoordinatorServiceServicer):
             self._watches.remove(watch)
 
 
+class ForecastService(forecast_grpc.ForecastServiceServicer):
+    """A service forecast with the answers of the test."""
+
+    def __init__(self) -> None:
+        self.answer = forecast_pb.WhatIfResponse(verdict=forecast_pb.VERDICT_NEVER)
+        self.expected = forecast_pb.StartsResponse()
+        self.asked: list[forecast_pb.WhatIfRequest] = []
+
+    async def WhatIf(  # noqa: N802
+        self, request: forecast_pb.WhatIfRequest, context: Any
+    ) -> forecast_pb.WhatIfResponse:
+        self.asked.append(request)
+        return self.answer
+
+    async def Starts(  # noqa: N802
+        self, request: forecast_pb.StartsRequest, context: Any
+    ) -> forecast_pb.StartsResponse:
+        return self.expected
+
+
 def gang(id_: str, phase: pb.Phase.ValueType = pb.PHASE_QUEUED, **fields: Any) -> pb.Gang:
     """A gang of four."""
     dialect, namespace, name = id_.split("/", 2)
@@ -95,6 +118,8 @@ class Services:
     coordinator: Coordinator
     cluster_state_address: str
     coordinator_address: str
+    forecast: ForecastService
+    forecast_address: str
 
     def settings(self, **others: Any) -> Settings:
         """Settings of a console that follows them."""
@@ -109,13 +134,16 @@ async def services() -> AsyncIterator[Services]:
     """Start them, with an empty cluster."""
     stream, coordinator = ClusterStream(), Coordinator()
     stream.opens_with(Batch(), {})
+    forecast = ForecastService()
     server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "coordinator")
     server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, coordinator, FULL_NAME)
+    server.add(forecast_grpc.add_ForecastServiceServicer_to_server, forecast, FORECAST)
     port = await server.start()
     server.set_ready(True)
     try:
         async with serving_cluster(stream) as address:
-            yield Services(stream, coordinator, address, f"127.0.0.1:{port}")
+            here = f"127.0.0.1:{port}"
+            yield Services(stream, coordinator, address, here, forecast, here)
     finally:
         await server.stop(grace_seconds=0)
 

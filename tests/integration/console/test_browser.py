@@ -11,13 +11,14 @@ from builders.console.contrast import CONTRAST, DRAWN
 from builders.console.guarded import OURS, THEIRS, Guarded
 from builders.console.services import Services, cluster, console, gang, pod, services
 from muster.coordinator.v1 import coordinator_pb2 as pb
+from muster.forecast.v1 import forecast_pb2 as forecast_pb
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, Problem, Severity
 from muster.rpc.watch_codec import batch_step
 
 pytestmark = needs_chromium()
 
 TRAIN = "koordinator/ml/train"
-VIEWS = ("", "queue", f"gang/{TRAIN.replace('/', '%2F')}", "map", "preemptions", "problems", "node/node-0000")
+VIEWS = ("", "queue", f"gang/{TRAIN.replace('/', '%2F')}", "map", "preemptions", "problems", "node/node-0000", "whatif")
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 LONG = "x" * 250
 DRAWN_PAIRS = [
@@ -149,6 +150,70 @@ async def test_hostile_names_are_shown_as_text_and_fit(page: Page, width: int) -
             assert all(each.startswith((url, "about:")) for each in page.requests), page.requests
 
 
+@pytest.mark.parametrize("width", [375, 1600])
+async def test_a_question_is_asked_and_a_hostile_answer_shown_as_text(page: Page, width: int) -> None:
+    await page.resize(width, 900)
+    async with services() as there, console(there.settings(forecast=there.forecast_address)) as url:
+        there.forecast.answer = forecast_pb.WhatIfResponse(
+            verdict=forecast_pb.VERDICT_NEVER,
+            pods=[forecast_pb.PlacedPod(pod=f"ml/{HOSTILE}", node=HOSTILE, rank=0)],
+            preempts=[forecast_pb.PreemptedGang(gang=f"koordinator/ml/{HOSTILE}", pods=[LONG])],
+            reason=HOSTILE,
+            would_start_now_if=[LONG, "node n2 were uncordoned"],
+            basis=forecast_pb.Basis(read_unix_millis=1_700_000_000_000),
+        )
+        await view(page, url, "whatif")
+        await page.js("document.getElementById('manifest').focus()")
+        await page.enter(f"{{kind: Pod, metadata: {{name: w}}, spec: {{schedulerName: {HOSTILE!r}}}}}")
+        await page.js("document.querySelector('form button').click()")
+        await page.shows("It would not start", HOSTILE, LONG, "node n2 were uncordoned")
+        assert await overflow(page) <= 0
+        assert await page.js("window.hacked === undefined && document.scripts.length === 1 && !document.images.length")
+        await page.js("document.getElementById('manifest').value = ''")
+        await page.js("document.getElementById('manifest').focus()")
+        await page.enter("kind: [")
+        await page.js("document.querySelector('form button').click()")
+        await page.shows("manifest is not YAML")
+        await view(page, url, "queue")
+        await view(page, url, "whatif")
+        assert await page.js("document.getElementById('manifest').value") == ""  # the page was loaded anew
+    page.errors.clear()  # the browser reports the answer 400
+
+
+async def test_expected_starts_are_in_the_queue_and_on_the_page_of_a_gang(page: Page) -> None:
+    async with services() as there, console(there.settings(forecast=there.forecast_address)) as url:
+        there.forecast.expected = forecast_pb.StartsResponse(
+            gangs=[
+                forecast_pb.ExpectedStart(
+                    gang=TRAIN,
+                    verdict=forecast_pb.VERDICT_LATER,
+                    expected_unix_millis=4_000_000_000_000,
+                    earliest_unix_millis=3_999_000_000_000,
+                    latest_unix_millis=4_001_000_000_000,
+                ),
+                forecast_pb.ExpectedStart(gang="koordinator/ml/never", verdict=forecast_pb.VERDICT_NEVER),
+            ],
+            assumptions=forecast_pb.Assumptions(declared=2, unknown=1),
+            basis=forecast_pb.Basis(read_unix_millis=1_700_000_000_000),
+        )
+        there.coordinator.put(gang(TRAIN), gang("koordinator/ml/never"))
+        await view(page, url, "queue")
+        await page.shows("not foreseen", "about 10/2/96", "of 3 running pods 2 declare how long they run")
+        await view(page, url, f"gang/{TRAIN.replace('/', '%2F')}")
+        await page.shows("Expected start", "about 10/2/96", "nobody submits anything else")
+
+
+async def test_without_forecast_the_page_says_what_to_set(page: Page) -> None:
+    async with services() as there, console(there.settings()) as url:
+        there.coordinator.put(gang(TRAIN))
+        await view(page, url, "whatif")
+        await page.shows("The console has no service forecast")
+        assert await page.js("document.querySelector('form button').disabled")
+        await view(page, url, "queue")
+        await page.shows("train")
+        assert "Expected start" not in await page.text()
+
+
 async def test_the_page_reconnects_after_a_restart(page: Page) -> None:
     async with services() as there:
         settings = there.settings()
@@ -214,7 +279,7 @@ async def test_the_keyboard_reaches_links_nodes_and_the_theme(page: Page) -> Non
             await view(page, url, "")
             await page.shows("Utilisation")
             focused = []
-            for _ in range(8):
+            for _ in range(9):
                 await page.press("Tab")
                 focused.append(await page.js("document.activeElement.innerText.trim()"))
             assert focused[:7] == ["Skip to content", "Muster", "Overview", "Queue", "Map", "Preemptions", "Problems"]

@@ -9,9 +9,10 @@ import { overview } from "./overview.js";
 import { preemptions } from "./preemptions.js";
 import { problems } from "./problems.js";
 import { queue } from "./queue.js";
+import { whatif } from "./whatif.js";
 
-const VIEWS = { "": overview, queue, gang, map, preemptions, problems, node };
-const LINKS = [["", "Overview"], ["queue", "Queue"], ["map", "Map"], ["preemptions", "Preemptions"], ["problems", "Problems"]];
+const VIEWS = { "": overview, queue, gang, map, preemptions, problems, node, whatif };
+const LINKS = [["", "Overview"], ["queue", "Queue"], ["map", "Map"], ["preemptions", "Preemptions"], ["problems", "Problems"], ["whatif", "What if"]];
 const THEMES = ["auto", "light", "dark"];
 
 const main = document.getElementById("main");

@@ -51,6 +51,22 @@ export function briefReason(gang) {
   return gang.reason;
 }
 
+// When a gang is expected to start, with the range; "" for one of which nothing is known.
+export function expectedStart(start) {
+  if (!start || start.verdict === "unknown") return "";
+  if (start.verdict === "now") return "now";
+  if (start.verdict === "never") return "not foreseen";
+  const about = `about ${clock(start.expected)}`;
+  if (!start.latest) return `${about}, or later`;
+  return start.latest - start.earliest < 60 ? about : `${about}, from ${clock(start.earliest)} to ${clock(start.latest)}`;
+}
+
+function clock(seconds) {
+  const at = new Date(seconds * 1000);
+  const far = Math.abs(seconds - Date.now() / 1000) > 43_200;
+  return far ? at.toLocaleString([], { dateStyle: "short", timeStyle: "short" }) : at.toLocaleTimeString([], { timeStyle: "short" });
+}
+
 // Order of the queue: priority, then age, then name.
 export function inQueueOrder(a, b) {
   return b.priority - a.priority || a.created - b.created || compare(a.namespace, b.namespace) || compare(a.name, b.name);

@@ -1,7 +1,7 @@
 // One gang: why it waits, what would help, where its members are, what happened to it.
 
 import { age, fill, h, Table } from "./dom.js";
-import { amounts, count, gangCell, gangLink, nodeLink, shortName } from "./format.js";
+import { amounts, count, expectedStart, gangCell, gangLink, nodeLink, shortName } from "./format.js";
 
 const MEMBERS = [{ title: "Rank", class: "number" }, { title: "Pod", class: "name" }, { title: "State" }, { title: "Node" },
   { title: "Requests" }, { title: "Runs for", class: "number" }];
@@ -64,6 +64,8 @@ function facts(page) {
     ["Queue", `${page.queue_position ? `position ${page.queue_position}` : "not queued"}, priority ${page.priority}, `
       + `schedule cycle ${page.cycle}, ${count(page.attempts, "attempt")}`],
     ["Created", [age(page.created), " ago"]]];
+  const start = expectedStart(page.expected_start);
+  if (start) rows.push(["Expected start", [start, h("span", { class: "detail" }, ` ${page.assumption}`)]]);
   const partners = page.group.filter((other) => other !== page.id);
   if (partners.length) rows.push(["Starts with", links(partners)]);
   if (page.preempted_by) rows.push(["Preempted by", links([page.preempted_by])]);

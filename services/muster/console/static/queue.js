@@ -2,18 +2,19 @@
 
 import { fill, h, Table } from "./dom.js";
 import { Rows } from "./events.js";
-import { briefReason, compare, count, gangLink, inQueueOrder, PENDING, QUEUED } from "./format.js";
+import { briefReason, compare, count, expectedStart, gangLink, inQueueOrder, PENDING, QUEUED } from "./format.js";
 
 const PAGE = 100;
 const COLUMNS = [
   { title: "#", class: "number" }, { title: "Namespace" }, { title: "Gang", class: "name" }, { title: "Phase" },
   { title: "Priority", class: "number" }, { title: "Bound", class: "number" }, { title: "Minimum", class: "number" },
-  { title: "Age", class: "number" }, { title: "Reason", class: "reason" },
+  { title: "Age", class: "number" }, { title: "Expected start", class: "expected" }, { title: "Reason", class: "reason" },
 ];
 const SHOWN = { pending: (gang) => PENDING.includes(gang.phase), running: (gang) => !PENDING.includes(gang.phase), all: () => true };
 
 export function queue(main, namespace) {
   const gangs = new Rows((gang) => gang.id);
+  const starts = new Rows((start) => start.id);
   const table = new Table(COLUMNS, "Gangs");
   const summary = h("p", { "aria-live": "polite" });
   const more = h("button", { type: "button", hidden: true, onclick: () => { shown += PAGE; update(); } });
@@ -21,6 +22,7 @@ export function queue(main, namespace) {
   const which = h("select", { id: "which", onchange: () => { shown = PAGE; update(); } },
     h("option", { value: "pending" }, "pending"), h("option", { value: "running" }, "started"), h("option", { value: "all" }, "all"));
   const hint = h("p", { hidden: true });
+  const assumption = h("p", { class: "detail", hidden: true });
   filter.value = namespace ? `${namespace}/` : "";
   let shown = PAGE;
   let session = { sees_all: true, namespaces: [] };
@@ -45,7 +47,7 @@ export function queue(main, namespace) {
         session.sees_all && positions.has(gang.id) ? String(positions.get(gang.id)) : "",
         gang.namespace, { text: gang.name, href: gangLink(gang.id) }, { text: gang.phase, class: `phase ${gang.phase}` },
         String(gang.priority), `${gang.bound}/${gang.members}`, gang.minimum ? String(gang.minimum) : "-",
-        { since: gang.created }, briefReason(gang),
+        { since: gang.created }, expectedStart(starts.get(gang.id)), briefReason(gang),
       ],
     })));
     fill(summary, `${count(found.length, "gang")}${text ? " found" : ""}, in the order of the queue`);
@@ -57,13 +59,24 @@ export function queue(main, namespace) {
   }
 
   fill(main, h("h1", {}, "Queue"), h("div", { class: "controls" }, h("label", { for: "which" }, "Show"), which,
-    h("label", { for: "filter" }, "Find"), filter), summary, hint, table.element, more);
+    h("label", { for: "filter" }, "Find"), filter), summary, hint, assumption, table.element, more);
   return {
     title: "Queue",
-    parameters: `feeds=gangs&namespace=${encodeURIComponent(namespace)}`,
+    parameters: `feeds=gangs,starts&namespace=${encodeURIComponent(namespace)}`,
     on: {
-      session: (changed) => { session = changed; update(); },
+      session: (changed) => {
+        session = changed;
+        table.element.classList.toggle("no-forecast", !changed.forecast);
+        update();
+      },
       gangs: (change) => { gangs.apply(change); update(); },
+      starts: (change) => { starts.apply(change); update(); },
+      forecast: (found) => {
+        const since = found.seconds ? ` Found at ${new Date(found.seconds * 1000).toLocaleTimeString()}.` : "";
+        assumption.hidden = !(found.assumption || found.detail);
+        fill(assumption, found.assumption ? `Expected starts: ${found.assumption}${since} ` : "",
+          found.detail ? `They are not found now: ${found.detail}` : "");
+      },
     },
   };
 }

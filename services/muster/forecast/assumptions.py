@@ -1,0 +1,15 @@
+"""What expected starts depend on, in words."""
+
+from muster.forecast.v1 import forecast_pb2 as pb
+
+
+def assumption(starts: pb.StartsResponse) -> str:
+    """What the expected starts depend on, in one sentence."""
+    ends = starts.assumptions
+    known = [f"{ends.declared} declare how long they run"] if ends.declared else []
+    known += [f"{ends.learnt} are taken to run as long as earlier ones of their owner did"] if ends.learnt else []
+    known += [f"the ends of {ends.unknown} are not known, and taken not to come"] if ends.unknown else []
+    pods = (
+        f"of {ends.declared + ends.learnt + ends.unknown} running pods {', '.join(known)}" if known else "no pod runs"
+    )
+    return f"Assumed: nobody submits anything else; {pods}."
