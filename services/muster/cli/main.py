@@ -158,6 +158,13 @@ def test_placement(
         float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
     ] = 60,
     timeout: Annotated[float, typer.Option(min=0.1, help="Time limit for an answer, in seconds.")] = 10,
+    failures: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Where to write unsafe answers and failed random cases, for `muster conformance replay`.",
+        ),
+    ] = Path("conformance-failures"),
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases without running them.")] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
@@ -170,7 +177,33 @@ def test_placement(
     if list_cases:
         print_cases(only or [], as_json=output is Output.JSON)
     else:
-        run_suite(ConformanceRun(target, listen, only or [], require or [], wait, timeout), output is Output.JSON)
+        request = ConformanceRun(target, listen, only or [], require or [], wait, timeout, failures)
+        run_suite(request, output is Output.JSON)
+
+
+@conformance_app.command("replay")
+def replay_conformance(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `muster conformance placement` wrote.")],
+    *,
+    target: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the implementation's PlacementService.")
+    ] = "127.0.0.1:7003",
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
+    ] = "127.0.0.1:7001",
+    wait: Annotated[
+        float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
+    ] = 60,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Time limit for an answer, in seconds.")] = 10,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+) -> None:
+    """Repeat a failed call: print its cluster, its request and the answers; exit with 1 if it fails again."""
+    from muster.cli.conformance import replay_call
+    from muster.conformance.suite import Options
+
+    options = Options(target, listen, wait_seconds=wait, call_seconds=timeout)
+    replay_call(file, options, as_json=output is TextOutput.JSON)
 
 
 @app.command()
