@@ -27,6 +27,7 @@ from muster.coordinator.solver import Solver
 from muster.coordinator.term_metrics import TermMetrics
 from muster.coordinator.traces import GangTraces
 from muster.dialects.progress import Progress
+from muster.gangs.facts import split_kind
 from muster.telemetry import tracing
 
 _MAX_LOGGED_CHARACTERS = 256
@@ -65,7 +66,10 @@ class EffectRunner:
         self._machine, self._traces, self._metrics = machine, traces, term_metrics
         self._enqueue, self._on_gang_changed = enqueue, on_gang_changed
         self._records = records
-        self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
+        classes = machine.cache.ledger.classes
+        self._solver = Solver(
+            channels.placement, settings.solve_timeout_seconds, lambda kind: classes.get(split_kind(kind)[0])
+        )
         self._binder = Binder(channels.binding, leader_epoch, settings.bind_timeout_seconds)
         self._calls = PendingCalls()
         pods = Pods(lambda uid: uid in machine.cache.gang_of, settled)
