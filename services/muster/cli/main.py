@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.errors import exit_on_error
+from muster.cli.errors import CliError, exit_on_error
 from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Redact, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
@@ -328,7 +328,10 @@ def snapshot(
     cluster_state: ClusterState = "",
     state_dir: StateDirectory = None,
 ) -> None:
-    """Save what the scheduler knows, for `muster whatif --snapshot`. It has names, labels and requests of all pods."""
+    """Save what the scheduler knows, for the option --snapshot of `muster whatif` and `muster replay`.
+
+    It has names, labels and requests of all pods.
+    """
     from muster.cli.whatif import save_snapshot
 
     save_snapshot(_scheduler(coordinator, cluster_state, state_dir), file, redacted=redact)
@@ -347,9 +350,21 @@ def _scheduler(coordinator: str, cluster_state: str, state_dir: Path | None) -> 
 def replay(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace: JSON lines, or CSV if it ends with .csv.")],
     *,
-    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes; all are equal.")],
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of nodes; all are equal, and free at the begin.", show_default=False),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file of `muster snapshot` instead of --nodes: the cluster at the begin, with its pods, gangs and "
+            "settings.",
+            show_default=False,
+        ),
+    ] = None,
     node: Annotated[
-        str, typer.Option(metavar="RESOURCES", help="What each node has.")
+        str, typer.Option(metavar="RESOURCES", help="What each of --nodes has.")
     ] = "cpu=96,memory=1Ti,nvidia.com/gpu=8",
     rack_size: Annotated[int, typer.Option(min=0, help="Nodes of a rack; 0: no racks.")] = 16,
     mode: Annotated[
@@ -382,15 +397,20 @@ def replay(
 ) -> None:
     """Play a trace of submissions in virtual time through the coordinator's rules and a real placement.
 
-    Needs no cluster. Prints utilisation, fragmentation, preemptions, and waits by size and priority. Several modes,
-    placements or settings are compared.
+    Needs no cluster: the trace is played on --nodes that are free, or on a --snapshot. Prints utilisation,
+    fragmentation, preemptions, and waits by size and priority. Several modes, placements or settings are compared.
     """
     from muster.cli.replay import ReplayRequest, replay
+    from muster.cli.whatif import load_snapshot
     from muster.forecast.suite import Nodes
 
+    if (nodes is None) == (snapshot is None):
+        raise CliError(
+            "a replay begins with equal nodes or with a snapshot", hint="give either --nodes or --snapshot", usage=True
+        )
     request = ReplayRequest(
         trace,
-        Nodes(nodes, node, rack_size),
+        Nodes(nodes, node, rack_size) if nodes is not None else load_snapshot(snapshot or Path()),
         mode or ["muster"],
         placement or ["placement"],
         set_ or [],

@@ -82,11 +82,12 @@ class Started(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """Pods of a gang were evicted, for another gang if `preemptor` is not empty."""
+    """Pods of a gang were evicted, for another gang if `preemptor` is not empty; `again`: those that replace them."""
 
     gang: str
     pods: tuple[PodFacts, ...]
     preemptor: str
+    again: tuple[PodFacts, ...] = ()
 
 
 class Ended(NamedTuple):
@@ -298,7 +299,7 @@ class Player:
             return (EvictResults(tuple(results)),)
         again = tuple(self._recreated(pod) for pod in gone) if self._recreates else ()
         delta = self._changed(Batch(removed_pods=tuple(pod.uid for pod in gone), pods=again))
-        self._observe(self.now, Evicted(effect.gang, tuple(gone), self._evicted_for.get(effect.gang, "")))
+        self._observe(self.now, Evicted(effect.gang, tuple(gone), self._evicted_for.get(effect.gang, ""), again))
         return delta, EvictResults(tuple(results))
 
     def _recreated(self, pod: PodFacts) -> PodFacts:
