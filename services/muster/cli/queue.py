@@ -40,7 +40,8 @@ def show_queue(address: str, namespace: str, starts: pb.StartsResponse | None, *
     expected = {each.gang: each for each in starts.gangs} if starts is not None else {}
     if as_json:
         gangs = [_gang_as_json(gang, expected.get(gang.id)) for gang in waiting]
-        typer.echo(json.dumps({"gangs": gangs, "assumptions": _assumptions_as_json(starts)}, indent=2))
+        partial = {"partial": starts.partial} if starts is not None else {}
+        typer.echo(json.dumps({"gangs": gangs, "assumptions": _assumptions_as_json(starts), **partial}, indent=2))
     elif not waiting:
         where = f" in namespace {namespace}" if namespace else ""
         Console(stderr=True).print(f"no gang waits{where}")
@@ -83,7 +84,12 @@ def assumption(starts: pb.StartsResponse) -> str:
     pods = (
         f"of {ends.declared + ends.learnt + ends.unknown} running pods {', '.join(known)}" if known else "no pod runs"
     )
-    return f"Assumed: nobody submits anything else; {pods}."
+    partial = (
+        " Not all was found in time: give more with --limit, or with forecast's --max-seconds."
+        if starts.partial
+        else ""
+    )
+    return f"Assumed: nobody submits anything else; {pods}.{partial}"
 
 
 def start_in_words(start: pb.ExpectedStart) -> str:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
+from muster.forecast.turns import in_turns
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
@@ -19,6 +20,8 @@ FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 
 _PIECE: Final = 5000
 """Objects of one message of a snapshot."""
+_COPIED: Final = 2000
+"""Objects that are copied at once."""
 
 Encode = Callable[[], pb.WatchResponse]
 """Makes a message; of a snapshot in a thread, since that takes long."""
@@ -34,12 +37,13 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         self.cluster = cluster
         self._queues: set[asyncio.Queue[Encode]] = set()
 
-    def copy_of(self, batch: Batch) -> VirtualCluster:
+    async def copy_of(self, batch: Batch) -> VirtualCluster:
         """Another cluster with these facts. Its revisions are higher than those that were sent, so that no placement
-        answers from an earlier one.
+        answers from an earlier one. Other tasks have turns between its pieces (I12).
         """
         copied = VirtualCluster(self.cluster.revision)
-        copied.apply(batch)
+        async for piece in in_turns(_pieces(batch, _COPIED), objects_of_turn=1):
+            copied.apply(piece)
         return copied
 
     def begin(self, cluster: VirtualCluster) -> None:
@@ -73,12 +77,17 @@ class _Piece(partial[pb.WatchResponse]):
     """Encodes a piece of a snapshot."""
 
 
+def _pieces(whole: Batch, size: int) -> list[Batch]:
+    """Batches with up to `size` nodes or pods each, after one with all that these refer to."""
+    pods = [whole.pods[at : at + size] for at in range(0, len(whole.pods), size)]
+    nodes = [whole.nodes[at : at + size] for at in range(0, len(whole.nodes), size)]
+    first = replace(whole, nodes=(), pods=(), changed={}, through={})
+    return [first, *(Batch(nodes=some) for some in nodes), *(Batch(pods=some) for some in pods)]
+
+
 def _snapshot(cluster: VirtualCluster) -> list[Encode]:
     whole = cluster.whole()
-    pods = [whole.pods[at : at + _PIECE] for at in range(0, len(whole.pods), _PIECE)]
-    nodes = [whole.nodes[at : at + _PIECE] for at in range(0, len(whole.nodes), _PIECE)]
-    first = replace(whole, nodes=(), pods=(), changed={}, through={})
-    pieces = [first, *(Batch(nodes=some) for some in nodes), *(Batch(pods=some) for some in pods)]
+    pieces = _pieces(whole, _PIECE)
     return [
         partial(snapshot_begin_step, "a virtual cluster"),
         *(_Piece(batch_step, each) for each in pieces),

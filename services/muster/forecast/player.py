@@ -55,6 +55,7 @@ from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.core.term_state import TermState
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.turns import in_turns
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, PodFacts, PodPhase
 
@@ -148,7 +149,7 @@ class Player:
 
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
-        for pod in self.cluster.pods.values():
+        async for pod in in_turns(self.cluster.pods.values()):
             if pod.seated:
                 self._end_later([pod])
         recovered = tuple(records)
