@@ -9,6 +9,7 @@ from builders.core.objects import node, racks
 from builders.forecast.random_clusters import BEGIN, CLASSES, facts
 from builders.forecast.solver import FirstFit
 from builders.gangs.facts import CoreGang, gang
+from builders.wait import yield_to_loop
 from muster.coordinator.core.effects import Solve
 from muster.coordinator.core.events import Solved, SolveFailed
 from muster.forecast.cluster_stream import ClusterStream
@@ -159,7 +160,7 @@ async def test_i12_other_tasks_have_turns_while_a_copy_is_built() -> None:
         nonlocal turns
         while True:
             turns += 1
-            await asyncio.sleep(0)
+            await yield_to_loop()
 
     counting = asyncio.create_task(count_turns())
     copied = await ClusterStream(VirtualCluster()).copy_of(Batch(pod_classes=CLASSES, pods=pods))
