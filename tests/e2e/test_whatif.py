@@ -16,7 +16,7 @@ import pytest_asyncio
 from builders.e2e.cluster import Cluster
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
-from builders.telemetry.metrics import Metrics
+from builders.telemetry.metrics import Figures
 from builders.wait import eventually
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
@@ -217,7 +217,7 @@ async def test_questions_are_bounded_in_size_and_number(world: World) -> None:
         assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert await refusal(question) == (grpc.StatusCode.OK, "")
         await stub.Starts(pb.StartsRequest(), timeout=SECONDS)
-        exposed = await Metrics.at(metrics)
+        exposed = await Figures.at(metrics)
         answered, busy = codes.count(grpc.StatusCode.OK) + 1, codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED)
         refused = {"invalid": 2, "too_many_pods": 1, "too_many_waiting": busy, "unavailable": 0}
         for reason, count in refused.items():

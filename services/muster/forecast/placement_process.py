@@ -118,13 +118,15 @@ async def own_placement(
             await _first(solver, process)
             yield solver
         finally:
+            await stream.end()
             await channel.close()
             with suppress(ProcessLookupError):
                 process.terminate()
             try:
                 await asyncio.wait_for(process.wait(), _STOP_SECONDS)
             except TimeoutError:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    process.kill()
                 await process.wait()
 
 

@@ -90,7 +90,7 @@ class StartForecaster:
         self, present: Snapshot, lengths: RunLengths, quantile: float, horizon: float, seconds: float
     ) -> tuple[dict[str, float | None], bool]:
         """When each gang that waits starts, as far as that is found in these seconds, and whether all was played."""
-        starts: dict[str, float | None] = dict.fromkeys(_with_pending_pods(present))
+        starts: dict[str, float | None] = dict.fromkeys(await _with_pending_pods(present))
         complete = False
         deadline = self._clock() + seconds
         try:
@@ -186,10 +186,15 @@ class _Bound:
         return found
 
 
-def _with_pending_pods(present: Snapshot) -> list[str]:
+async def _with_pending_pods(present: Snapshot) -> list[str]:
     """Gangs of which no pod runs and some is to be placed, for an answer without a play."""
-    running = {pod.gang for pod in present.batch.pods if pod.seated}
-    pending = {pod.gang: None for pod in present.batch.pods if pod.gang and not pod.node and not pod.phase.ended}
+    running: set[str] = set()
+    pending: dict[str, None] = {}
+    async for pod in in_turns(present.batch.pods):
+        if pod.seated:
+            running.add(pod.gang)
+        elif pod.gang and not pod.node and not pod.phase.ended:
+            pending[pod.gang] = None
     return [gang for gang in pending if gang not in running]
 
 

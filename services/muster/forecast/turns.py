@@ -6,7 +6,7 @@ from typing import Final, TypeVar
 
 T = TypeVar("T")
 
-OBJECTS: Final = 500
+OBJECTS: Final = 250
 """Objects of one turn."""
 
 
