@@ -11,7 +11,7 @@ from builders.forecast.solver import FirstFit
 from builders.gangs.facts import CoreGang, gang
 from builders.wait import yield_to_loop
 from muster.coordinator.core.effects import Solve
-from muster.coordinator.core.events import Solved, SolveFailed
+from muster.coordinator.core.events import Solved
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Player
 from muster.forecast.rules import rules_of
@@ -124,7 +124,7 @@ class Stuck(FirstFit):
         super().__init__(stream)
         self._left = solves
 
-    async def solve(self, effect: Solve) -> Solved | SolveFailed:
+    async def solve(self, effect: Solve) -> Solved:
         self._left -= 1
         if self._left < 0:
             await asyncio.Event().wait()
