@@ -3,7 +3,7 @@ names the field: the coordinator rejects it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from muster.gangs.quoting import quoted
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome, SolveRequest, SolveResult
@@ -12,7 +12,7 @@ _WITH_ASSIGNMENTS = (SolveOutcome.PLACED, SolveOutcome.PARTIAL)
 
 
 def checked(
-    request: SolveRequest, results: Iterable[SolveResult], revision: Mapping[str, int]
+    request: SolveRequest, results: Sequence[SolveResult], revision: Mapping[str, int]
 ) -> tuple[SolveResult, ...]:
     """One result per group that has any, without those that have an invalid field. `revision`: that of the answer."""
     groups = {group.id: group for group in request.groups}

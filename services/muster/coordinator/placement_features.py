@@ -7,6 +7,7 @@ import grpc
 from grpc import aio
 
 from muster.gangs.facts import PodClass
+from muster.gangs.quoting import printable
 from muster.gangs.solve import Explanation, SolveGroup, SolveOutcome, SolveResult
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
@@ -36,7 +37,7 @@ async def describe_placement(stub: "pb_grpc.PlacementServiceAsyncStub") -> Decla
         return None
     if answer is None:  # gRPC returns None for bytes that are not such a message
         return None
-    return Declared(answer.implementation[:_MAX_NAME_LENGTH], frozenset(answer.features))
+    return Declared(printable(answer.implementation[:_MAX_NAME_LENGTH]), frozenset(answer.features))
 
 
 def unsupported(declared: Declared, groups: Iterable[SolveGroup], class_of: ClassOf) -> list[SolveResult]:
