@@ -105,7 +105,8 @@ class Day:
             self.durations[gang_id(named)] = named.duration_seconds
             if random.random() < 0.5:
                 self.declared[gang_id(named)] = named.duration_seconds * random.uniform(1.2, 4.0)
-        self.nodes, self.trees = uniform_nodes(max(1, gpus // 8), _with_pods(NODE), 16)
+        start = uniform_nodes(max(1, gpus // 8), _with_pods(NODE), 16)
+        self.nodes, self.trees = start.batch.nodes, start.batch.trees
         self.days = days
         self._classes: dict[Amounts, PodClass] = {}
 

@@ -52,7 +52,9 @@ async def test_unsupported_features_are_reported_to_the_user(world: World) -> No
     await world.nodes(4)
     a = gang("a").of(2).marked({"muster.dev/topology": "node: hard pack"})
     await world.create(a)
-    await world.waits(a, "first-fit does not support hard topology constraints; use another placement for it")
+    await world.waits(
+        a, "first-fit does not support hard topology constraints (FEATURE_CONSTRAINTS); use another placement"
+    )
     await world.unschedulable(a, "first-fit does not support hard topology constraints")
     single = plain("single")
     await world.create(single)

@@ -67,6 +67,8 @@ async def rejected(world: World, workload: Workload) -> set[str]:
         ),
         (placement_faults.no_results, "placement gave no answer for this gang", "missing from the response"),
         (change_placed(placement_faults.unknown_outcome), "its answer cannot be decoded", "undecodable response"),
+        (placement_faults.results_twice, f"{UNUSABLE}results: the group is listed twice", "does not match the request"),
+        (placement_faults.no_revision, f"{UNUSABLE}revision: it states none for", "does not match the request"),
     ],
 )
 async def test_an_invalid_solve_response_is_reported_on_the_gang(
@@ -173,6 +175,8 @@ async def test_i9_nothing_is_evicted_for_a_gang_that_fits(world: World) -> None:
     before = world.uids(low)
     with world.cluster.solves.with_fault(placement_faults.needless_victim(world.here(low).id, node)):
         await world.create(high)
-        await world.bound(high)
+        named = f'{UNUSABLE}victims: gang "{world.here(low).id}" is not among the potential victims of the request'
+        await world.waits(high, named)
+    await world.bound(high)
     assert world.uids(low) == before
     assert len(world.bound_pods(low)) == 4

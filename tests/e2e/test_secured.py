@@ -79,7 +79,7 @@ async def test_users_query_with_the_client_certificate(secured: Secured) -> None
     assert "asked" in {each["name"] for each in json.loads(message)["gangs"]}
     theirs = {key: value.replace("client.", "placement.") for key, value in ours.items()}
     for environment, expected in (
-        (theirs, "muster-client, muster-console may call here"),
+        (theirs, "muster-client, muster-console, muster-forecast may call here"),
         ({}, "TLS with the coordinator at"),
     ):
         code, message = await secured.muster("gangs", "--coordinator", address, environment=environment)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="session")
 WAIT_SECONDS = 90
 README = Path(__file__).parents[2] / "README.md"
 EXAMPLES = README.parent / "deploy" / "examples"
-PROCESSES = 9  # etcd, API server, kubelets, five services and the console
+PROCESSES = 11  # etcd, API server, kubelets, five services, the console, and forecast with a placement of its own
 
 WRONG = """
 apiVersion: v1
@@ -161,7 +161,8 @@ async def test_up_restarts_crashed_processes_and_stops_cleanly(tmp_path: Path) -
         assert code == 1
         assert f"another `muster up` (process {up.process.pid})" in err
 
-        victim = next(child for child in children if "placement" in child.cmdline())
+        own = [child for child in children if child.ppid() == up.process.pid]
+        victim = next(child for child in own if "placement" in child.cmdline())
         victim.kill()
         await up.says("placement was killed by SIGKILL; restarting in")
 

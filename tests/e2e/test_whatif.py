@@ -16,6 +16,7 @@ import pytest_asyncio
 from builders.e2e.cluster import Cluster
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
+from builders.telemetry.metrics import Figures
 from builders.wait import eventually
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
@@ -188,9 +189,10 @@ async def test_questions_are_bounded_in_size_and_number(world: World) -> None:
     large.CopyFrom(question)
     large.gangs.pods.add(uid="b", namespace="default", name="b", class_id="small")
     absent = pb.WhatIfRequest(gangs=question.gangs, without_nodes=["nowhere"])
+    metrics = f"127.0.0.1:{free_port()}"
 
     async with (
-        serving(world.cluster, "--max-waiting", "0", "--max-pods", "1") as address,
+        serving(world.cluster, "--max-waiting", "0", "--max-pods", "1", "--metrics-listen", metrics) as address,
         open_channel(address) as channel,
     ):
         stub = pb_grpc.ForecastServiceStub(channel)
@@ -214,6 +216,17 @@ async def test_questions_are_bounded_in_size_and_number(world: World) -> None:
         codes = [code for code, _ in await asyncio.gather(*(refusal(question) for _ in range(4)))]
         assert set(codes) == {grpc.StatusCode.OK, grpc.StatusCode.RESOURCE_EXHAUSTED}
         assert await refusal(question) == (grpc.StatusCode.OK, "")
+        await stub.Starts(pb.StartsRequest(), timeout=SECONDS)
+        exposed = await Figures.at(metrics)
+        answered, busy = codes.count(grpc.StatusCode.OK) + 1, codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED)
+        refused = {"invalid": 2, "too_many_pods": 1, "too_many_waiting": busy, "unavailable": 0}
+        for reason, count in refused.items():
+            assert exposed("muster_forecast_refusals_total", reason=reason) == count, reason
+        assert exposed("muster_forecast_requests_total", method="WhatIf", outcome="complete") == answered
+        assert exposed("muster_forecast_requests_total", method="WhatIf", outcome="refused") == 3 + busy
+        assert exposed("muster_forecast_answer_seconds_count", method="Starts") == 2  # one was for readiness
+        assert ("muster_forecast_starts_age_seconds", frozenset()) in exposed.samples
+        assert ("muster_forecast_stream_age_seconds", frozenset()) in exposed.samples
 
 
 async def test_without_a_leader_the_service_says_so(world: World, forecast: str, tmp_path: Path) -> None:

@@ -193,3 +193,5 @@ class SolveResult(Struct, frozen=True, gc=False):
     victims: tuple[VictimGang, ...] = ()
     out_of_time: bool = False
     """The time that placement gives to one group passed before a placement was found."""
+    invalid: str = ""
+    """The field of the answer that is invalid, and why: the result is rejected."""

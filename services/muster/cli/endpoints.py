@@ -35,6 +35,8 @@ class Endpoints(msgspec.Struct, frozen=True):
     lifecycle: str = ""
     console: str = ""
     """URL; empty: there is none."""
+    forecast: str = ""
+    """Empty: there is none."""
     traces: str = ""
     """Trace file; empty: none."""
     metrics: dict[str, str] = {}

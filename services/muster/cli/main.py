@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from muster.cli.errors import exit_on_error
+from muster.cli.errors import CliError, exit_on_error
 from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Redact, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
@@ -158,6 +158,13 @@ def test_placement(
         float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
     ] = 60,
     timeout: Annotated[float, typer.Option(min=0.1, help="Time limit for an answer, in seconds.")] = 10,
+    failures: Annotated[
+        Path,
+        typer.Option(
+            metavar="DIRECTORY",
+            help="Where to write unsafe answers and failed random cases, for `muster conformance replay`.",
+        ),
+    ] = Path("conformance-failures"),
     list_cases: Annotated[bool, typer.Option("--list", help="List the cases without running them.")] = False,
     output: Annotated[Output, typer.Option("--output", "-o", help="Output format.")] = Output.TABLE,
 ) -> None:
@@ -170,7 +177,33 @@ def test_placement(
     if list_cases:
         print_cases(only or [], as_json=output is Output.JSON)
     else:
-        run_suite(ConformanceRun(target, listen, only or [], require or [], wait, timeout), output is Output.JSON)
+        request = ConformanceRun(target, listen, only or [], require or [], wait, timeout, failures)
+        run_suite(request, output is Output.JSON)
+
+
+@conformance_app.command("replay")
+def replay_conformance(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file that `muster conformance placement` wrote.")],
+    *,
+    target: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of the implementation's PlacementService.")
+    ] = "127.0.0.1:7003",
+    listen: Annotated[
+        str,
+        typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
+    ] = "127.0.0.1:7001",
+    wait: Annotated[
+        float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
+    ] = 60,
+    timeout: Annotated[float, typer.Option(min=0.1, help="Time limit for an answer, in seconds.")] = 10,
+    output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
+) -> None:
+    """Repeat a failed call: print its cluster, its request and the answers; exit with 1 if it fails again."""
+    from muster.cli.conformance import replay_call
+    from muster.conformance.suite import Options
+
+    options = Options(target, listen, wait_seconds=wait, call_seconds=timeout)
+    replay_call(file, options, as_json=output is TextOutput.JSON)
 
 
 @app.command()
@@ -295,7 +328,10 @@ def snapshot(
     cluster_state: ClusterState = "",
     state_dir: StateDirectory = None,
 ) -> None:
-    """Save what the scheduler knows, for `muster whatif --snapshot`. It has names, labels and requests of all pods."""
+    """Save what the scheduler knows, for the option --snapshot of `muster whatif` and `muster replay`.
+
+    It has names, labels and requests of all pods.
+    """
     from muster.cli.whatif import save_snapshot
 
     save_snapshot(_scheduler(coordinator, cluster_state, state_dir), file, redacted=redact)
@@ -314,9 +350,21 @@ def _scheduler(coordinator: str, cluster_state: str, state_dir: Path | None) -> 
 def replay(
     trace: Annotated[Path, typer.Argument(metavar="TRACE", help="Trace: JSON lines, or CSV if it ends with .csv.")],
     *,
-    nodes: Annotated[int, typer.Option(min=1, help="Number of nodes; all are equal.")],
+    nodes: Annotated[
+        int | None,
+        typer.Option(min=1, help="Number of nodes; all are equal, and free at the begin.", show_default=False),
+    ] = None,
+    snapshot: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A file of `muster snapshot` instead of --nodes: the cluster at the begin, with its pods, gangs and "
+            "settings.",
+            show_default=False,
+        ),
+    ] = None,
     node: Annotated[
-        str, typer.Option(metavar="RESOURCES", help="What each node has.")
+        str, typer.Option(metavar="RESOURCES", help="What each of --nodes has.")
     ] = "cpu=96,memory=1Ti,nvidia.com/gpu=8",
     rack_size: Annotated[int, typer.Option(min=0, help="Nodes of a rack; 0: no racks.")] = 16,
     mode: Annotated[
@@ -349,15 +397,20 @@ def replay(
 ) -> None:
     """Play a trace of submissions in virtual time through the coordinator's rules and a real placement.
 
-    Needs no cluster. Prints utilisation, fragmentation, preemptions, and waits by size and priority. Several modes,
-    placements or settings are compared.
+    Needs no cluster: the trace is played on --nodes that are free, or on a --snapshot. Prints utilisation,
+    fragmentation, preemptions, and waits by size and priority. Several modes, placements or settings are compared.
     """
     from muster.cli.replay import ReplayRequest, replay
+    from muster.cli.whatif import load_snapshot
     from muster.forecast.suite import Nodes
 
+    if (nodes is None) == (snapshot is None):
+        raise CliError(
+            "a replay begins with equal nodes or with a snapshot", hint="give either --nodes or --snapshot", usage=True
+        )
     request = ReplayRequest(
         trace,
-        Nodes(nodes, node, rack_size),
+        Nodes(nodes, node, rack_size) if nodes is not None else load_snapshot(snapshot or Path()),
         mode or ["muster"],
         placement or ["placement"],
         set_ or [],

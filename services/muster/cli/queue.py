@@ -40,7 +40,8 @@ def show_queue(address: str, namespace: str, starts: pb.StartsResponse | None, *
     expected = {each.gang: each for each in starts.gangs} if starts is not None else {}
     if as_json:
         gangs = [_gang_as_json(gang, expected.get(gang.id)) for gang in waiting]
-        typer.echo(json.dumps({"gangs": gangs, "assumptions": _assumptions_as_json(starts)}, indent=2))
+        partial = {"partial": starts.partial} if starts is not None else {}
+        typer.echo(json.dumps({"gangs": gangs, "assumptions": _assumptions_as_json(starts), **partial}, indent=2))
     elif not waiting:
         where = f" in namespace {namespace}" if namespace else ""
         Console(stderr=True).print(f"no gang waits{where}")

@@ -24,6 +24,7 @@ from muster.forecast.suite import (
     Mode,
     Nodes,
     NoPlacement,
+    Snapshot,
     Submission,
     Workload,
     generate,
@@ -41,7 +42,7 @@ class ReplayRequest:
     """Options of one command."""
 
     trace: Path
-    nodes: Nodes
+    cluster: Nodes | Snapshot
     modes: Sequence[str]
     placements: Sequence[str]
     settings: Sequence[str]
@@ -58,7 +59,7 @@ def replay(request: ReplayRequest, *, as_json: bool) -> None:
     progress = _Progress(len(submissions))
     try:
         figures = asyncio.run(
-            run_all(submissions, request.nodes, choices, until=request.until_seconds, on_progress=progress)
+            run_all(submissions, request.cluster, choices, until=request.until_seconds, on_progress=progress)
         )
     except BadChoice as error:
         raise CliError(str(error), usage=True) from error
@@ -150,6 +151,8 @@ def _rows(figures: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
         (f"free {name} on nodes in use", [f"{each['fragmentation'][name]:.1%}" for each in figures])
         for name in figures[0]["fragmentation"]
     ]
+    if all("snapshot" in each for each in figures):
+        rows += [("gangs of the snapshot that started", [_of_snapshot(each["snapshot"]) for each in figures])]
     rows += [("preemptions", [str(each["preemptions"]) for each in figures])]
     rows += [("wait, mean", [_seconds(each["waited_seconds"]["mean"]) for each in figures])]
     for kind, by in (("members", "by_members"), ("priority", "by_priority")):
@@ -157,6 +160,11 @@ def _rows(figures: Sequence[dict[str, Any]]) -> list[tuple[str, list[str]]]:
             cells = [_wait(each[by].get(key)) for each in figures]
             rows.append((f"wait p50 / p90 / p99, {kind} {key}", cells))
     return rows
+
+
+def _of_snapshot(present: dict[str, Any]) -> str:
+    median = f", p50 after {_seconds(present['waited_seconds']['p50'])}" if present["started"] else ""
+    return f"{present['started']} of {present['waiting_gangs']} that waited{median}"
 
 
 def _wait(waits: dict[str, Any] | None) -> str:

@@ -3,12 +3,13 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from muster.placement.v1 import placement_pb2 as pb
 
 if TYPE_CHECKING:
     from muster.conformance.case_run import CaseRun
+    from muster.conformance.failed_call import Call
 
 CaseFunction = Callable[["CaseRun"], Awaitable[None]]
 
@@ -37,6 +38,11 @@ class Feature(StrEnum):
     CONSTRAINTS = "constraints"
     POD_TOPOLOGY = "pod-topology"
     COMPOSITES = "composites"
+    HOST_PORTS = "host-ports"
+    POD_ANTI_AFFINITY = "pod-anti-affinity"
+    NODE_SELECTION = "node-selection"
+    VOLUMES = "volumes"
+    EXPLANATIONS = "explanations"
 
 
 FEATURES = {
@@ -45,11 +51,33 @@ FEATURES = {
     pb.FEATURE_CONSTRAINTS: Feature.CONSTRAINTS,
     pb.FEATURE_POD_TOPOLOGY: Feature.POD_TOPOLOGY,
     pb.FEATURE_COMPOSITES: Feature.COMPOSITES,
+    pb.FEATURE_HOST_PORTS: Feature.HOST_PORTS,
+    pb.FEATURE_POD_ANTI_AFFINITY: Feature.POD_ANTI_AFFINITY,
+    pb.FEATURE_NODE_SELECTION: Feature.NODE_SELECTION,
+    pb.FEATURE_VOLUMES: Feature.VOLUMES,
+    pb.FEATURE_EXPLANATIONS: Feature.EXPLANATIONS,
 }
 
 
+class Expected(NamedTuple):
+    """What the answer for the only group of a request must be. `members`: how many must be placed, if that matters."""
+
+    placed: bool
+    members: int | None = None
+    proved: bool = False
+    """Not placed, and proved infeasible."""
+
+
 class Failed(Exception):
-    """The implementation violates the requirement; the message says what it did instead."""
+    """The implementation violates the requirement; the message says what it did instead.
+
+    `expected`: the answer that the last call should have had, if one call shows the failure. `call`: the call that
+    shows it, if that may not be the last one.
+    """
+
+    def __init__(self, message: str, expected: Expected | None = None, call: "Call | None" = None) -> None:
+        super().__init__(message)
+        self.expected, self.call = expected, call
 
 
 class Unsafe(Failed):

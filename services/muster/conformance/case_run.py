@@ -1,7 +1,7 @@
 """One run of a case: shows a cluster to the implementation, sends solve requests and checks the answers."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
@@ -9,10 +9,11 @@ import grpc
 from grpc import aio
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.conformance.case import Failed, Unsafe
+from muster.conformance.case import Expected, Failed, Unsafe
 from muster.conformance.checker.responses import INFEASIBLE, NOT_FOUND, PARTIAL, PLACED, violations
 from muster.conformance.cluster import Cluster
 from muster.conformance.cluster_stream import ClusterStream
+from muster.conformance.failed_call import Call
 from muster.gangs.facts import Batch
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
@@ -41,6 +42,8 @@ class CaseRun:
         self._call_seconds = call_seconds
         self.answers: list[pb.SolveResponse] = []
         """All answers, in order."""
+        self.last: Call | None = None
+        """The call that was answered last."""
         self._concurrent: list[asyncio.Task[Any]] = []
 
     async def __aenter__(self) -> Self:
@@ -63,6 +66,11 @@ class CaseRun:
         """Send a snapshot of a new cluster. Raises NoSubscriber."""
         await self.stream.subscribed(self._call_seconds)
         self.stream.start(cluster)
+
+    async def restore(self, messages: Sequence[state_pb.WatchResponse]) -> None:
+        """Send the messages of an earlier stream. Raises NoSubscriber."""
+        await self.stream.subscribed(self._call_seconds)
+        self.stream.restore(messages)
 
     def change(self, batch: Batch) -> None:
         """Change the cluster and send the delta."""
@@ -89,14 +97,18 @@ class CaseRun:
 
     async def call(self, request: pb.SolveRequest, seconds: float | None = None) -> pb.SolveResponse:
         """Send a request and check the answer. Raises Failed, Unsafe."""
+        streamed = tuple(self.stream.sent)
         try:
             response: pb.SolveResponse = await self._stub.Solve(request, timeout=seconds or self._call_seconds)
         except aio.AioRpcError as error:
-            raise Failed(f"Solve failed with {error.code().name}: {error.details()}") from None
+            said = f"{error.code().name}: {error.details()}"
+            self.last = Call(streamed, request, None, said)
+            raise Failed(f"Solve failed with {said}") from None
+        call = self.last = Call(streamed, request, response)
         self.answers.append(response)
         problems = violations(self.stream.cluster, request, response)
         if problems:
-            raise Unsafe("; ".join(problems[:3]))
+            raise Unsafe("; ".join(problems[:3]), call=call)
         return response
 
     async def expect_rejection(
@@ -136,27 +148,39 @@ def expect(holds: object, otherwise: str) -> None:
 
 def placed(result: pb.GroupResult, count: int | None = None) -> dict[str, int]:
     """Expect the group to be placed, with `count` members if given; returns members by node. Raises Failed."""
-    if result.outcome != PLACED:
-        raise Failed(f"group {result.id!r} fits, but the answer is {describe(result)}")
-    by_node = seats(result)
-    total = sum(by_node.values())
-    expect(count is None or total == count, f"{total} members of group {result.id!r} are placed instead of {count}")
-    return by_node
+    expect_result(result, Expected(placed=True, members=count))
+    return seats(result)
 
 
 def not_placed(result: pb.GroupResult) -> None:
     """Expect the group not to be placed. Raises Failed."""
-    expect(
-        result.outcome in (INFEASIBLE, NOT_FOUND),
-        f"group {result.id!r} does not fit, but the answer is {describe(result)}",
-    )
+    expect_result(result, Expected(placed=False))
 
 
 def infeasible(result: pb.GroupResult) -> None:
     """Expect the group to be proved infeasible. Raises Failed."""
+    expect_result(result, Expected(placed=False, proved=True))
+
+
+def expect_result(result: pb.GroupResult, expected: Expected) -> None:
+    """Expect this result. Raises Failed."""
+    said, total = describe(result), sum(seats(result).values())
+    if expected.placed and result.outcome != PLACED:
+        raise Failed(f"group {result.id!r} fits, but the answer is {said}", expected)
+    if expected.placed and expected.members not in (None, total):
+        message = f"{total} members of group {result.id!r} are placed instead of {expected.members}"
+        raise Failed(message, expected)
+    if expected.proved and result.outcome != INFEASIBLE:
+        raise Failed(f"group {result.id!r} can be proved infeasible, but the answer is {said}", expected)
+    if not expected.placed and result.outcome not in (INFEASIBLE, NOT_FOUND):
+        raise Failed(f"group {result.id!r} does not fit, but the answer is {said}", expected)
+
+
+def not_claimed_infeasible(result: pb.GroupResult) -> None:
+    """Expect that the group is not claimed to be proved infeasible. Raises Failed."""
     expect(
-        result.outcome == INFEASIBLE,
-        f"group {result.id!r} can be proved infeasible, but the answer is {describe(result)}",
+        result.outcome != INFEASIBLE,
+        f"group {result.id!r} fits, but the answer is {describe(result)}: the coordinator would not try it again",
     )
 
 

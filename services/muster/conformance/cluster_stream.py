@@ -1,7 +1,7 @@
 """ClusterStateService for the implementation under test: streams a cluster that the cases make up."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from random import Random
 from typing import Any, Final
 
@@ -15,7 +15,7 @@ from muster.conformance.cluster import Cluster
 from muster.conformance.labels import with_labels
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc.errors import RpcError
-from muster.rpc.watch_codec import encode_batch, encode_revision
+from muster.rpc.watch_codec import decode_batch, encode_batch, encode_revision
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 KINDS: Final = (NODE_REVISIONS, POD_REVISIONS)
@@ -40,6 +40,8 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         """Shuffles snapshots; None: the order of the case."""
         self.subscriptions = 0
         """Number of subscriptions so far."""
+        self.sent: list[pb.WatchResponse] = []
+        """The snapshot that was sent last, and the deltas since."""
         self._revision = 0
         self._paused = False
         self._queues: list[asyncio.Queue[pb.WatchResponse]] = []
@@ -49,7 +51,18 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         """Replace the cluster and send a snapshot of it."""
         self.cluster = cluster
         self._raise_revision()
-        self.send(*self.snapshot())
+        self.sent = self.snapshot()
+        self.send(*self.sent)
+
+    def restore(self, messages: Sequence[pb.WatchResponse]) -> None:
+        """Replace the cluster by that of an earlier stream, and send the same messages."""
+        cluster = Cluster()
+        for message in messages:
+            cluster.apply(decode_batch(message.batch))
+            cluster.revision.update(message.synced.through.kinds)
+        self._revision = max(cluster.revision.values(), default=0)
+        self.cluster, self.sent = cluster, list(messages)
+        self.send(*messages)
 
     def change(self, batch: Batch) -> None:
         """Change the cluster and send the delta."""
@@ -57,7 +70,9 @@ class ClusterStream(pb_grpc.ClusterStateServiceServicer):
         self.cluster.apply(batch)
         revision = dict(self.cluster.revision)
         delta = replace(with_labels(batch), changed=revision, through=revision)
-        self.send(pb.WatchResponse(batch=encode_batch(delta)))
+        message = pb.WatchResponse(batch=encode_batch(delta))
+        self.sent.append(message)
+        self.send(message)
 
     def snapshot(self) -> list[pb.WatchResponse]:
         """The current cluster, from `snapshot_begin` to `synced`."""

@@ -1,10 +1,14 @@
-"""The conformance suite of placement: runs the cases against an implementation and reports the outcomes."""
+"""The conformance suite of placement: runs the cases against an implementation and reports the outcomes; repeats the
+failed call of a file.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from random import Random
 from typing import Final
 
@@ -16,20 +20,27 @@ from muster.conformance.case import FEATURES, Case, CaseGroup, Failed, Feature, 
 from muster.conformance.case_run import CALL_SECONDS, CaseRun
 from muster.conformance.cases import CASES
 from muster.conformance.cluster_stream import FULL_NAME, ClusterStream, NoSubscriber
+from muster.conformance.failed_call import BadFile, FailedCall, read, write
+from muster.conformance.failed_call_replay import Repetition, repeat
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
 from muster.rpc.channel import open_channel
 from muster.rpc.server import RpcServer
 
 __all__ = [
+    "BadFile",
     "Case",
     "CaseGroup",
+    "FailedCall",
     "Implementation",
     "NotTested",
     "Options",
     "Outcome",
+    "Repetition",
     "Report",
     "Verdict",
+    "read",
+    "replay",
     "run",
     "selected",
 ]
@@ -49,13 +60,16 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True)
 class Outcome:
-    """Outcome of one case; `reason` is empty if it passed. `unsafe`: acting on an answer would have done harm."""
+    """Outcome of one case; `reason` is empty if it passed. `unsafe`: acting on an answer would have done harm. `file`:
+    the failed call, for `replay`.
+    """
 
     case: Case
     verdict: Verdict
     reason: str = ""
     unsafe: bool = False
     seconds: float = 0.0
+    file: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +79,11 @@ class Implementation:
     name: str
     version: str
     features: frozenset[Feature]
+
+    @property
+    def label(self) -> str:
+        """Name and version in one."""
+        return f"{self.name or 'an implementation without a name'} {self.version}".strip()
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,8 @@ class Options:
     only: tuple[str, ...] = ()
     """Prefixes of case ids; empty: all cases."""
     required: frozenset[CaseGroup] = frozenset({CaseGroup.SAFETY})
+    failures: Path | None = None
+    """Directory for files of failed calls; None: none is written."""
 
 
 def selected(only: Collection[str]) -> list[Case]:
@@ -112,7 +133,24 @@ def selected(only: Collection[str]) -> list[Case]:
 
 
 async def run(options: Options, on_outcome: Callable[[Outcome], None] = lambda _: None) -> Report:
-    """Run the suite; `on_outcome` is called after each case. Raises NotTested, CannotListen."""
+    """Run the suite; `on_outcome` is called after each case. Raises NotTested, CannotListen, and OSError if a file of
+    a failed call cannot be written.
+    """
+    async with _connected(options) as suite:
+        implementation = await suite.describe()
+        outcomes = await suite.run_all(implementation, on_outcome)
+        return Report(implementation, tuple(outcomes), options.required)
+
+
+async def replay(failed: FailedCall, options: Options) -> Repetition:
+    """Repeat a failed call. Raises NotTested, CannotListen."""
+    async with _connected(options) as suite:
+        return await suite.repeat(failed, await suite.describe())
+
+
+@asynccontextmanager
+async def _connected(options: Options) -> AsyncIterator["_Suite"]:
+    """Serve cluster-state to the implementation, with a channel to it."""
     stream = ClusterStream()
     server = RpcServer(options.listen, PLAIN_TEXT, "conformance")
     server.add(state_grpc.add_ClusterStateServiceServicer_to_server, stream, FULL_NAME)
@@ -120,10 +158,7 @@ async def run(options: Options, on_outcome: Callable[[Outcome], None] = lambda _
     server.set_ready(True)
     channel = open_channel(options.target, PLAIN_TEXT)
     try:
-        suite = _Suite(options, stream, pb_grpc.PlacementServiceStub(channel))
-        implementation = await suite.describe()
-        outcomes = await suite.run_all(implementation, on_outcome)
-        return Report(implementation, tuple(outcomes), options.required)
+        yield _Suite(options, stream, pb_grpc.PlacementServiceStub(channel))
     finally:
         await channel.close()
         await server.stop(grace_seconds=0)
@@ -168,7 +203,7 @@ class _Suite:
                 outcome = Outcome(case, Verdict.FAILED, gone)
             else:
                 try:
-                    outcome = await self._run_case(case)
+                    outcome = await self._run_case(case, implementation)
                 except NoSubscriber as error:
                     gone = f"the implementation is gone: {error}"
                     outcome = Outcome(case, Verdict.FAILED, gone)
@@ -176,12 +211,20 @@ class _Suite:
             outcomes.append(outcome)
         return outcomes
 
-    async def _run_case(self, case: Case) -> Outcome:
+    async def repeat(self, failed: FailedCall, implementation: Implementation) -> Repetition:
+        """Repeat a failed call. Raises NotTested."""
+        try:
+            async with CaseRun(self._stream, self._stub, self._options.call_seconds) as run:
+                return await repeat(failed, run, implementation.label)
+        except NoSubscriber as error:
+            raise NotTested(f"the implementation is gone: {error}") from None
+
+    async def _run_case(self, case: Case, implementation: Implementation) -> Outcome:
         """Run the case with every order of the snapshot. Raises NoSubscriber."""
         began = time.monotonic()
 
-        def outcome(verdict: Verdict, reason: str = "", *, unsafe: bool = False) -> Outcome:
-            return Outcome(case, verdict, reason, unsafe, time.monotonic() - began)
+        def outcome(verdict: Verdict, reason: str = "", *, unsafe: bool = False, file: Path | None = None) -> Outcome:
+            return Outcome(case, verdict, reason, unsafe, time.monotonic() - began, file)
 
         for seed in _SHUFFLES[-1:] if case.random else _SHUFFLES:
             self._stream.order = None if seed is None else Random(seed)  # noqa: S311 (the same in every run)
@@ -191,9 +234,20 @@ class _Suite:
                 async with run, asyncio.timeout(_MAX_CASE_SECONDS):
                     await case.function(run)
             except Unsafe as error:
-                return outcome(Verdict.FAILED, f"{error}{note}", unsafe=True)
+                file = self._written(case, implementation, run, error)
+                return outcome(Verdict.FAILED, f"{error}{note}", unsafe=True, file=file)
             except Failed as error:
-                return outcome(Verdict.FAILED, f"{error}{note}")
+                file = self._written(case, implementation, run, error) if case.random else None
+                return outcome(Verdict.FAILED, f"{error}{note}", file=file)
             except TimeoutError:
                 return outcome(Verdict.FAILED, f"the case was not finished after {_MAX_CASE_SECONDS:g} s{note}")
         return outcome(Verdict.PASSED)
+
+    def _written(self, case: Case, implementation: Implementation, run: CaseRun, error: Failed) -> Path | None:
+        """The file of the call that failed. Raises OSError."""
+        call = error.call or run.last
+        if self._options.failures is None or call is None:
+            return None
+        path = self._options.failures / f"{case.id}.json"
+        write(FailedCall(case.id, str(error), call, error.expected), implementation.label, path)
+        return path

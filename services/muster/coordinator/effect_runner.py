@@ -27,6 +27,7 @@ from muster.coordinator.solver import Solver
 from muster.coordinator.term_metrics import TermMetrics
 from muster.coordinator.traces import GangTraces
 from muster.dialects.progress import Progress
+from muster.gangs.facts import PodClass, split_kind
 from muster.telemetry import tracing
 
 _MAX_LOGGED_CHARACTERS = 256
@@ -65,7 +66,7 @@ class EffectRunner:
         self._machine, self._traces, self._metrics = machine, traces, term_metrics
         self._enqueue, self._on_gang_changed = enqueue, on_gang_changed
         self._records = records
-        self._solver = Solver(channels.placement, settings.solve_timeout_seconds)
+        self._solver = Solver(channels.placement, settings.solve_timeout_seconds, self._class_of)
         self._binder = Binder(channels.binding, leader_epoch, settings.bind_timeout_seconds)
         self._calls = PendingCalls()
         pods = Pods(lambda uid: uid in machine.cache.gang_of, settled)
@@ -74,6 +75,9 @@ class EffectRunner:
         self._progress = ProgressWriter(
             channels.binding, leader_epoch, self._progress_of, self._progress_not_written, traces.phase_of, settled
         )
+
+    def _class_of(self, kind: str) -> PodClass | None:
+        return self._machine.cache.ledger.classes.get(split_kind(kind)[0])
 
     def tasks(self) -> Mapping[str, Coroutine[Any, Any, None]]:
         """Work that goes on until the term ends; a task that returns or raises ends the term."""

@@ -11,6 +11,7 @@ import structlog
 from grpc import aio
 
 from muster.config.settings import PLAIN_TEXT, TlsSettings
+from muster.coordinator.placement_features import Declared
 from muster.placement.v1.placement_pb2_grpc import PlacementServiceStub
 from muster.rpc.channel import open_channel
 
@@ -35,6 +36,10 @@ class Endpoint:
         """Calls in flight."""
         self.avoid_until = 0.0
         """Time of the event loop's clock."""
+        self.declared: Declared | None = None
+        """What it declared, if it was asked and implements that."""
+        self.asked_until = 0.0
+        """Time of the event loop's clock at which it is asked again: another version may answer by then."""
 
     @property
     def idle(self) -> bool:

@@ -26,6 +26,13 @@ from muster.rpc.subscription import subscribe
 from muster.rpc.watch_codec import encode_revision
 
 FULL_NAME: Final = "muster.placement.v1.PlacementService"
+FEATURES: Final = (
+    pb.FEATURE_HOST_PORTS,
+    pb.FEATURE_POD_ANTI_AFFINITY,
+    pb.FEATURE_NODE_SELECTION,
+    pb.FEATURE_VOLUMES,
+    pb.FEATURE_EXPLANATIONS,
+)
 _MAX_WAIT_SECONDS: Final = 60.0
 """Timeout of calls without a deadline."""
 _RESERVED_FRACTION: Final = 0.1
@@ -78,7 +85,7 @@ class FirstFit(pb_grpc.PlacementServiceServicer):
         return response
 
     async def Describe(self, request: pb.DescribeRequest, context: Any) -> pb.DescribeResponse:  # noqa: N802
-        answer = pb.DescribeResponse(implementation="first-fit", version=version("muster"))
+        answer = pb.DescribeResponse(implementation="first-fit", version=version("muster"), features=FEATURES)
         cluster = self._follower.cluster
         if cluster is not None:
             answer.revision.CopyFrom(encode_revision(cluster.revision))

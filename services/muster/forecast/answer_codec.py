@@ -57,6 +57,7 @@ def encode_starts(starts: Starts, present: Snapshot) -> pb.StartsResponse:
             learnt=starts.ends.get(Known.LEARNT, 0),
             unknown=starts.ends.get(Known.UNKNOWN, 0),
         ),
+        partial=starts.partial,
     )
 
 

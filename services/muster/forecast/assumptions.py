@@ -12,4 +12,5 @@ def assumption(starts: pb.StartsResponse) -> str:
     pods = (
         f"of {ends.declared + ends.learnt + ends.unknown} running pods {', '.join(known)}" if known else "no pod runs"
     )
-    return f"Assumed: nobody submits anything else; {pods}."
+    more = " Not all was found in time: give more with --limit, or with forecast's --max-seconds."
+    return f"Assumed: nobody submits anything else; {pods}.{more if starts.partial else ''}"

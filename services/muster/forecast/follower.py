@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, Callable
 from contextlib import suppress
 from typing import Final
 
+from muster.forecast import metrics
 from muster.forecast.present import CATCH_UP_SECONDS, Followed, Known
 from muster.forecast.run_lengths import RunLengths, has_ended_by_itself
 from muster.forecast.snapshot import Snapshot
@@ -26,11 +27,14 @@ class Follower:
         self.lengths = RunLengths()
         self._followed: Followed | None = None
         self._arrived = asyncio.Event()
+        self._last_message = time.monotonic()
+        metrics.STREAM_AGE.read_from(self._stream_age)
 
     async def follow(self, steps: AsyncIterable[subscription.Step], report: Callable[[bool], None]) -> None:
         """Take in the stream without end; `report` gets whether the cluster is complete and current."""
         snapshot: Followed | None = None
         async for step in steps:
+            self._last_message = time.monotonic()
             match step:
                 case subscription.SnapshotBegun():
                     snapshot = Followed()
@@ -49,6 +53,9 @@ class Follower:
                     self._followed = snapshot = None
                     report(False)
             self._arrived.set()
+
+    def _stream_age(self) -> dict[tuple[str, ...], float]:
+        return {} if self._followed is None else {(): time.monotonic() - self._last_message}
 
     def _learn(self, followed: Followed, batch: Batch) -> None:
         now, pods = time.time(), followed.cluster.pods

@@ -1,6 +1,7 @@
 """A placement for a virtual cluster: mirrors it, and answers the solve requests of the machine that plays on it."""
 
 import asyncio
+import os
 import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -19,6 +20,7 @@ from muster.forecast.cluster_stream import FULL_NAME, ClusterStream
 from muster.gangs.solve import SolveRequest
 from muster.placement.v1 import placement_pb2 as pb
 from muster.placement.v1 import placement_pb2_grpc as pb_grpc
+from muster.rpc import parent_watchdog
 from muster.rpc.channel import open_channel
 from muster.rpc.errors import describe
 from muster.rpc.server import RpcServer
@@ -109,6 +111,7 @@ async def own_placement(
     async with serving(stream, "127.0.0.1:0") as cluster_state:
         listen = f"127.0.0.1:{_free_port()}"
         process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())),
             *(*_PROGRAM, *service, "--listen", listen, "--cluster-state", cluster_state, "--log-level", "error"),
             stdin=asyncio.subprocess.DEVNULL,
         )
@@ -118,13 +121,15 @@ async def own_placement(
             await _first(solver, process)
             yield solver
         finally:
+            await stream.end()
             await channel.close()
             with suppress(ProcessLookupError):
                 process.terminate()
             try:
                 await asyncio.wait_for(process.wait(), _STOP_SECONDS)
             except TimeoutError:
-                process.kill()
+                with suppress(ProcessLookupError):
+                    process.kill()
                 await process.wait()
 
 

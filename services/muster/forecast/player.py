@@ -55,6 +55,7 @@ from muster.coordinator.core.machine import Machine
 from muster.coordinator.core.slices import run_to_end
 from muster.coordinator.core.term_state import TermState
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.turns import in_turns
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch, PodFacts, PodPhase
 
@@ -82,11 +83,12 @@ class Started(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """Pods of a gang were evicted, for another gang if `preemptor` is not empty."""
+    """Pods of a gang were evicted, for another gang if `preemptor` is not empty; `again`: those that replace them."""
 
     gang: str
     pods: tuple[PodFacts, ...]
     preemptor: str
+    again: tuple[PodFacts, ...] = ()
 
 
 class Ended(NamedTuple):
@@ -147,7 +149,7 @@ class Player:
 
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
-        for pod in self.cluster.pods.values():
+        async for pod in in_turns(self.cluster.pods.values()):
             if pod.seated:
                 self._end_later([pod])
         recovered = tuple(records)
@@ -298,7 +300,7 @@ class Player:
             return (EvictResults(tuple(results)),)
         again = tuple(self._recreated(pod) for pod in gone) if self._recreates else ()
         delta = self._changed(Batch(removed_pods=tuple(pod.uid for pod in gone), pods=again))
-        self._observe(self.now, Evicted(effect.gang, tuple(gone), self._evicted_for.get(effect.gang, "")))
+        self._observe(self.now, Evicted(effect.gang, tuple(gone), self._evicted_for.get(effect.gang, ""), again))
         return delta, EvictResults(tuple(results))
 
     def _recreated(self, pod: PodFacts) -> PodFacts:

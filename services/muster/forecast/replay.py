@@ -9,16 +9,18 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.effects import Report
-from muster.coordinator.core.events import Rules
+from muster.coordinator.core.events import Record, Rules
+from muster.coordinator.core.term_state import TermState
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Ended, Evicted, Happening, Player, Solver, Started
+from muster.forecast.snapshot import Snapshot
 from muster.forecast.submissions import Submission, span
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import PODS, Amounts, Batch, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree, TreeLevel
 from muster.kube.pod_class import identified
 
 EPOCH: Final = 1_700_000_000
-"""Wall clock at the begin of a trace, in seconds: declarations have times."""
+"""Wall clock at the begin of a trace on free nodes, in seconds: declarations have times."""
 DIALECT: Final = "trace"
 HOSTNAME: Final = "kubernetes.io/hostname"
 RACK: Final = "rack"
@@ -109,6 +111,14 @@ class Shares(NamedTuple):
 
 
 @dataclass
+class Present:
+    """Gangs of a snapshot: those that waited at its time, and when they started, by gang."""
+
+    running_pods: int
+    waiting: dict[str, float | None]
+
+
+@dataclass
 class Outcome:
     """What became of a trace."""
 
@@ -116,6 +126,8 @@ class Outcome:
     runs: list[Run]
     shares: dict[str, Shares]
     """By resource, until the last submission: after that the cluster only empties."""
+    present: "Present | None"
+    """What became of the gangs that were there at the begin; None: nodes were free."""
     seconds: float
     """Virtual time that passed."""
     steps: int = 0
@@ -123,12 +135,11 @@ class Outcome:
 
 
 class Replay:
-    """Plays submissions on nodes that are free at the begin."""
+    """Plays submissions on a cluster: on nodes that are free at the begin, or on a snapshot with its gangs."""
 
     def __init__(
         self,
-        nodes: Iterable[NodeFacts],
-        trees: Iterable[TopologyTree],
+        start: "Start",
         submissions: Sequence[Submission],
         *,
         rules: Rules,
@@ -137,7 +148,8 @@ class Replay:
     ) -> None:
         """`on_progress` gets the virtual time, and how many gangs have ended."""
         self.cluster = VirtualCluster()
-        self.cluster.apply(Batch(nodes=tuple(nodes), trees=tuple(trees)))
+        self.cluster.apply(start.batch)
+        self._start, self._epoch = start, start.unix_seconds
         self.stream = ClusterStream(self.cluster)
         self._submissions, self._rules, self._mode = submissions, rules, mode
         self._on_progress = on_progress
@@ -148,6 +160,10 @@ class Replay:
         self._waiting: deque[Submission] = deque()
         """Gangs that are not submitted before those ahead of them have started."""
         self._held_back = False
+        self._whole_since: dict[str, float] = {}
+        """Gangs that run with their minimum, of which pods are placed one by one."""
+        self._replaced: dict[str, str] = {}
+        """Uids of the last pods that replace evicted ones, of such gangs."""
         self._ended = 0
         self._pods_on: Counter[str] = Counter()
         by_resource: defaultdict[str, dict[str, int]] = defaultdict(dict)
@@ -156,6 +172,7 @@ class Replay:
                 by_resource[name][node.name] = amount
         self._usage = {name: Usage(amounts) for name, amounts in by_resource.items() if name != PODS}
         self._shares: dict[str, Shares] = {}
+        self._present: Present | None = None
         self._player: Player | None = None
 
     async def run(self, solver: Solver, *, until: float | None = None) -> Outcome:
@@ -164,21 +181,35 @@ class Replay:
             self.cluster,
             solver,
             rules=self._rules,
-            now=float(EPOCH),
+            now=self._epoch,
             on_change=self.stream.change,
             observe=self._observe,
+            resumes=self._start.term_state,
         )
         for each in self._submissions:
-            player.at(EPOCH + each.at_seconds, lambda each=each: self._submit(each))  # type: ignore[misc]
-        player.at(EPOCH + span(self._submissions), self._measure)
-        await player.begin()
-        end = float("inf") if until is None else EPOCH + until
+            player.at(self._epoch + each.at_seconds, lambda each=each: self._submit(each))  # type: ignore[misc]
+        player.at(self._epoch + span(self._submissions), self._measure)
+        self._take_present()
+        await player.begin(self._start.records)
+        end = float("inf") if until is None else self._epoch + until
         while self._ended < len(self._runs) and player.next_due is not None and await player.advance(end):
-            self._on_progress(player.now - EPOCH, self._ended)
+            self._on_progress(player.now - self._epoch, self._ended)
         if not self._shares:
             self._measure()
-        seconds = player.now - EPOCH
-        return Outcome(self._mode, list(self._runs.values()), self._shares, seconds, player.steps, player.solves)
+        seconds = player.now - self._epoch
+        runs = list(self._runs.values())
+        return Outcome(self._mode, runs, self._shares, self._present, seconds, player.steps, player.solves)
+
+    def _take_present(self) -> None:
+        """Count what the pods use that run at the begin, and note the gangs that wait."""
+        running = [pod for pod in self.cluster.pods.values() if pod.seated]
+        if self._start.is_snapshot:
+            started = {pod.gang for pod in running}
+            pending = [pod for pod in self.cluster.pods.values() if not pod.node and not pod.phase.ended]
+            waiting = {pod.gang or pod.uid for pod in pending} - started
+            self._present = Present(len(running), dict.fromkeys(sorted(waiting)))
+        for pod in running:
+            self._use_pod(0.0, pod, pod.node, +1)
 
     def _measure(self) -> None:
         self._shares = {name: usage.shares(self._now) for name, usage in self._usage.items()}
@@ -193,7 +224,7 @@ class Replay:
         return self._submitted(submission)
 
     def _submitted(self, submission: Submission) -> Batch:
-        created = EPOCH + int(submission.at_seconds)
+        created = int(self._epoch + submission.at_seconds)
         pod_class = self._classes.get(submission.requests)
         new: tuple[PodClass, ...] = ()
         if pod_class is None:
@@ -232,11 +263,15 @@ class Replay:
         self._held_back = bool(self._waiting)
         return self._submitted(self._waiting.popleft()) if self._waiting else None
 
-    def _finish(self, gang: str) -> Batch:
-        """A gang of which pods are placed one by one has run for its duration."""
+    def _finish(self, gang: str, began: float) -> Batch | None:
+        """A gang of which pods are placed one by one has run for its duration, unless one was evicted meanwhile."""
+        if self._whole_since.get(gang) != began:
+            return None
+        del self._whole_since[gang]
         members = self._runs[gang].submission.members
-        pods = [self.cluster.pods[pod_id(gang, index)] for index in range(members)]
-        self._observe(EPOCH + self._now, Ended(tuple(pods)))
+        first = [pod_id(gang, index) for index in range(members)]
+        pods = [self.cluster.pods[self._replaced.pop(uid, uid)] for uid in first]
+        self._observe(self._epoch + self._now, Ended(tuple(pod for pod in pods if pod.node)))
         return Batch(removed_pods=tuple(pod.uid for pod in pods))
 
     # -- observations
@@ -244,26 +279,32 @@ class Replay:
     @property
     def _now(self) -> float:
         assert self._player is not None
-        return self._player.now - EPOCH
+        return self._player.now - self._epoch
 
     def _observe(self, now: float, happening: Happening) -> None:
-        at = now - EPOCH
+        at = now - self._epoch
         match happening:
             case Started(_, nodes):
                 by_gang: defaultdict[str, list[str]] = defaultdict(list)
                 for uid, node in nodes.items():
-                    by_gang[gang_of_pod(uid)].append(node)
+                    if (gang := gang_of_pod(uid)) in self._runs:
+                        by_gang[gang].append(node)
+                    else:
+                        self._use_pod(at, self.cluster.pods[uid], node, +1)
+                        self._present_started(at, self.cluster.pods[uid])
                 for gang, some in by_gang.items():
                     self._use(at, gang, some, +1)
                     self._started(at, gang)
-            case Evicted(_, pods, preemptor):
-                for gang, gone in _by_gang(pods).items():
+            case Evicted(_, pods, preemptor, again):
+                if self._mode is Mode.POD_BY_POD:
+                    self._restart(pods, again)
+                for gang, gone in self._by_gang(at, pods).items():
                     run = self._runs[gang]
                     run.evicted_pods += len(gone)
                     run.preemptions += bool(preemptor)
                     self._use(at, gang, [pod.node for pod in gone if pod.node], -1)
             case Ended(pods):
-                for gang, gone in _by_gang(pods).items():
+                for gang, gone in self._by_gang(at, pods).items():
                     self._use(at, gang, [pod.node for pod in gone], -1)
                     if not self._bound[gang]:
                         self._runs[gang].ended = at
@@ -271,17 +312,26 @@ class Replay:
             case Report():
                 pass
 
+    def _restart(self, evicted: Iterable[PodFacts], again: Iterable[PodFacts]) -> None:
+        """Pods of gangs that are placed one by one were evicted: these run anew once they are whole."""
+        for pod in evicted:
+            self._whole_since.pop(gang_of_pod(pod.uid), None)
+        for pod in again:
+            self._replaced[pod.uid.partition("#")[0]] = pod.uid
+
     def _started(self, at: float, gang: str) -> None:
         run = self._runs[gang]
-        submission = run.submission
-        if run.first_started is not None or self._bound[gang] < (submission.minimum or submission.members):
+        submission, player = run.submission, self._player
+        assert player is not None
+        if self._bound[gang] < (submission.minimum or submission.members):
             return
-        run.first_started = at
-        assert self._player is not None
-        if self._mode is Mode.FCFS:
-            self._player.at(EPOCH + at, self._next_in_line)
-        elif self._mode is Mode.POD_BY_POD:
-            self._player.at(EPOCH + at + submission.duration_seconds, lambda: self._finish(gang))
+        if run.first_started is None:
+            run.first_started = at
+            if self._mode is Mode.FCFS:
+                player.at(self._epoch + at, self._next_in_line)
+        if self._mode is Mode.POD_BY_POD and gang not in self._whole_since:
+            self._whole_since[gang] = at
+            player.at(self._epoch + at + submission.duration_seconds, lambda: self._finish(gang, at))
 
     def _use(self, at: float, gang: str, nodes: Sequence[str], sign: int) -> None:
         self._bound[gang] += sign * len(nodes)
@@ -289,11 +339,36 @@ class Replay:
             if name in self._usage:
                 self._usage[name].change(at, sign * amount * len(nodes))
         for node in nodes:
-            before = self._pods_on[node]
-            self._pods_on[node] = before + sign
-            if before == 0 or before + sign == 0:
-                for usage in self._usage.values():
-                    usage.occupy(at, node, idle=before + sign == 0)
+            self._occupy(at, node, sign)
+
+    def _use_pod(self, at: float, pod: PodFacts, node: str, sign: int) -> None:
+        """A pod of the snapshot uses its node, or not any more."""
+        for name, amount in self.cluster.pod_classes[pod.class_id].requests:
+            if name in self._usage:
+                self._usage[name].change(at, sign * amount)
+        self._occupy(at, node, sign)
+
+    def _occupy(self, at: float, node: str, sign: int) -> None:
+        before = self._pods_on[node]
+        self._pods_on[node] = before + sign
+        if before == 0 or before + sign == 0:
+            for usage in self._usage.values():
+                usage.occupy(at, node, idle=before + sign == 0)
+
+    def _present_started(self, at: float, pod: PodFacts) -> None:
+        waiting, gang = self._present.waiting if self._present is not None else {}, pod.gang or pod.uid
+        if gang in waiting and waiting[gang] is None:
+            waiting[gang] = at
+
+    def _by_gang(self, at: float, pods: Iterable[PodFacts]) -> dict[str, list[PodFacts]]:
+        """Pods of submissions by gang; others free their nodes."""
+        found: defaultdict[str, list[PodFacts]] = defaultdict(list)
+        for pod in pods:
+            if (gang := gang_of_pod(pod.uid)) in self._runs:
+                found[gang].append(pod)
+            elif pod.node:
+                self._use_pod(at, pod, pod.node, -1)
+        return found
 
 
 def gang_id(submission: Submission) -> str:
@@ -311,15 +386,24 @@ def gang_of_pod(uid: str) -> str:
     return uid.rpartition("/")[0]
 
 
-def _by_gang(pods: Iterable[PodFacts]) -> dict[str, list[PodFacts]]:
-    found: defaultdict[str, list[PodFacts]] = defaultdict(list)
-    for pod in pods:
-        found[gang_of_pod(pod.uid)].append(pod)
-    return found
+@dataclass(frozen=True)
+class Start:
+    """The cluster at the begin, and what the coordinator knows of it."""
+
+    batch: Batch
+    unix_seconds: float = float(EPOCH)
+    records: tuple[Record, ...] = ()
+    term_state: TermState | None = None
+    is_snapshot: bool = False
 
 
-def uniform_nodes(count: int, allocatable: Amounts, rack_size: int) -> tuple[list[NodeFacts], list[TopologyTree]]:
-    """Equal nodes "node-00000", ... in racks of `rack_size` (0: no racks), and their topology tree."""
+def at_snapshot(snapshot: Snapshot) -> Start:
+    """The cluster of a snapshot."""
+    return Start(snapshot.batch, snapshot.unix_seconds, snapshot.records, snapshot.term_state, is_snapshot=True)
+
+
+def uniform_nodes(count: int, allocatable: Amounts, rack_size: int) -> Start:
+    """Equal nodes "node-00000", ... in racks of `rack_size` (0: no racks), with their topology tree."""
     nodes = []
     for index in range(count):
         name = f"node-{index:05}"
@@ -328,4 +412,4 @@ def uniform_nodes(count: int, allocatable: Amounts, rack_size: int) -> tuple[lis
             labels[RACK] = f"rack-{index // rack_size:04}"
         nodes.append(NodeFacts(name, uid=name, allocatable=allocatable, labels=labels))
     levels = (TreeLevel(RACK, RACK), TreeLevel("node")) if rack_size else (TreeLevel("node"),)
-    return nodes, [TopologyTree("cluster", levels, default=True)]
+    return Start(Batch(nodes=tuple(nodes), trees=(TopologyTree("cluster", levels, default=True),)))

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from muster.forecast.replay import Outcome, Run
+from muster.forecast.replay import Outcome, Present, Run
 
 _SIZES: Final = ((1, 1), (2, 7), (8, 31), (32, 127), (128, None))
 """Classes of gangs by members: the least and the largest number."""
@@ -31,8 +31,20 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
             str(priority): _waits([run for run in runs if run.submission.priority == priority])
             for priority in sorted({run.submission.priority for run in runs})
         },
+        **({} if outcome.present is None else {"snapshot": _of_snapshot(outcome.present)}),
         "steps": outcome.steps,
         "solves": outcome.solves,
+    }
+
+
+def _of_snapshot(present: Present) -> dict[str, Any]:
+    """Gangs that waited at the begin; waits are from then."""
+    waits = [at for at in present.waiting.values() if at is not None]
+    return {
+        "running_pods": present.running_pods,
+        "waiting_gangs": len(present.waiting),
+        "started": len(waits),
+        "waited_seconds": distribution(waits),
     }
 
 

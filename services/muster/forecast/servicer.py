@@ -2,13 +2,15 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
 from grpc import aio
 
+from muster.forecast import metrics
 from muster.forecast.answer_codec import encode_starts
 from muster.forecast.answers import Limits, answer_to
 from muster.forecast.follower import Follower, NotFollowing
@@ -46,27 +48,39 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         """Calls that wait for their turn."""
         self._starts: tuple[float, pb.StartsResponse] | None = None
         """The last answer of Starts, and the monotonic time until which it is given again."""
+        metrics.WAITING.read_from(lambda: {(): float(self._waiting)})
+        metrics.STARTS_AGE.read_from(self._starts_age)
 
     async def WhatIf(self, request: pb.WhatIfRequest, context: Any) -> pb.WhatIfResponse:  # noqa: N802
+        with _counted("WhatIf") as outcome:
+            answer = await self._what_if(request, context)
+            outcome.partial = answer.verdict == pb.VERDICT_UNKNOWN
+        return answer
+
+    async def _what_if(self, request: pb.WhatIfRequest, context: Any) -> pb.WhatIfResponse:
         asked = self._asked(request)
-        async with self._turn():
+        async with self._turn("WhatIf"):
             present = await self._present()
             wanted = request.limit_seconds or self._settings.max_seconds
             limits = Limits(request.horizon_seconds or self._settings.horizon_seconds, self._limit(wanted, context, 2))
             try:
                 return await answer_to(asked, present, request.priority_classes, limits, self._forecaster)
             except BadQuestion as error:
-                raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+                raise _refused("invalid", grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
 
     async def Starts(self, request: pb.StartsRequest, context: Any) -> pb.StartsResponse:  # noqa: N802
-        if (known := self._known_starts()) is None:
-            async with self._turn():
-                if (known := self._known_starts()) is None:  # not found while this call waited
-                    known = await self._find_starts(context)
+        with _counted("Starts") as outcome:
+            if (known := self._known_starts()) is None:
+                async with self._turn("Starts"):
+                    if (known := self._known_starts()) is None:  # not found while this call waited
+                        known = await self._find_starts(context)
+            else:
+                outcome.cached = True
+            outcome.partial = known.partial
         if not request.namespace:
             return known
         there = [each for each in known.gangs if each.gang.split("/", 2)[1] == request.namespace]
-        return pb.StartsResponse(gangs=there, basis=known.basis, assumptions=known.assumptions)
+        return pb.StartsResponse(gangs=there, basis=known.basis, assumptions=known.assumptions, partial=known.partial)
 
     async def _find_starts(self, context: Any) -> pb.StartsResponse:
         present, settings = await self._present(), self._settings
@@ -85,11 +99,12 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         """Raises RpcError INVALID_ARGUMENT."""
         if len(request.gangs.pods) > self._settings.max_pods:
             message = f"the question has {len(request.gangs.pods)} pods: at most {self._settings.max_pods} are played"
-            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, message)
+            raise _refused("too_many_pods", grpc.StatusCode.INVALID_ARGUMENT, message)
         try:
             added = decode_batch(request.gangs)
         except ValueError as error:
-            raise RpcError(grpc.StatusCode.INVALID_ARGUMENT, f"the gangs cannot be decoded: {error}") from None
+            message = f"the gangs cannot be decoded: {error}"
+            raise _refused("invalid", grpc.StatusCode.INVALID_ARGUMENT, message) from None
         without = tuple(request.without_gangs), tuple(request.without_nodes)
         if request.existing_gang and added.pods:
             message = "the question has gangs of its own and names an existing one: ask one at a time"
@@ -97,27 +112,34 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         return Asked(added, *without, request.add_nodes, request.like, request.existing_gang)
 
     @asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
+    async def _turn(self, method: str) -> AsyncIterator[None]:
         """One call plays at a time. Raises RpcError RESOURCE_EXHAUSTED if too many wait already."""
         if self._playing.locked() and self._waiting >= self._settings.max_waiting:
             message = f"{self._waiting} questions wait for an answer already, which is the limit: try again later"
-            raise RpcError(grpc.StatusCode.RESOURCE_EXHAUSTED, message)
+            raise _refused("too_many_waiting", grpc.StatusCode.RESOURCE_EXHAUSTED, message)
         self._waiting += 1
         try:
             await self._playing.acquire()
         finally:
             self._waiting -= 1
+        began = time.monotonic()
         try:
             yield
         finally:
             self._playing.release()
+            metrics.ANSWER_SECONDS.labels(method).observe(time.monotonic() - began)
+
+    def _starts_age(self) -> dict[tuple[str, ...], float]:
+        if self._starts is None:
+            return {}
+        return {(): max(0.0, time.time() - self._starts[1].basis.read_unix_millis / 1000)}
 
     async def _present(self) -> Snapshot:
         """Raises RpcError UNAVAILABLE."""
         try:
             return await self._follower.snapshot(await read_known(self._coordinator))
         except (Unreachable, OtherVersion, NotFollowing) as error:
-            raise RpcError(grpc.StatusCode.UNAVAILABLE, str(error)) from error
+            raise _refused("unavailable", grpc.StatusCode.UNAVAILABLE, str(error)) from error
 
     def _limit(self, wanted: float, context: Any, parts: int) -> float:
         """Seconds for each part of an answer, of which all must end before the deadline of the call."""
@@ -126,3 +148,29 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         if left is not None:
             longest = min(longest, max(0.0, left - _RESERVED_SECONDS) / parts)
         return max(0.0, min(wanted, longest))
+
+
+@dataclass
+class _Outcome:
+    partial: bool = False
+    cached: bool = False
+
+
+@contextmanager
+def _counted(method: str) -> Iterator[_Outcome]:
+    """Count a question by its outcome."""
+    outcome, counted = _Outcome(), "failed"
+    try:
+        yield outcome
+        counted = "partial" if outcome.partial else "cached" if outcome.cached else "complete"
+    except RpcError:
+        counted = "refused"
+        raise
+    finally:
+        metrics.REQUESTS.labels(method, counted).add()
+
+
+def _refused(reason: str, code: grpc.StatusCode, message: str) -> RpcError:
+    """The error of a question that is not answered."""
+    metrics.REFUSALS.labels(reason).add()
+    return RpcError(code, message)

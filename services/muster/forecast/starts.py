@@ -4,8 +4,12 @@ long pods run.
 Nobody else submits anything, and what is not known to end does not. If pods run short (the first quartile), a gang
 starts at the earliest; if they run long (nine tenths), at the latest. These are no bounds, since the order of starts
 depends on who ends first.
+
+What is not found in time is left out, and the answer says so: the play with median run lengths comes first and has most
+of the time.
 """
 
+import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -18,11 +22,13 @@ from muster.forecast.player import Endless, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.run_lengths import Known, RunLengths
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.turns import in_turns
 from muster.forecast.whatif import NOW_SECONDS, Verdict, precision_for, rest_seconds
 from muster.gangs.facts import PodFacts
 
 EARLY, MEDIAN, LATE = 0.25, 0.5, 0.9
-_QUANTILES: Final = (MEDIAN, EARLY, LATE)
+_SHARES: Final = ((MEDIAN, 0.6), (EARLY, 0.5), (LATE, 1.0))
+"""Quantiles in the order in which they are played, with the share of the time that is left for each."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,8 @@ class Starts:
 
     gangs: tuple[ExpectedStart, ...]
     ends: Mapping[Known, int]
+    partial: bool = False
+    """Not all was played in time: starts or ranges may be missing."""
 
 
 class StartForecaster:
@@ -56,9 +64,9 @@ class StartForecaster:
         """When each gang that waits starts. `horizon_seconds`: how far to look ahead; `limit_seconds`: how long."""
         until = self._clock() + limit_seconds
         plays = []
-        for number, quantile in enumerate(_QUANTILES):
-            share = (until - self._clock()) / (len(_QUANTILES) - number)
-            plays.append(await self._play(present, lengths, quantile, horizon_seconds, self._clock() + share))
+        for quantile, share in _SHARES:
+            seconds = max(0.0, until - self._clock()) * share
+            plays.append(await self._play(present, lengths, quantile, horizon_seconds, seconds))
         (found, complete), (early, _), (late, _) = plays
         gangs = []
         for gang, at in found.items():
@@ -72,15 +80,37 @@ class StartForecaster:
                     max(times) if late.get(gang) is not None else None,
                 )
             )
-        running = [pod for pod in present.batch.pods if pod.seated]
-        known = Counter(lengths.of(pod, MEDIAN, present.unix_seconds).known for pod in running)
-        return Starts(tuple(gangs), dict(known))
+        known: Counter[Known] = Counter()
+        async for pod in in_turns(present.batch.pods):
+            if pod.seated:
+                known[lengths.of(pod, MEDIAN, present.unix_seconds).known] += 1
+        return Starts(tuple(gangs), dict(known), partial=not all(each for _, each in plays))
 
     async def _play(
-        self, present: Snapshot, lengths: RunLengths, quantile: float, horizon: float, deadline: float
+        self, present: Snapshot, lengths: RunLengths, quantile: float, horizon: float, seconds: float
     ) -> tuple[dict[str, float | None], bool]:
-        """When each gang that waits starts, and whether all was played."""
-        cluster = self._stream.copy_of(present.batch)
+        """When each gang that waits starts, as far as that is found in these seconds, and whether all was played."""
+        starts: dict[str, float | None] = dict.fromkeys(await _with_pending_pods(present))
+        complete = False
+        deadline = self._clock() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                complete = await self._play_into(starts, present, lengths, quantile, horizon, deadline)
+        except (TimeoutError, Endless):
+            pass
+        return starts, complete
+
+    async def _play_into(
+        self,
+        starts: dict[str, float | None],
+        present: Snapshot,
+        lengths: RunLengths,
+        quantile: float,
+        horizon: float,
+        deadline: float,
+    ) -> bool:
+        """Put in when each gang that waits starts, as it is found. Returns whether all was played. Raises Endless."""
+        cluster = await self._stream.copy_of(present.batch)
         seen = _Bound()
         since = present.unix_seconds
         learnt: dict[str, float] = {}
@@ -100,20 +130,16 @@ class StartForecaster:
             observe=seen.observe,
             resumes=present.term_state,
             run_seconds=run_seconds,
-            precision=precision_for(present.batch, run_seconds),
+            precision=await precision_for(present.batch, run_seconds),
         )
         self._stream.begin(cluster)
-        starts: dict[str, float | None] = {}
-        complete = False
-        try:
-            await player.begin(present.records)
-            starts = dict.fromkeys(_waiting(player))
-            missing = set(starts)
-            seen.take_all(missing)
-            complete = await self._play_on(player, seen, starts, missing, since + horizon, deadline)
-        except Endless:
-            pass
-        return starts, complete
+        await player.begin(present.records)
+        waiting = _waiting(player)
+        starts.clear()
+        starts.update(dict.fromkeys(waiting))
+        missing = set(waiting)
+        seen.take_all(missing)
+        return await self._play_on(player, seen, starts, missing, since + horizon, deadline)
 
     async def _play_on(
         self,
@@ -158,6 +184,18 @@ class _Bound:
         """Those of the missing ones that may have started since the last call."""
         found, self._gangs = self._gangs & missing, set()
         return found
+
+
+async def _with_pending_pods(present: Snapshot) -> list[str]:
+    """Gangs of which no pod runs and some is to be placed, for an answer without a play."""
+    running: set[str] = set()
+    pending: dict[str, None] = {}
+    async for pod in in_turns(present.batch.pods):
+        if pod.seated:
+            running.add(pod.gang)
+        elif pod.gang and not pod.node and not pod.phase.ended:
+            pending[pod.gang] = None
+    return [gang for gang in pending if gang not in running]
 
 
 def _waiting(player: Player) -> list[str]:

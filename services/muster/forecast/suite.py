@@ -1,6 +1,6 @@
 """What commands use of forecasts: replays of a trace, and what-if, each with a placement of its own."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from muster.forecast.placement_process import NoPlacement, external_placement, o
 from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
 from muster.forecast.questions import Asked, BadQuestion
 from muster.forecast.redaction import redact
-from muster.forecast.replay import Mode, Replay, uniform_nodes
+from muster.forecast.replay import Mode, Replay, Start, at_snapshot, uniform_nodes
 from muster.forecast.replay_report import as_json
 from muster.forecast.rules import BadChoice, rules_of
 from muster.forecast.run_lengths import RunLengths
@@ -38,6 +38,7 @@ from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.forecast.whatif import Forecaster
 from muster.gangs.facts import PODS, Amounts
+from muster.gangs.quoting import quoted
 
 __all__ = [
     "SYSTEM_CLASSES",
@@ -82,14 +83,17 @@ _OWN_PLACEMENTS: Final = ("placement", "first-fit")
 
 @dataclass(frozen=True)
 class Nodes:
-    """Equal nodes in racks. `allocatable`: "cpu=96,memory=1Ti,nvidia.com/gpu=8"."""
+    """Equal nodes in racks, free at the begin. `allocatable`: "cpu=96,memory=1Ti,nvidia.com/gpu=8"."""
 
     count: int
     allocatable: str
     rack_size: int = 0
 
-    def amounts(self) -> Amounts:
-        """What each node has. Raises BadChoice."""
+    def start(self) -> Start:
+        """The cluster at the begin. Raises BadChoice."""
+        return uniform_nodes(self.count, self._amounts(), self.rack_size)
+
+    def _amounts(self) -> Amounts:
         try:
             amounts = dict(parse_requests(self.allocatable))
         except ValueError as error:
@@ -115,26 +119,36 @@ class Choice:
         parts = [self.mode.value, *(f"{name}={value}" for name, value in self.settings.items())]
         return " ".join([*parts, *([self.placement] if self.placement != "placement" else [])])
 
-    def rules(self) -> Rules:
-        """The coordinator's rules with these settings. Raises BadChoice."""
-        return rules_of(self.settings)
+    def rules(self, present: Mapping[str, str]) -> Rules:
+        """The coordinator's rules with these settings, and those of a snapshot besides. Raises BadChoice."""
+        named = {name.replace("_", "-"): value for name, value in present.items()}
+        return rules_of({**named, **{name.replace("_", "-"): value for name, value in self.settings.items()}})
 
 
 async def run_all(
     submissions: Sequence[Submission],
-    nodes: Nodes,
+    cluster: Nodes | Snapshot,
     choices: Sequence[Choice],
     *,
     until: float | None = None,
     on_progress: Callable[[str, float, int], None] = lambda _choice, _now, _ended: None,
 ) -> list[dict[str, Any]]:
-    """Replay the trace once for each choice; returns their figures. Raises BadChoice, NoPlacement, CannotListen."""
-    amounts, figures = nodes.amounts(), []
-    rules = [choice.rules() for choice in choices]
+    """Replay the trace once for each choice; returns their figures. Raises BadChoice, NoPlacement, CannotListen.
+
+    A snapshot is the cluster at the begin, with its pods, gangs and settings.
+    """
+    if isinstance(cluster, Snapshot):
+        start, settings = at_snapshot(cluster), cluster.settings
+        _check_choices(choices)
+    else:
+        start, settings = cluster.start(), {}
+    _check_levels(submissions, start)
+    figures = []
+    rules = [choice.rules(settings) for choice in choices]
     for choice, each in zip(choices, rules, strict=True):
         name = choice.name
         replay = Replay(
-            *uniform_nodes(nodes.count, amounts, nodes.rack_size),
+            start,
             submissions,
             rules=each,
             mode=choice.mode,
@@ -148,6 +162,29 @@ async def run_all(
             outcome = await replay.run(solver, until=until)
         figures.append({"name": name, **as_json(outcome)})
     return figures
+
+
+def _check_choices(choices: Iterable[Choice]) -> None:
+    """Raises BadChoice for a mode that cannot go on from a snapshot, whose gangs wait for Muster."""
+    for choice in choices:
+        if choice.mode is not Mode.MUSTER:
+            raise BadChoice(
+                f"mode {choice.mode.value} cannot begin with a snapshot, whose gangs wait for Muster: "
+                "use mode muster, or --nodes instead of --snapshot"
+            )
+
+
+def _check_levels(submissions: Iterable[Submission], start: Start) -> None:
+    """Raises BadChoice for a topology constraint on a level that the cluster does not have."""
+    trees = {tree.name: tree for tree in start.batch.trees if tree.default}
+    levels = [level for tree in trees.values() for level in tree.level_names]
+    for each in submissions:
+        for constraint in each.constraints:
+            if constraint.level not in levels:
+                raise BadChoice(
+                    f"gang {quoted(each.id)} of the trace has the topology {quoted(each.topology)}, but the cluster's "
+                    f"default tree has no level {quoted(constraint.level)}; levels are {', '.join(levels) or 'none'}"
+                )
 
 
 def trace_lines(submissions: Sequence[Submission]) -> Iterator[str]:

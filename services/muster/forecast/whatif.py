@@ -18,6 +18,7 @@ from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Ended, Endless, Evicted, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.turns import in_turns
 from muster.gangs.facts import Batch, PodFacts
 
 NOW_SECONDS: Final = 10.0
@@ -77,10 +78,12 @@ def rest_seconds(rules: Rules) -> float:
     return _REST_SECONDS + starves + rules.max_waiting_time_seconds + rules.eviction_timeout_seconds
 
 
-def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
+async def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
     """How precisely the ends of the pods of this cluster are played."""
-    runs = ((pod.started_seconds, run_seconds(pod)) for pod in cluster.pods if pod.seated)
-    ends = {started + seconds for started, seconds in runs if seconds > 0}
+    ends = set()
+    async for pod in in_turns(cluster.pods):
+        if pod.seated and (seconds := run_seconds(pod)) > 0:
+            ends.add(pod.started_seconds + seconds)
     return PRECISION if len(ends) > _MANY_ENDS else 0.0
 
 
@@ -102,7 +105,7 @@ class Forecaster:
 
         `horizon_seconds`: how far to look ahead in virtual time; `limit_seconds`: how long to look.
         """
-        cluster = self._stream.copy_of(present.batch)
+        cluster = await self._stream.copy_of(present.batch)
         watched, since = _Watched(question.added), present.unix_seconds
         player = Player(
             cluster,
@@ -112,7 +115,7 @@ class Forecaster:
             on_change=self._stream.change,
             observe=watched.observe,
             resumes=present.term_state,
-            precision=precision_for(present.batch, attrgetter("expected_seconds")),
+            precision=await precision_for(present.batch, attrgetter("expected_seconds")),
         )
         self._stream.begin(cluster)
         deadline = self._clock() + limit_seconds

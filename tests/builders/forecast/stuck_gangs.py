@@ -37,7 +37,7 @@ class StuckGang:
 
     async def said(self) -> tuple[str, list[str], str]:
         """The reason, what would help, and the message of the conditions, once the gang has settled."""
-        cluster = self._stream.copy_of(self._before)
+        cluster = await self._stream.copy_of(self._before)
         self._player = Player(
             cluster,
             self._solver,

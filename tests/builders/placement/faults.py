@@ -26,6 +26,18 @@ def no_results(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
     return True
 
 
+def results_twice(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    """Every result twice."""
+    response.results.extend(list(response.results))
+    return True
+
+
+def no_revision(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
+    """No revision."""
+    response.ClearField("revision")
+    return True
+
+
 def no_answer(_: pb.SolveRequest, response: pb.SolveResponse) -> bool:
     """No answer."""
     return False

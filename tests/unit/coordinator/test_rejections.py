@@ -52,6 +52,19 @@ LIES: dict[str, tuple[Lie, RejectionReason]] = {
 }
 
 
+def test_a_result_with_an_invalid_field_is_rejected_by_name() -> None:
+    scenario = Hearing({"a": 8})
+    scenario.solver = lambda solve: tuple(
+        SolveResult(each.id, SolveOutcome.NOT_FOUND, invalid="revision: it states none for pods")
+        for each in solve.groups
+    )
+    scenario.add(gang("g").of(4))
+    scenario.run_effects()
+    (reported,) = scenario.rejected
+    assert reported.reason == RejectionReason.MALFORMED
+    assert "could not be used: revision: it states none for pods" in reason(scenario.gang("g"))
+
+
 def lied_to() -> Hearing:
     scenario = Hearing({"a": 8, "b": 8, "small": 2})
     scenario.change(nodes=[node("closed", 8, unschedulable=True)], trees=[racks(r0="a small closed", r1="b")])

@@ -61,8 +61,8 @@ async def ends(batch: Batch, precision: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize(("count", "precision"), [(FEW, 0.0), (MANY, PRECISION)])
-def test_ends_are_rounded_only_if_there_are_very_many(count: int, precision: float) -> None:
-    assert precision_for(running(count), declared) == precision
+async def test_ends_are_rounded_only_if_there_are_very_many(count: int, precision: float) -> None:
+    assert await precision_for(running(count), declared) == precision
 
 
 async def test_few_ends_are_exact() -> None:

@@ -1,5 +1,7 @@
 """Expected starts of gangs that wait, with a range, over declared and learnt run lengths."""
 
+import asyncio
+
 import pytest
 from msgspec.structs import replace
 
@@ -7,6 +9,9 @@ from builders.core.objects import node, racks
 from builders.forecast.random_clusters import BEGIN, CLASSES, facts
 from builders.forecast.solver import FirstFit
 from builders.gangs.facts import CoreGang, gang
+from builders.wait import yield_to_loop
+from muster.coordinator.core.effects import Solve
+from muster.coordinator.core.events import Solved
 from muster.forecast.cluster_stream import ClusterStream
 from muster.forecast.player import Player
 from muster.forecast.rules import rules_of
@@ -15,7 +20,7 @@ from muster.forecast.snapshot import Snapshot
 from muster.forecast.starts import ExpectedStart, StartForecaster, Starts
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.forecast.whatif import Verdict
-from muster.gangs.facts import Batch, PodPhase
+from muster.gangs.facts import Batch, PodFacts, PodPhase
 
 WEEK = 7 * 86_400.0
 NOTHING = RunLengths()
@@ -110,3 +115,55 @@ async def test_what_is_not_found_in_time_is_said_so() -> None:
     starts = await forecast(await cluster_with(gang("runs").of(4).running_for(600), gang("b").of(3)), limit_seconds=0)
 
     assert named(starts)["b"].verdict is Verdict.UNKNOWN
+
+
+class Stuck(FirstFit):
+    """Answers so many solve requests, and then none."""
+
+    def __init__(self, stream: ClusterStream, solves: int) -> None:
+        super().__init__(stream)
+        self._left = solves
+
+    async def solve(self, effect: Solve) -> Solved:
+        self._left -= 1
+        if self._left < 0:
+            await asyncio.Event().wait()
+        return await super().solve(effect)
+
+
+async def test_what_is_not_found_in_time_is_left_out_and_the_answer_says_so() -> None:
+    runs = gang("runs").of(4).running_for(600)
+    present = await cluster_with(runs, gang("b").of(3).running_for(100), gang("c").of(4))
+    complete = await forecast(present)
+    assert not complete.partial
+
+    verdicts = []
+    for solves in range(8):
+        stream = ClusterStream(VirtualCluster())
+        forecaster = StartForecaster(stream, Stuck(stream, solves))
+        found = await forecaster.starts(present, NOTHING, horizon_seconds=WEEK, limit_seconds=0.2)
+        assert found.partial
+        assert [each.gang for each in found.gangs] == [each.gang for each in complete.gangs]
+        verdicts.append(tuple(each.verdict for each in found.gangs))
+        for each, whole in zip(found.gangs, complete.gangs, strict=True):
+            assert each.verdict in (Verdict.UNKNOWN, whole.verdict)
+            assert each.expected in (None, whole.expected)
+    assert verdicts[0] == (Verdict.UNKNOWN, Verdict.UNKNOWN)
+    assert (Verdict.LATER, Verdict.UNKNOWN) in verdicts
+
+
+async def test_i12_other_tasks_have_turns_while_a_copy_is_built() -> None:
+    pods = tuple(PodFacts(f"p{number}", "default", f"p{number}", "c1") for number in range(20_000))
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await yield_to_loop()
+
+    counting = asyncio.create_task(count_turns())
+    copied = await ClusterStream(VirtualCluster()).copy_of(Batch(pod_classes=CLASSES, pods=pods))
+    counting.cancel()
+    assert len(copied.pods) == len(pods)
+    assert turns >= 10

@@ -41,7 +41,7 @@ async def resumed(present: Snapshot) -> TermState:
     """The state of a machine that resumes with it, and has not decided anything since."""
     stream = ClusterStream(VirtualCluster())
     player = Player(
-        stream.copy_of(present.batch),
+        await stream.copy_of(present.batch),
         FirstFit(stream),
         rules=rules_of(present.settings),
         now=present.unix_seconds,

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-_PARENT_WATCHDOG = Path(__file__).with_name("parent_watchdog.py")
+from muster.rpc import parent_watchdog
+
 _TAIL_BYTES = 16_384
 _TAIL_LINES = 12  # of the log, in errors
 _STOP_POLL_SECONDS = 0.001
@@ -69,7 +70,7 @@ class Child:
         self.starts += 1
         with self.log.open("ab") as output:
             self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-I", "-S", str(_PARENT_WATCHDOG), str(os.getpid())),
+                *(sys.executable, "-I", "-S", parent_watchdog.__file__, str(os.getpid())),
                 *self.argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=output,

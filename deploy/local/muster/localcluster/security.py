@@ -16,11 +16,12 @@ from muster.localcluster.certificates import Authority
 CLIENT: Final = "client"
 """Certificate of the command line."""
 CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
-    "cluster-state": ("coordinator", "placement", "console", CLIENT),
+    "cluster-state": ("coordinator", "placement", "forecast", "console", CLIENT),
     "placement": ("coordinator",),
     "binding": ("coordinator",),
     "lifecycle": ("lifecycle",),
-    "coordinator": ("binding", "console", CLIENT),
+    "coordinator": ("binding", "forecast", "console", CLIENT),
+    "forecast": (CLIENT,),
     "console": (),
 }
 """Service -> allowed callers by gRPC. The API server calls lifecycle, and browsers the console."""

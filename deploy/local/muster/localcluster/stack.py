@@ -27,10 +27,11 @@ from muster.localcluster.webhooks import DEVICES, QUOTA, LocalWebhook
 
 ETCD, API_SERVER = "etcd", "api-server"
 _LIFECYCLE = "lifecycle"
-CONSOLE = "console"
-"""Only with its option."""
-SERVICES = ("cluster-state", "placement", "binding", _LIFECYCLE, "coordinator")
-"""In start order; they stop in reverse order. The console starts last."""
+PLACEMENT = "placement"
+CONSOLE, FORECAST = "console", "forecast"
+"""Only with their options."""
+SERVICES = ("cluster-state", PLACEMENT, "binding", _LIFECYCLE, "coordinator")
+"""In start order; they stop in reverse order. Those with options start last."""
 
 _GRACE_SECONDS = 10.0
 _TOPOLOGY_LEVELS = "rack=rack"  # the label that simulated nodes have
@@ -42,13 +43,15 @@ class Stack:
 
     def __init__(self, options: StackOptions) -> None:
         self.options = options
-        self.services = (*SERVICES, CONSOLE) if options.console else SERVICES
+        self.services = _services(options)
         self.directory = options.directory.absolute()
         self.children: dict[str, Child] = {}
         self.addresses = {
             name: f"127.0.0.1:{free_port()}" for service in self.services for name in self.replicas_of(service)
         }
         """Process name -> gRPC address, for all replicas of all services; of the console that of HTTP."""
+        if options.cluster_state_listen:
+            self.addresses["cluster-state"] = options.cluster_state_listen
         self.metrics_addresses = {name: f"127.0.0.1:{free_port()}" for name in self.addresses if options.metrics}
         """Process name -> address that serves /metrics."""
         self.etcd_addresses = {name: f"127.0.0.1:{free_port()}" for name in _process_names(ETCD, options.etcd_members)}
@@ -150,11 +153,12 @@ class Stack:
             kubeconfig=str(self.kubeconfig),
             etcd=self.etcd_address,
             cluster_state=self.addresses["cluster-state"],
-            placement=self.addresses["placement"],
+            placement=self.options.own_placement or self.addresses[PLACEMENT],
             binding=self.addresses["binding"],
             lifecycle=self.addresses["lifecycle"],
             coordinator=self.addresses["coordinator"],
             console=self.console_url,
+            forecast=self.addresses.get(FORECAST, ""),
             traces=str(traces or ""),
             metrics=self.metrics_addresses,
         )
@@ -174,14 +178,18 @@ class Stack:
             self._plan_kubelets()
         of_service = {
             "cluster-state": self._kubeconfig_flags("cluster-state"),
-            "placement": ["--cluster-state", self._target("cluster-state")],
+            PLACEMENT: ["--cluster-state", self._target("cluster-state")],
             "binding": [*self._kubeconfig_flags("binding"), "--coordinator", self._target("coordinator")],
             _LIFECYCLE: [*self._kubeconfig_flags(_LIFECYCLE), *(flag for each in self.webhooks for flag in each.flags)],
             "coordinator": [
                 *("--cluster-state", self._target("cluster-state")),
-                *("--placement", ",".join(self.addresses[each] for each in self.replicas_of("placement"))),
+                *("--placement", self._placement_addresses()),
                 *("--binding", self._target("binding")),
                 *("--etcd", self.etcd_address),
+            ],
+            FORECAST: [
+                *("--cluster-state", self._target("cluster-state")),
+                *("--coordinator", ",".join(self.addresses[each] for each in self.replicas_of("coordinator"))),
             ],
             CONSOLE: [
                 *self._kubeconfig_flags(CONSOLE),
@@ -193,6 +201,11 @@ class Stack:
             flags = of_service[service]
             for name in self.replicas_of(service):
                 self._plan_service(service, name, flags)
+
+    def _placement_addresses(self) -> str:
+        if self.options.own_placement:
+            return self.options.own_placement
+        return ",".join(self.addresses[each] for each in self.replicas_of(PLACEMENT))
 
     def _target(self, service: str) -> str:
         """GRPC target of all replicas; clients balance over the ready ones."""
@@ -240,7 +253,7 @@ class Stack:
     def _plan_service(self, service: str, name: str, flags: list[str]) -> None:
         options = self.options
         address = self.addresses[name]
-        program = options.placement if service == "placement" else service
+        program = options.placement if service == PLACEMENT else service
         argv = _module("muster.cli", "run", program, "--listen", address, "--log-level", options.log_level, *flags)
         if name in self.metrics_addresses:
             argv += ["--metrics-listen", self.metrics_addresses[name]]
@@ -288,6 +301,12 @@ class Stack:
         log = self.directory / "logs" / f"{name}.log"
         self.children[name] = Child(name, argv, log, environment=environment)
         self._probes[name] = probe
+
+
+def _services(options: StackOptions) -> tuple[str, ...]:
+    services = [name for name in SERVICES if name != PLACEMENT or not options.own_placement]
+    wanted = ((FORECAST, options.forecast), (CONSOLE, options.console))
+    return (*services, *(name for name, on in wanted if on))
 
 
 def _process_names(name: str, count: int) -> list[str]:

@@ -32,6 +32,10 @@ class StackOptions:
     """etcd calls fsync; only tests do without."""
     placement: str = "placement"
     """Implementation of placement, by its name in `muster run`."""
+    own_placement: str = ""
+    """Address of a placement that the user runs, which is used instead; it watches `cluster_state_listen`."""
+    cluster_state_listen: str = ""
+    """Address of cluster-state; empty: a free port."""
     service_environment: Mapping[str, str] = field(default_factory=dict)
     """Additional environment of the services, e.g. shorter timeouts for tests."""
     kubelet_arguments: tuple[str, ...] = ()
@@ -44,6 +48,8 @@ class StackOptions:
     """Mutual TLS between all processes, including etcd members, and users in etcd. Needs openssl."""
     console: bool = False
     """Start the console."""
+    forecast: bool = False
+    """Start forecast."""
     quota: bool = False
     """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
     device_webhook: bool = False

@@ -4,6 +4,8 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster.conformance.builders import (
     HOSTNAME,
     ZONE,
@@ -23,6 +25,9 @@ from muster.gangs.facts import (
     Batch,
     HostPort,
     NodeFacts,
+    NodeOperator,
+    NodeRequirement,
+    NodeSelectorTerm,
     PodClass,
     PodPhase,
     PodTerm,
@@ -116,7 +121,7 @@ async def added_capacity(run: CaseRun) -> None:
     placed(await run.solve_one(single_gang((x, 8))), 8)
 
 
-@_case("C09", "Tolerated, selected and PreferNoSchedule nodes are used")
+@_case("C09", "Tolerated, selected and PreferNoSchedule nodes are used", Feature.NODE_SELECTION)
 async def allowed_nodes(run: CaseRun) -> None:
     gpu = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)
     hesitant = Taint("old", "", TaintEffect.PREFER_NO_SCHEDULE)
@@ -214,7 +219,11 @@ async def no_nodes(run: CaseRun) -> None:
     placed(await run.solve_one(single_gang((x, 1))), 1)
 
 
-@_case("C17", "Four members with anti-affinity by host name need four nodes and get them (P27)")
+@_case(
+    "C17",
+    "Four members with anti-affinity by host name need four nodes and get them (P27)",
+    Feature.POD_ANTI_AFFINITY,
+)
 async def anti_affinity_by_host(run: CaseRun) -> None:
     lonely = pod_class(1, label_set="s", required_pod_anti_affinity=(PodTerm("s", HOSTNAME),))
     await run.start(cluster(nodes("n", 4), [lonely]))
@@ -224,7 +233,7 @@ async def anti_affinity_by_host(run: CaseRun) -> None:
     not_placed(await run.solve_one(single_gang((lonely, 4))))
 
 
-@_case("C18", "Three members with the same host port need three nodes (P30)")
+@_case("C18", "Three members with the same host port need three nodes (P30)", Feature.HOST_PORTS)
 async def one_host_port_per_node(run: CaseRun) -> None:
     web = pod_class(1, host_ports=(HostPort("TCP", "0.0.0.0", 8080),))  # noqa: S104
     await run.start(cluster(nodes("n", 2), [web]))
@@ -281,6 +290,27 @@ async def avoided(run: CaseRun) -> None:
     group = single_gang((x, 6))
     group.gangs[0].avoided.extend(["a", "gone"])
     placed(await run.solve_one(group), 6)
+
+
+@_case("C25", "Capacity of pods that a delta ends or removes is used")
+async def capacity_of_ended_pods(run: CaseRun) -> None:
+    x = pod_class(1)
+    pods = bound(x, "a", 4)
+    await run.start(cluster([node("a", 4)], [x], [pods]))
+    run.change(Batch(pods=(replace(pods[0], phase=PodPhase.SUCCEEDED), replace(pods[1], phase=PodPhase.FAILED))))
+    placed(await run.solve_one(single_gang((x, 2))), 2)
+    run.change(Batch(removed_pods=(pods[2].uid,)))
+    placed(await run.solve_one(single_gang((x, 3))), 3)
+
+
+@_case("C26", "Members are placed on the node that reaches their volumes", Feature.VOLUMES)
+async def volumes(run: CaseRun) -> None:
+    in_x = (NodeSelectorTerm(labels=(NodeRequirement(ZONE, NodeOperator.IN, ("x",)),)),)
+    attached = pod_class(1, volumes=(in_x,))
+    machines = [node("a", 4, labels={ZONE: "y"}), node("b", 2, labels={ZONE: "x"})]
+    await run.start(cluster(machines, [attached]))
+    by_node = placed(await run.solve_one(single_gang((attached, 2))), 2)
+    expect(set(by_node) == {"b"}, f"they are on {by_node}")
 
 
 def _room(pod_class: PodClass, machine: NodeFacts) -> int:

@@ -39,7 +39,11 @@ async def summary_length(run: CaseRun) -> None:
     expect(len(said) <= 1024, f"the summary has {len(said)} characters")
 
 
-@_case("E02", "The explanation states how many members fit, how many are needed, and of which gang")
+@_case(
+    "E02",
+    "The explanation states how many members fit, how many are needed, and of which gang",
+    Feature.EXPLANATIONS,
+)
 async def members_that_fit(run: CaseRun) -> None:
     await run.start(cluster([node("a", 2), node("b", 3)], [_X]))
     explanation = await _explanation(run, gang_group(gang((_X, 2), id="fits"), gang((_X, 4), id="does not"), id="both"))
@@ -51,7 +55,11 @@ async def members_that_fit(run: CaseRun) -> None:
     )
 
 
-@_case("E03", "Filtered nodes are counted by reason, each node once, in kube-scheduler's words")
+@_case(
+    "E03",
+    "Filtered nodes are counted by reason, each node once, in kube-scheduler's words",
+    Feature.EXPLANATIONS,
+)
 async def filtered_nodes(run: CaseRun) -> None:
     taint = (Taint("gpu", "yes", TaintEffect.NO_SCHEDULE),)
     machines = [
@@ -73,7 +81,7 @@ async def filtered_nodes(run: CaseRun) -> None:
     expect(lost == expected, f"the explanation has {lost} instead of {expected}")
 
 
-@_case("E04", "The resource that is short is named")
+@_case("E04", "The resource that is short is named", Feature.EXPLANATIONS)
 async def short_resource(run: CaseRun) -> None:
     greedy = pod_class(1, memory=700)
     await run.start(cluster(nodes("n", 2, 8, memory=1000), [greedy]))
@@ -82,7 +90,7 @@ async def short_resource(run: CaseRun) -> None:
     expect(short == {"memory"}, f"the explanation names {sorted(short)}, but only memory is short")
 
 
-@_case("E05", "Host ports in use are given as the reason (P30)")
+@_case("E05", "Host ports in use are given as the reason (P30)", Feature.HOST_PORTS, Feature.EXPLANATIONS)
 async def host_ports(run: CaseRun) -> None:
     web = pod_class(1, host_ports=(HostPort("TCP", "0.0.0.0", 8080),))  # noqa: S104
     await run.start(cluster(nodes("n", 2), [web], [bound(web, "n-0"), bound(web, "n-1")]))
@@ -95,6 +103,7 @@ async def host_ports(run: CaseRun) -> None:
     "E06",
     "With constraints: the best domain, how many members fit there, and what would help (P06)",
     Feature.CONSTRAINTS,
+    Feature.EXPLANATIONS,
 )
 async def best_domain(run: CaseRun) -> None:
     domains = {"r0": {"a": 2, "b": 3}, "r1": {"c": 2, "d": 2}}

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from muster.conformance.builders import ZONE, bound, pod_class, single_gang
-from muster.conformance.case import Cases, Failed, Feature, Unsafe
-from muster.conformance.case_run import CaseRun, expect, not_placed, placed
+from muster.conformance.case import Cases, Expected, Failed, Feature, Unsafe
+from muster.conformance.case_run import CaseRun, not_placed, placed
 from muster.conformance.checker.filters import filter_reason
 from muster.conformance.checker.inter_pod_rules import inter_pod_violation
 from muster.conformance.checker.node_usage import NodeUsage
@@ -131,7 +131,9 @@ async def small_with_constraints(run: CaseRun) -> None:
         except Unsafe:
             raise
         except Failed as error:
-            expect(not feasible, f"seed {seed}: {count} members fit with {constraints}; {error}")
+            if feasible:
+                message = f"seed {seed}: {count} members fit with {constraints}; {error}"
+                raise Failed(message, Expected(placed=True, members=count)) from None
             continue
         _check(result, count, feasible, seed)
 
@@ -160,7 +162,8 @@ async def small_with_both(run: CaseRun) -> None:
         except Unsafe:
             raise
         except Failed as error:
-            expect(not _fits(cluster, group), f"seed {seed}: the group fits; {error}")
+            if _fits(cluster, group):
+                raise Failed(f"seed {seed}: the group fits; {error}", Expected(placed=True)) from None
             continue
         _check(result, sum(count for _, count in roles), _fits(cluster, group), seed)
 
@@ -188,7 +191,7 @@ def _check(result: pb.GroupResult, count: int, feasible: bool, seed: int) -> Non
             not_placed(result)
     except Failed as error:
         proved = ", claimed to be proved infeasible" if feasible and result.outcome == INFEASIBLE else ""
-        raise Failed(f"seed {seed}: {error}{proved}") from None
+        raise Failed(f"seed {seed}: {error}{proved}", error.expected) from None
 
 
 def _divisions(count: int, machines: Sequence[str]) -> Iterator[Counter[str]]:

@@ -4,6 +4,8 @@ import asyncio
 from random import Random
 from typing import Final
 
+from msgspec.structs import replace
+
 from muster.conformance.builders import (
     GPU,
     bound,
@@ -19,7 +21,7 @@ from muster.conformance.builders import (
     single_gang,
 )
 from muster.conformance.case import Cases
-from muster.conformance.case_run import CaseRun, expect, not_placed
+from muster.conformance.case_run import CaseRun, expect, not_claimed_infeasible, not_placed
 from muster.gangs.facts import Batch, PodClass, PodFacts, PodPhase
 
 CASES: Final = Cases()
@@ -172,6 +174,34 @@ async def concurrent_calls(run: CaseRun) -> None:
     await run.start(cluster(nodes("n", 4, 4), [x]))
     calls = (run.solve(single_gang((x, 3 + n)), single_gang((x, 5), id="b")) for n in range(12))
     await asyncio.gather(*map(run.concurrently, calls))
+
+
+@_case("S17", "Pods that end or are deleted by a delta hold nothing: what fits then is not claimed infeasible")
+async def ended_by_delta(run: CaseRun) -> None:
+    x = pod_class(1)
+    ends = ("succeeds", PodPhase.SUCCEEDED), ("fails", PodPhase.FAILED), ("is deleted", None)
+    for name, phase in ends:
+        pods = bound(x, "a", 4)
+        await run.start(cluster([node("a", 4)], [x], [pods]))
+        not_placed(await run.solve_one(single_gang((x, 1), id=f"before a pod {name}")))
+        half = pods[:2]
+        if phase is None:
+            run.change(Batch(removed_pods=tuple(pod.uid for pod in half)))
+        else:
+            run.change(Batch(pods=tuple(replace(pod, phase=phase) for pod in half)))
+        not_claimed_infeasible(await run.solve_one(single_gang((x, 2), id=f"after a pod {name}")))
+        not_placed(await run.solve_one(single_gang((x, 3), id=f"larger, after a pod {name}")))
+
+
+@_case("S18", "A gang that obviously fits is never claimed to be infeasible")
+async def infeasible_means_proved(run: CaseRun) -> None:
+    x, memory = pod_class(1), pod_class(1, memory=10)
+    await run.start(cluster([node("a", 8, memory=100), node("b", 8, memory=100)], [x, memory]))
+    for each in (x, memory):
+        for count in (1, 2, 8, 16 if each is x else 12):
+            not_claimed_infeasible(await run.solve_one(single_gang((each, count))))
+    run.change(Batch(nodes=(node("c", 8, memory=100),)))
+    not_claimed_infeasible(await run.solve_one(single_gang((x, 20), id="after a node was added")))
 
 
 @_case("S16", "No answer on random clusters is unsafe", random=True)

@@ -1,6 +1,5 @@
 """Options of `muster up`, which is a command of muster.cli by its entry point."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -8,13 +7,6 @@ import typer
 
 from muster.cli.errors import CliError
 from muster.cli.options import Output
-
-
-class PlacementChoice(StrEnum):
-    """Implementations of placement."""
-
-    BEST_FIT = "best-fit"
-    FIRST_FIT = "first-fit"
 
 
 def up(
@@ -32,7 +24,16 @@ def up(
             show_default=False,
         ),
     ] = None,
-    placement: Annotated[PlacementChoice, typer.Option(help="Implementation of placement.")] = PlacementChoice.BEST_FIT,
+    placement: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME|HOST:PORT",
+            help="best-fit, first-fit, or the address of a placement that you run, which watches --listen.",
+        ),
+    ] = "best-fit",
+    listen: Annotated[
+        str, typer.Option(metavar="HOST:PORT", help="Address of cluster-state for a placement that you run.")
+    ] = "127.0.0.1:7001",
     examples: Annotated[
         Path | None,
         typer.Option(help="File or directory of manifests to apply; default: deploy/examples.", show_default=False),
@@ -53,6 +54,7 @@ def up(
     """Run a cluster on this machine with example gangs, until Ctrl-C."""
     from muster.localcluster.deploy_files import NoDeployFiles, find_deploy_files
     from muster.localcluster.kubelets.devices.options import default_devices
+    from muster.localcluster.up.placement import chosen_placement
     from muster.localcluster.up.run import UpOptions, run_up
 
     try:
@@ -67,7 +69,7 @@ def up(
             cpu=cpu,
             memory=memory,
             devices=tuple(devices) if devices is not None else default_devices(nodes),
-            placement="first-fit" if placement is PlacementChoice.FIRST_FIT else "placement",
+            placement=chosen_placement(placement, listen),
             examples=applied,
             crds=crds,
             once=once,

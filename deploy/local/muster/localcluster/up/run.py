@@ -34,6 +34,7 @@ from muster.localcluster.trace_receiver import TraceReceiver
 from muster.localcluster.up.cluster_view import ClusterView, probe_processes, watch_gangs
 from muster.localcluster.up.examples import examples_in
 from muster.localcluster.up.outcome import Outcome, wait_until_expected
+from muster.localcluster.up.placement import Placement
 from muster.localcluster.up.view import LiveView, PlainView, View, print_outcome
 from muster.telemetry.otlp import BadTracing, read_otlp
 
@@ -54,7 +55,7 @@ class UpOptions:
     cpu: str
     memory: str
     devices: tuple[str, ...]
-    placement: str
+    placement: Placement
     examples: Path | None
     crds: Path
     once: bool
@@ -122,10 +123,13 @@ class _Up:
                 cpu=self._options.cpu,
                 memory=self._options.memory,
                 devices=self._options.devices,
-                placement=self._options.placement,
+                placement=self._options.placement.program,
+                own_placement=self._options.placement.address,
+                cluster_state_listen=self._options.placement.listen,
                 otlp_endpoint=self._traces.url,
                 quota=True,
                 console=True,
+                forecast=True,
             )
         )
 

@@ -42,7 +42,15 @@ def hints(stack: Stack) -> list[tuple[str, str]]:
         ("muster explain NAME", "why a gang is pending, what would let it start"),
         ("muster trace NAME", "where the time was spent"),
         (stack.console_url, "the console, in a browser"),
+        *_own_placement(stack),
     ]
+
+
+def _own_placement(stack: Stack) -> list[tuple[str, str]]:
+    options = stack.options
+    if not options.own_placement:
+        return []
+    return [(options.own_placement, f"your placement; it watches cluster-state at {options.cluster_state_listen}")]
 
 
 class View(Protocol):

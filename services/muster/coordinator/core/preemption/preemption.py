@@ -402,6 +402,9 @@ class Preemption:
         result = next((result for result in results if result.id == group.id), None)
         if result is None:
             self._retry(attempt, now)
+        elif result.invalid:
+            self._rejections.add(group, Rejection(RejectionReason.MALFORMED, result.invalid))
+            self._retry(attempt, now)
         elif result.outcome is not SolveOutcome.PLACED:
             self._no_victims_help(attempt)
         elif not result.victims and self._suffices(_nomination(attempt, result), (), now):

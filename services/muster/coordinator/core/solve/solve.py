@@ -270,6 +270,9 @@ class Solves:
             self._rejections.add(group, Rejection(RejectionReason.MISSING, message))
             self._back_off(group, message, now)
             return {}
+        if result.invalid:
+            self._reject(attempt, group, Rejection(RejectionReason.MALFORMED, result.invalid), now)
+            return {}
         if out_of_time:
             self._out_of_time(attempt, group, result, now)
             return {}
