@@ -80,7 +80,7 @@ class _ExpectedStart(NamedTuple):
 def _expected_start(forecast: str, gang: Gang) -> _ExpectedStart | None:
     """None: the gang does not wait."""
     from muster.cli.queue import start_as_json, start_in_words, starts_by_service
-    from muster.forecast.suite import assumption
+    from muster.rpc.expected_starts import assumption
 
     starts = starts_by_service(forecast, gang.namespace)
     start = next((each for each in starts.gangs if each.gang == gang.id), None)

@@ -21,9 +21,10 @@ from muster.cli.format import brief_reason, duration, gang_as_json, phase_markup
 from muster.cli.output import show
 from muster.cli.whatif import VERDICT_NAMES, forecast_error, take_snapshot
 from muster.coordinator.v1.coordinator_pb2 import Gang, ListRequest, Phase
-from muster.forecast.suite import Limits, NoPlacement, assumption, expected_starts
+from muster.forecast.suite import Limits, NoPlacement, expected_starts
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
+from muster.rpc.expected_starts import assumption
 from muster.telemetry.logs import configure_logs
 
 _WAITING: Final = (Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING)

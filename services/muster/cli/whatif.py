@@ -24,6 +24,7 @@ from muster.cli.errors import CliError
 from muster.cli.format import duration
 from muster.cli.output import show
 from muster.cli.whatif_question import WhatIfRequest, facts_asked_about, priority_classes
+from muster.clusterstate.suite import proposable
 from muster.forecast.suite import (
     Asked,
     BadQuestion,
@@ -35,7 +36,6 @@ from muster.forecast.suite import (
     Snapshot,
     Unreachable,
     answered,
-    proposable,
     read_present,
     read_snapshot,
     redact,

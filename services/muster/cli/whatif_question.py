@@ -9,7 +9,7 @@ from typing import Final
 
 from muster.cli.discovery import Kubectl
 from muster.cli.errors import CliError
-from muster.forecast.suite import SYSTEM_CLASSES, BadManifests, Edits, Priority, gangs_of, parse_manifests
+from muster.clusterstate.suite import SYSTEM_CLASSES, BadManifests, Edits, Priority, gangs_of, parse_manifests
 from muster.gangs.facts import Batch
 
 _PRIORITY_CLASSES: Final = "priorityclasses.scheduling.k8s.io"

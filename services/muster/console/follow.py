@@ -14,9 +14,9 @@ from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
 from muster.console.forecast import ForecastClient, NoForecast, start_row
 from muster.console.state import Forecast, State
 from muster.coordinator.v1.coordinator_pb2 import WatchRequest
-from muster.forecast.suite import assumption
 from muster.retry.retrying import Backoff
 from muster.rpc.errors import describe
+from muster.rpc.expected_starts import assumption
 from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step
 
 COORDINATOR, CLUSTER_STATE = "coordinator", "cluster-state"

@@ -9,17 +9,7 @@ import msgspec
 from muster.coordinator.core.events import Rules
 from muster.forecast.answer_codec import encode_starts
 from muster.forecast.answers import Limits, answer_to
-from muster.forecast.assumptions import assumption
 from muster.forecast.cluster_stream import ClusterStream
-from muster.forecast.manifests import (
-    SYSTEM_CLASSES,
-    BadManifests,
-    Edits,
-    Priority,
-    gangs_of,
-    parse_manifests,
-    proposable,
-)
 from muster.forecast.placement_process import NoPlacement, external_placement, own_placement
 from muster.forecast.present import Incomplete, OtherVersion, Unreachable, read_present
 from muster.forecast.questions import Asked, BadQuestion
@@ -41,33 +31,25 @@ from muster.gangs.facts import PODS, Amounts
 from muster.gangs.quoting import quoted
 
 __all__ = [
-    "SYSTEM_CLASSES",
     "Asked",
     "BadChoice",
-    "BadManifests",
     "BadQuestion",
     "BadSnapshot",
     "BadTrace",
     "Choice",
-    "Edits",
     "Incomplete",
     "Limits",
     "Mode",
     "NoPlacement",
     "Nodes",
     "OtherVersion",
-    "Priority",
     "Snapshot",
     "Submission",
     "Unreachable",
     "Workload",
     "answered",
-    "assumption",
     "expected_starts",
-    "gangs_of",
     "generate",
-    "parse_manifests",
-    "proposable",
     "read_present",
     "read_snapshot",
     "read_trace",

@@ -6,8 +6,8 @@ from typing import Any, Final, NamedTuple
 import yaml
 from msgspec import Struct
 
-from muster.clusterstate.suite import UnreadableObject, facts_of
-from muster.forecast.workload_pods import BadWorkload, Manifest, expanded
+from muster.clusterstate.unsubmitted import UnreadableObject, facts_of
+from muster.clusterstate.workload_pods import BadWorkload, Manifest, expanded
 from muster.gangs.facts import Batch
 from muster.gangs.quoting import quoted
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from muster.clusterstate.suite import facts_of
-from muster.forecast.workload_pods import BadWorkload, expanded
+from muster.clusterstate.workload_pods import BadWorkload, expanded
 
 TEMPLATE = {
     "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
