@@ -24,8 +24,10 @@ MAX_MANIFEST: Final = 128 * 1024
 """Bytes of the manifests of a question."""
 _MAX_AT_ONCE: Final = 4
 """Questions of all readers that are read or answered at the same time; the service has a queue of its own."""
-_LIMIT_SECONDS: Final = 30.0
-_CALL_SECONDS: Final = 45.0
+_LIMIT_SECONDS: Final = 15.0
+"""For the answer, and again for the changes with which gangs would start now."""
+_CALL_SECONDS: Final = 60.0
+"""The question may wait for others."""
 _STARTS_SECONDS: Final = 90.0
 _MAX_COUNT: Final = 10_000
 _MOST_SHOWN: Final = 500

@@ -233,7 +233,7 @@ def test_forecast_is_an_option_that_may_read() -> None:
         [argument] = [each for each in container_of("everything", name)["args"] if each.startswith("--tls-clients=")]
         return str(argument.partition("=")[2])
 
-    assert clients("forecast") == "muster-client"
+    assert clients("forecast") == "muster-client,gangs-console.muster-system.svc"
     assert "gangs-forecast.muster-system.svc" in clients("cluster-state").split(",")
     assert "gangs-forecast.muster-system.svc" in clients("coordinator").split(",")
     assert "forecast" not in clients("binding")
@@ -249,6 +249,8 @@ def test_the_console_authenticates_people_and_may_call_two_services() -> None:
     arguments = container_of("everything", "console")["args"]
     assert {"--authentication=token", "--https-certificate-file=/etc/muster/https/tls.crt"} <= set(arguments)
     assert "--trace-url=https://jaeger.example.com/trace/{trace_id}" in arguments
+    [forecast] = [each for each in arguments if each.startswith("--forecast=")]
+    assert forecast.startswith("--forecast=dns:///gangs-forecast.muster-system.svc")
     assert "--insecure" not in arguments
     for name in ("cluster-state", "coordinator"):
         [clients] = [each for each in container_of("everything", name)["args"] if each.startswith("--tls-clients=")]

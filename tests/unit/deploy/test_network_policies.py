@@ -106,15 +106,20 @@ def test_forecast_reads_and_is_asked_by_clients_only() -> None:
     assert {each for each in arrows("everything") if "forecast" in each} == {
         ("forecast", "cluster-state", 7001),
         ("forecast", "coordinator", 7002),
+        ("console", "forecast", 7006),
     }
     [asked] = [each for each in policies("everything")["forecast"]["ingress"] if each["ports"][0]["port"] == 7006]
-    assert ends(asked, "from") == ["namespace platform"]
+    assert ends(asked, "from") == ["namespace platform", "console"]
     assert "forecast" not in policies("default")
 
 
 def test_the_console_is_reached_by_its_clients_alone() -> None:
     calls = {arrow for arrow in arrows("everything") if "console" in arrow}
-    assert calls == {("console", "cluster-state", 7001), ("console", "coordinator", 7002)}
+    assert calls == {
+        ("console", "cluster-state", 7001),
+        ("console", "coordinator", 7002),
+        ("console", "forecast", 7006),
+    }
     [rule] = [each for each in policies("everything")["console"]["ingress"] if each["ports"][0]["port"] == 7007]
     assert ends(rule, "from") == ["namespace ingress"]
 

@@ -21,7 +21,7 @@ CALLERS: Final[Mapping[str, tuple[str, ...]]] = {
     "binding": ("coordinator",),
     "lifecycle": ("lifecycle",),
     "coordinator": ("binding", "forecast", "console", CLIENT),
-    "forecast": (CLIENT,),
+    "forecast": ("console", CLIENT),
     "console": (),
 }
 """Service -> allowed callers by gRPC. The API server calls lifecycle, and browsers the console."""

@@ -195,6 +195,7 @@ class Stack:
                 *self._kubeconfig_flags(CONSOLE),
                 *("--cluster-state", self._target("cluster-state")),
                 *("--coordinator", self._target("coordinator")),
+                *(("--forecast", self._target(FORECAST)) if self.options.forecast else ()),
             ],
         }
         for service in self.services:
