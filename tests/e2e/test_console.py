@@ -3,6 +3,7 @@
 --update-screenshots writes the pictures of docs/console.md.
 """
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -24,6 +25,23 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), needs_chromium()]
 ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs" / "console"
 MOST_BYTES = 150 * 1024
+QUESTION = """\
+apiVersion: batch/v1
+kind: Job
+metadata: {name: asked}
+spec:
+  parallelism: 2
+  completions: 2
+  completionMode: Indexed
+  template:
+    metadata:
+      labels: {pod-group.scheduling.sigs.k8s.io/name: asked, pod-group.scheduling.sigs.k8s.io/min-available: "2"}
+    spec:
+      schedulerName: muster
+      restartPolicy: Never
+      containers:
+      - {name: main, image: registry.k8s.io/pause:3.10, resources: {requests: {cpu: "1"}}}
+"""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
@@ -125,7 +143,8 @@ async def test_the_loss_of_the_coordinator_is_shown(page: Page, world: World) ->
 async def busy(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stack]:
     """60 nodes with GPUs in six racks, the examples, and training jobs that fill two thirds of it."""
     directory = tmp_path_factory.mktemp("busy")
-    stack = Stack(StackOptions(directory, nodes=60, racks=6, gpus_per_node=4, durable=False, console=True))
+    options = StackOptions(directory, nodes=60, racks=6, gpus_per_node=4, durable=False, console=True, forecast=True)
+    stack = Stack(options)
     try:
         await stack.start([ETCD, API_SERVER])
         session = await KubeSession.connect(KubeSettings(kubeconfig=stack.kubeconfig))
@@ -167,13 +186,19 @@ async def test_every_view_shows_live_data(page: Page, busy: Stack, picture: Call
     await page.shows("60 nodes, 60 of them ready", "nvidia.com/gpu", "satisfied")
     await picture("overview")
     await view(page, url, "queue")
-    await page.shows("large-1", "members fit", "typo")
+    await page.shows("large-1", "members fit", "typo", "not foreseen")
     await picture("queue")
     await view(page, url, gang_route("koordinator/default/large-1"))
     await page.shows("What would let it start", "Members: 24", "Timeline")
     await picture("gang")
     await view(page, url, "problems")
     await page.shows("typo", "min-available")
+    await view(page, url, "whatif")
+    await page.js(f"document.getElementById('manifest').value = {json.dumps(QUESTION)}")
+    await page.js("document.querySelector('form button').click()")
+    await page.shows("It would start now on ", "Where it would run", "asked-0 (rank 0)")
+    await page.js("document.getElementById('answer').scrollIntoView({block: 'end'})")
+    await picture("whatif")
     await view(page, url, "map")
     await page.until("document.querySelector('canvas').dataset.cells === '60'")
     await page.js(

@@ -19,7 +19,7 @@ let kept = {};
 
 export function whatif(main) {
   const manifest = h("textarea", {
-    id: "manifest", rows: 14, spellcheck: "false", required: true, placeholder: "Manifests as for kubectl apply: Jobs, JobSets, PodGroups with pods, ...",
+    id: "manifest", rows: 12, spellcheck: "false", required: true, placeholder: "Manifests as for kubectl apply: Jobs, JobSets, PodGroups with pods, ...",
   });
   const inputs = FIELDS.map((field) => h("input", { id: `ask-${field.name}`, ...field, title: null, value: null }));
   const ask = h("button", { type: "submit" }, "Ask");
