@@ -57,6 +57,23 @@ def test_pods_that_are_still_being_created_are_not_reported_as_too_few() -> None
     assert len(messages) == 1 and "2 of 5 members fit" in messages.pop()
 
 
+def test_later_pods_of_an_elastic_gang_have_conditions_and_one_event() -> None:
+    scenario = Scenario({"n": 2})
+    built = gang("a").of(6).needing(2)
+    create_one_by_one(scenario, built, 2 * SETTLE_SECONDS)
+    scenario.pass_time(2 * SETTLE_SECONDS)
+    later = [pod for pod in built.pods() if pod.uid in scenario.gang("a").pending]
+    assert len(later) == 4
+    assert all(
+        any("more of its pods cannot start" in each for each in conditions_of(scenario, pod.uid)) for pod in later
+    )
+    assert sum("more of its pods cannot start" in note for note in event_notes(scenario)) == 1
+
+
+def event_notes(scenario: Scenario) -> list[str]:
+    return [event.note for report in scenario.reports for event in report.events]
+
+
 def test_a_creation_that_takes_long_is_reported() -> None:
     scenario = Scenario({"n2": 2})
     built = gang("a").of(20)

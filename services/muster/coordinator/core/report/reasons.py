@@ -47,6 +47,8 @@ class Theme(NamedTuple):
 
 
 NOTHING: Final = Theme(Kind.NONE)
+LATER: Final = frozenset({Kind.LATER_GATHERING, Kind.LATER_CANNOT_START, Kind.LATER_UNTRIED})
+"""Reasons of pods beside those that run: they are of all such pods together."""
 _PASSES: Final = {Kind.CANNOT_START: Kind.UNTRIED, Kind.LATER_CANNOT_START: Kind.LATER_UNTRIED}
 
 

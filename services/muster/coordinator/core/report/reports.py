@@ -24,7 +24,7 @@ from muster.coordinator.core.gang.subgroups import held_off
 from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.nominated_nodes import nominated_nodes
-from muster.coordinator.core.report.reasons import NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
+from muster.coordinator.core.report.reasons import LATER, NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
 from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.slices import GANGS, Slices
 from muster.dialects.registry import event_reason
@@ -318,7 +318,9 @@ class Reports:
 
     @staticmethod
     def _events(gang: Gang, reported: _Reported, why: _Message, news: dict[str, _Message]) -> tuple[KubeEvent, ...]:
-        first = sorted(news, key=lambda uid: gang.pods[uid].name)[:PODS_WITH_EVENTS]
+        told = why.theme.kind in LATER and not is_news(reported.theme, why.theme)  # of pods that came before
+        new = [uid for uid, message in news.items() if not (told and message.theme == why.theme)]
+        first = sorted(new, key=lambda uid: gang.pods[uid].name)[:PODS_WITH_EVENTS]
         events = [_failed(gang, pod_reference(gang.pods[uid]), news[uid].text) for uid in first]
         if is_news(reported.theme, why.theme):
             reported.theme = why.theme
