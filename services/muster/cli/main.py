@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import CliError, exit_on_error
-from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Redact, StateDirectory, TextOutput
+from muster.cli.options import (
+    ClusterState,
+    Coordinator,
+    Forecast,
+    Insecure,
+    Output,
+    Redact,
+    StateDirectory,
+    TextOutput,
+    checked_listen,
+)
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 from muster.cli.whatif_options import (
@@ -146,6 +156,7 @@ def test_placement(
         str,
         typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Only cases with this id prefix, e.g. S or T05; may be repeated."),
@@ -177,7 +188,9 @@ def test_placement(
     if list_cases:
         print_cases(only or [], as_json=output is Output.JSON)
     else:
-        request = ConformanceRun(target, listen, only or [], require or [], wait, timeout, failures)
+        request = ConformanceRun(
+            target, checked_listen(listen, insecure=insecure), only or [], require or [], wait, timeout, failures
+        )
         run_suite(request, output is Output.JSON)
 
 
@@ -192,6 +205,7 @@ def replay_conformance(
         str,
         typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     wait: Annotated[
         float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
     ] = 60,
@@ -202,7 +216,7 @@ def replay_conformance(
     from muster.cli.conformance import replay_call
     from muster.conformance.suite import Options
 
-    options = Options(target, listen, wait_seconds=wait, call_seconds=timeout)
+    options = Options(target, checked_listen(listen, insecure=insecure), wait_seconds=wait, call_seconds=timeout)
     replay_call(file, options, as_json=output is TextOutput.JSON)
 
 
@@ -390,6 +404,7 @@ def replay(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the cluster-state for a placement of your own.")
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     until: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="Stop at this time of the trace.", show_default=False)
     ] = None,
@@ -414,7 +429,7 @@ def replay(
         mode or ["muster"],
         placement or ["placement"],
         set_ or [],
-        listen,
+        checked_listen(listen, insecure=insecure),
         until,
     )
     replay(request, as_json=output is Output.JSON)

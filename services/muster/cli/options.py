@@ -6,6 +6,9 @@ from typing import Annotated
 
 import typer
 
+from muster.cli.errors import CliError
+from muster.config.settings import is_loopback
+
 
 class Output(StrEnum):
     """Output format of commands that print a table."""
@@ -68,3 +71,18 @@ Redact = Annotated[
         "--redact", help="Replace the names of namespaces, gangs, pods and nodes, and labels, by others consistently."
     ),
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option("--insecure", help="Listen without TLS on an address that can be reached from the network."),
+]
+
+
+def checked_listen(listen: str, *, insecure: bool) -> str:
+    """An address to listen on without TLS: of this machine alone, unless `insecure`. Raises CliError."""
+    if not insecure and not is_loopback(listen):
+        raise CliError(
+            f"--listen {listen} can be reached from the network, and there is no TLS: anyone could read the cluster",
+            hint="listen on 127.0.0.1, or say --insecure",
+            usage=True,
+        )
+    return listen
