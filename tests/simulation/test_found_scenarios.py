@@ -978,6 +978,17 @@ FOUND = {
         edit_subgroups slot=4 size=1 minimum=1
         bind_elsewhere
     """,
+    "a new leader does not bind the rest of a gang whose members were replaced before its first bind": """
+        create slot=1 size=2
+        create size=2
+        complete_effect
+        static_volumes which=9 count=1
+        complete_effect
+        crash
+        volumes count=3
+        complete_effect which=5
+        complete_effect which=1
+    """,
     "a gang whose definition is broken while its first binds are retried starts whole": """
         claim_volumes failing=5
         create group=5

@@ -35,6 +35,27 @@ def test_i1_members_replaced_while_the_permit_is_written_do_not_start_the_rest()
     assert scenario.bound("a") == 4
 
 
+def test_i1_members_replaced_before_a_new_leader_resumes_do_not_start_the_rest() -> None:
+    scenario = Scenario({"n": 4})
+    built = gang("a").of(4)
+    scenario.add(built)
+    until(scenario, Persist)
+    scenario.do(0)
+    scenario.crash()
+    replaced = built.pods()[:2]
+    scenario.change(
+        remove_pods=[pod.uid for pod in replaced], pods=[replace(pod, uid=f"{pod.uid}/new") for pod in replaced]
+    )
+    for number in range(2):
+        scenario.intrude(plain_pod(f"x{number}"), "n")
+    scenario.start()
+    scenario.run_effects()
+    assert scenario.bound("a") == 0
+    scenario.change(remove_pods=["default/x0", "default/x1"])
+    scenario.run_effects()
+    assert scenario.bound("a") == 4
+
+
 def test_i1_a_pod_deleted_while_the_permit_is_written_revokes_it() -> None:
     scenario = Scenario({"n3": 3})
     a = gang("a").of(3)

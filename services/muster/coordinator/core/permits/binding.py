@@ -184,14 +184,20 @@ class Binds:
         return effects
 
     def resume(self, cache: Cache) -> Slices[list[Effect]]:
-        """A new leader took up the recorded seats: send their binds. In slices."""
+        """A new leader took up the recorded seats: send their binds. Gangs of which no member runs, and so many members
+        are gone that they cannot start whole, start again (I1). In slices.
+        """
         effects: list[Effect] = []
         for number, start in enumerate(starts_of(list(self._gangs.values()), self._gangs), start=1):
             seats = {gang: gang.unbound_seats for gang in start if gang.seats}
             if claims_first(start):
                 effects += self._send_or_lose(cache, start, seats)
             else:
-                effects += self._send(seats)
+                able = able_without(start, (), self._gangs)
+                for gang in start:
+                    for uid in list(gang.seats) if gang not in able else ():
+                        cache.lose_seat(gang, uid)
+                effects += self._send({gang: of_gang for gang, of_gang in seats.items() if gang in able})
             if number % OBJECTS == 0:
                 yield
         return effects
