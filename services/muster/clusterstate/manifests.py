@@ -1,18 +1,17 @@
 """The gangs that manifests would create, with the priorities of admission: the question of what-if."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import yaml
 from msgspec import Struct
 
+from muster.clusterstate.manifest_fields import BadWorkload, Manifest, objects_in
+from muster.clusterstate.manifest_size import MAX_SIZE, MAX_VALUES, BoundedLoader, size_of
 from muster.clusterstate.unsubmitted import UnreadableObject, facts_of
-from muster.clusterstate.workload_pods import BadWorkload, Manifest, expanded
+from muster.clusterstate.workload_pods import expanded
 from muster.gangs.facts import Batch
 from muster.gangs.quoting import quoted
-
-MAX_VALUES: Final = 1_000_000
-"""Values of one document, those of aliases counted as often as they are used."""
 
 
 class Priority(NamedTuple):
@@ -46,19 +45,24 @@ class Edits(Struct, frozen=True):
 def parse_manifests(text: str, where: str) -> list[Manifest]:
     """The objects in YAML documents; lists are divided. `where` they are from, for messages. Raises BadManifests."""
     try:
-        documents = list(yaml.safe_load_all(text))
-    except (yaml.YAMLError, RecursionError) as error:
+        documents = list(yaml.load_all(text, BoundedLoader))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # ValueError: "2001-13-41" is taken for a date
         raise BadManifests(f"{where} is not YAML: {error}") from error
     found: list[Manifest] = []
     for document in documents:
         if document is None:
             continue
         if not isinstance(document, Mapping):
-            raise BadManifests(f"{where}: {quoted(str(document)[:60])} is not an object")
-        if sum(1 for _ in _values(document)) > MAX_VALUES:
-            raise BadManifests(f"{where}: an object has more than {MAX_VALUES} values, those of aliases included")
-        listed = document.get("items") or () if str(document.get("kind", "")).endswith("List") else [document]
-        found += [each for each in listed if isinstance(each, Mapping)]
+            said = quoted(document) if isinstance(document, str) else f"a document of type {type(document).__name__}"
+            raise BadManifests(f"{where}: {said} is not an object")
+        if size_of(document) > MAX_SIZE:
+            too_many = f"more than {MAX_VALUES} values, those of aliases included, or more than {MAX_SIZE} characters"
+            raise BadManifests(f"{where}: an object has {too_many}")
+        is_list = str(document.get("kind", "")).endswith("List")
+        try:
+            found += objects_in(document, "items", document) if is_list else [document]
+        except BadWorkload as error:
+            raise BadManifests(f"{where}: {error}") from error
     return found
 
 
@@ -80,7 +84,7 @@ def gangs_of(
         if edits.priority_class:
             spec["priorityClassName"] = edits.priority_class
         if edits.topology:
-            each["metadata"].setdefault("annotations", {})["muster.dev/topology"] = edits.topology
+            each["metadata"]["annotations"]["muster.dev/topology"] = edits.topology
         _admit(each, spec, classes)
         schedulers.add(str(spec.get("schedulerName", "default-scheduler")))
     try:
@@ -99,7 +103,7 @@ def proposable(classes: Mapping[str, Priority]) -> dict[str, int]:
 
 def _admit(pod: dict[str, Any], spec: dict[str, Any], classes: Mapping[str, Priority]) -> None:
     """Set the priority as admission would. Raises BadManifests."""
-    name = spec.get("priorityClassName")
+    name = str(spec.get("priorityClassName") or "")
     if name and name not in classes:
         known = ", ".join(sorted(classes))
         raise BadManifests(f"pod {pod['metadata']['name']}: no PriorityClass is named {name!r}; there are {known}")
@@ -107,16 +111,3 @@ def _admit(pod: dict[str, Any], spec: dict[str, Any], classes: Mapping[str, Prio
     spec["priority"] = found.value
     if found.never_preempts:
         spec.setdefault("preemptionPolicy", "Never")
-
-
-def _values(document: Any) -> Iterator[None]:
-    """One for each value, at most one more than are allowed."""
-    waiting, count = [document], 0
-    while waiting and count <= MAX_VALUES:
-        value = waiting.pop()
-        count += 1
-        yield None
-        if isinstance(value, Mapping):
-            waiting += value.values()
-        elif isinstance(value, list):
-            waiting += value

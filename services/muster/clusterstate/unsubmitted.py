@@ -50,10 +50,10 @@ def _decoded(resource: ApiResource[Any], manifest: Mapping[str, Any], revision: 
     name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
     metadata.setdefault("uid", f"{resource.kind}/{name}")
     metadata["resourceVersion"] = str(revision)
-    content = msgspec.json.encode({**manifest, "metadata": metadata})
     try:
+        content = msgspec.json.encode({**manifest, "metadata": metadata})
         return msgspec.json.decode(content, type=resource.type)
-    except UNREADABLE as error:
+    except (*UNREADABLE, TypeError) as error:  # TypeError: JSON has no such keys
         raise UnreadableObject(f"{manifest.get('kind')} {name.strip('/')}: {error}") from None
 
 

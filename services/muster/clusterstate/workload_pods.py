@@ -4,9 +4,9 @@ import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from muster.clusterstate.manifest_fields import BadWorkload, Manifest, mapping_in, name_of, objects_in
+from muster.clusterstate.manifest_size import MAX_TOTAL_SIZE, size_of
 from muster.gangs.quoting import quoted
-
-Manifest = Mapping[str, Any]
 
 MAX_PODS: Final = 10_000
 """Pods of all manifests together."""
@@ -21,22 +21,19 @@ _VOLCANO_TASK: Final = "volcano.sh/task-spec"
 _GROUP_ANNOTATION: Final = "scheduling.k8s.io/group-name"
 
 
-class BadWorkload(ValueError):
-    """A manifest of which the pods cannot be told. The message names it, quotes the value and says what is expected."""
-
-
 def expanded(manifests: Sequence[Manifest], namespace: str, replicas: int | None = None) -> list[dict[str, Any]]:
     """The manifests, with the pods that their controllers would create instead of workloads. `namespace`: for those
     without one; `replicas`: number of pods of each template instead of that in the manifest. Raises BadWorkload.
     """
     found: list[dict[str, Any]] = []
+    size = 0
     for manifest in manifests:
         kind = str(manifest.get("kind", ""))
-        metadata = {"namespace": namespace, **(manifest.get("metadata") or {})}
+        metadata = {"namespace": namespace, **mapping_in(manifest, "metadata", manifest)}
         if not metadata.get("name"):
             generated = metadata.get("generateName")
             if not generated:
-                raise BadWorkload(f"{kind or 'an object'} without metadata.name")
+                raise BadWorkload(f"{name_of(manifest)} without metadata.name")
             metadata["name"] = f"{generated}new"
         whole = {**manifest, "metadata": metadata}
         volcano = str(manifest.get("apiVersion", "")).startswith("batch.volcano.sh/")
@@ -47,7 +44,13 @@ def expanded(manifests: Sequence[Manifest], namespace: str, replicas: int | None
         for pod in create(whole, replicas):
             found.append(pod)
             if len(found) > MAX_PODS:
-                raise BadWorkload(f"{kind} {metadata['name']}: more than {MAX_PODS} pods")
+                raise BadWorkload(f"{name_of(whole)}: more than {MAX_PODS} pods")
+            size += size_of(pod)
+            if size > MAX_TOTAL_SIZE:
+                raise BadWorkload(
+                    f"{name_of(whole)}: with its pods the manifests are larger than {MAX_TOTAL_SIZE >> 20} MiB: "
+                    "ask about fewer pods, or leave out long annotations"
+                )
     return found
 
 
@@ -63,8 +66,9 @@ def _pods(
     """Equal pods of a template, named after their controller."""
     metadata = manifest["metadata"]
     if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
-        raise BadWorkload(f"{manifest.get('kind')} {metadata['name']}: no pod template with a spec")
-    own = template.get("metadata") or {}
+        raise BadWorkload(f"{name_of(manifest)}: no pod template with a spec")
+    own = mapping_in(template, "metadata", manifest)
+    own_labels, own_annotations = (mapping_in(own, field, manifest) for field in ("labels", "annotations"))
     for index in range(count):
         yield {
             "apiVersion": "v1",
@@ -72,8 +76,8 @@ def _pods(
             "metadata": {
                 "name": f"{prefix or metadata['name']}-{index}",
                 "namespace": metadata["namespace"],
-                "labels": {**(own.get("labels") or {}), **labels(index)},
-                "annotations": {**(own.get("annotations") or {}), **(annotations or {})},
+                "labels": {**own_labels, **labels(index)},
+                "annotations": {**own_annotations, **(annotations or {})},
                 "ownerReferences": [
                     {
                         "apiVersion": manifest.get("apiVersion", ""),
@@ -93,22 +97,24 @@ def _count(manifest: Manifest, value: Any, field: str, default: int = 1) -> int:
     if value is None:
         return default
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        name = manifest["metadata"]["name"]
-        raise BadWorkload(f"{manifest.get('kind')} {name}: {field} {quoted(str(value))} is not a whole number")
+        raise BadWorkload(f"{name_of(manifest)}: {field} {quoted(str(value))} is not a whole number")
     return value
 
 
 def _spec(manifest: Manifest) -> Mapping[str, Any]:
     spec = manifest.get("spec")
     if not isinstance(spec, Mapping):
-        raise BadWorkload(f"{manifest.get('kind')} {manifest['metadata']['name']}: no spec")
+        raise BadWorkload(f"{name_of(manifest)}: no spec")
     return spec
 
 
 def _single(manifest: Manifest, replicas: int | None) -> Iterator[dict[str, Any]]:
     """A pod, or copies of it."""
     if replicas is None:
-        yield {**manifest, "apiVersion": "v1", "status": {"phase": "Pending"}}
+        metadata, spec = dict(manifest["metadata"]), dict(_spec(manifest))
+        metadata["annotations"] = dict(mapping_in(metadata, "annotations", manifest))
+        status = {"phase": "Pending"}
+        yield {**manifest, "apiVersion": "v1", "metadata": metadata, "spec": spec, "status": status}
     else:
         yield from _pods(manifest, manifest, replicas)
 
@@ -137,10 +143,14 @@ def _replicated(manifest: Manifest, replicas: int | None) -> Iterator[dict[str, 
 
 
 def _job_set(manifest: Manifest, replicas: int | None) -> Iterator[dict[str, Any]]:
-    name = manifest["metadata"]["name"]
-    for replicated in _spec(manifest).get("replicatedJobs") or ():
-        job = {**manifest, "spec": (replicated.get("template") or {}).get("spec")}
-        for index in range(_count(manifest, replicated.get("replicas"), "replicas")):
+    name, jobs = manifest["metadata"]["name"], 0
+    for replicated in objects_in(_spec(manifest), "replicatedJobs", manifest):
+        job = {**manifest, "spec": mapping_in(replicated, "template", manifest).get("spec")}
+        replicas_of_job = _count(manifest, replicated.get("replicas"), "replicas")
+        jobs += replicas_of_job
+        if jobs > MAX_PODS:
+            raise BadWorkload(f"{name_of(manifest)}: more than {MAX_PODS} jobs")
+        for index in range(replicas_of_job):
             labels = {
                 _JOBSET_NAME: name,
                 _REPLICATED_JOB: str(replicated.get("name", "")),
@@ -153,15 +163,15 @@ def _volcano_job(manifest: Manifest, replicas: int | None) -> Iterator[dict[str,
     """A vcjob's pods; its controller also creates the PodGroup that they name."""
     spec, metadata = _spec(manifest), manifest["metadata"]
     name = metadata["name"]
-    group: dict[str, Any] = {
+    tasks = objects_in(spec, "tasks", manifest)
+    counts = [_count(manifest, each.get("replicas"), "replicas") if replicas is None else replicas for each in tasks]
+    yield {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
         "metadata": {"name": name, "namespace": metadata["namespace"]},
-        "spec": {"minMember": spec.get("minAvailable") or 0},
+        "spec": {"minMember": spec.get("minAvailable") or sum(counts)},
     }
-    pods: list[dict[str, Any]] = []
-    for task in spec.get("tasks") or ():
-        count = _count(manifest, task.get("replicas"), "replicas") if replicas is None else replicas
+    for task, count in zip(tasks, counts, strict=True):
         labels = {_VOLCANO_JOB: name, _VOLCANO_TASK: str(task.get("name", ""))}
         made = _pods(
             manifest,
@@ -171,12 +181,8 @@ def _volcano_job(manifest: Manifest, replicas: int | None) -> Iterator[dict[str,
             labels=lambda _, labels=labels: labels,  # type: ignore[misc]
             annotations={_GROUP_ANNOTATION: name, _VOLCANO_TASK: str(task.get("name", ""))},
         )
-        pods += [
-            {**pod, "spec": {**pod["spec"], "schedulerName": spec.get("schedulerName", "volcano")}} for pod in made
-        ]
-    group["spec"]["minMember"] = group["spec"]["minMember"] or len(pods)
-    yield group
-    yield from pods
+        for pod in made:
+            yield {**pod, "spec": {**pod["spec"], "schedulerName": spec.get("schedulerName", "volcano")}}
 
 
 _CONTROLLERS: Final[Mapping[str, Callable[[Manifest, int | None], Iterator[dict[str, Any]]]]] = {
