@@ -67,6 +67,21 @@ OF_CONTROLLERS: Final = "|".join(
 INSTEAD: Final = (
     Instead(r"helm install ", "helm_template ", "the API server here makes no pods; test_chart.py installs the chart"),
     Instead(r"helm test .*", "a_test_is_in_the_chart", "it takes the release; test_chart.py runs it"),
+    Instead(
+        r"kubectl -n muster-system port-forward service/(\S+) \d+:(\d+)",
+        r"helm_template muster deploy/helm/muster --set console.enabled=true -s templates/services.yaml; serves \1 \2",
+        "the chart is not installed here; it has a service of that name with that port",
+    ),
+    Instead(
+        r"kubectl create serviceaccount (\S+)",
+        r"""kubectl apply -f - <<<'{"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "\1"}}'""",
+        "kubectl create sends protobuf, and the API server here reads JSON",
+    ),
+    Instead(
+        r"kubectl create token (\S+).*",
+        r"""kubectl create --raw /api/v1/namespaces/default/serviceaccounts/\1/token -f - <<<'{}' | grep -q '"token"'""",
+        "as above",
+    ),
     Instead(r"make up\b", "made up", "test_up.py runs `muster up`, and this cluster is one"),
     Instead(r"OTEL_\w+=\S+ make up\b", "made up", "its target is a Jaeger; test_jaeger.py has one"),
     Instead(r"make (simulate|outages|chaos|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
@@ -117,6 +132,7 @@ made() {  # what make would run last
   local last; last=$(make -n "$@" | tail -n 1) && [ -n "$last" ] && eval "parses $last"
 }
 helm_template() { helm template "$@" --kube-version 1.33.0 >rendered.yaml; }
+serves() { grep -A 30 "^  name: $1$" rendered.yaml | sed '/^---/q' | grep -q "port: $2,"; }
 a_test_is_in_the_chart() { grep -q 'helm.sh/hook: test' rendered.yaml; }
 in_compose() { grep -q "^  $1:" compose.yaml; }
 published() { grep -q '127.0.0.1:.*6443' compose.yaml; "$@"; }
