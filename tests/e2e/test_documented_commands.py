@@ -79,7 +79,7 @@ INSTEAD: Final = (
     ),
     Instead(
         r"kubectl create token (\S+).*",
-        r"""kubectl create --raw /api/v1/namespaces/default/serviceaccounts/\1/token -f - <<<'{}' | grep -q '"token"'""",
+        r"""kubectl create --raw /api/v1/namespaces/default/serviceaccounts/\1/token -f - <<<{} | grep -q '"token"'""",
         "as above",
     ),
     Instead(r"make up\b", "made up", "test_up.py runs `muster up`, and this cluster is one"),

@@ -32,6 +32,8 @@ _RECORDS_SHARE: Final = 0.05
 """Share of time for which the coordinator may be asked for records: they have all gangs."""
 _STARTS_SECONDS: Final = 15.0
 """Least time between questions for expected starts."""
+_UNCHANGED_STARTS_SECONDS: Final = 60.0
+"""They also change as time passes, and with pods that end."""
 _STARTS_SHARE: Final = 0.2
 """Share of time for which the service forecast may be asked for them: each answer plays the whole cluster."""
 _MAX_HOLDING: Final = 100
@@ -155,11 +157,12 @@ async def follow_records(state: State, client: CoordinatorClient, wanted: Callab
 
 
 async def follow_starts(state: State, client: ForecastClient, wanted: Callable[[], bool]) -> None:
-    """Ask for the expected starts while somebody looks and gangs have changed, until cancelled."""
+    """Ask for the expected starts while somebody looks, after gangs have changed and each minute, until cancelled."""
     loop = asyncio.get_running_loop()
-    version, pause = -1, _LOOK_SECONDS
+    version, asked_at, pause = -1, float("-inf"), _LOOK_SECONDS
     while True:
-        if wanted() and state.gangs.feed.version != version:
+        unchanged = version == state.gangs.feed.version and loop.time() - asked_at < _UNCHANGED_STARTS_SECONDS
+        if wanted() and not unchanged:
             asked_at = loop.time()
             version = state.gangs.feed.version
             try:

@@ -1,7 +1,9 @@
 """Client of the service forecast: what-if, and the expected starts of gangs that wait."""
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import grpc
@@ -24,6 +26,8 @@ MAX_MANIFEST: Final = 128 * 1024
 """Bytes of the manifests of a question."""
 _MAX_AT_ONCE: Final = 4
 """Questions of all readers that are read or answered at the same time; the service has a queue of its own."""
+MAX_AT_ONCE_OF_USER: Final = 2
+"""Of one user; everybody is one without authentication."""
 _LIMIT_SECONDS: Final = 15.0
 """For the answer, and again for the changes with which gangs would start now."""
 _CALL_SECONDS: Final = 60.0
@@ -43,6 +47,10 @@ _VERDICTS: Final = {
 
 class BadQuestion(ValueError):
     """A question that cannot be asked. The message quotes what is wrong."""
+
+
+class NotAllowed(PermissionError):
+    """The reader has no rights in a namespace of the question, which the message names."""
 
 
 class NoForecast(RuntimeError):
@@ -66,15 +74,12 @@ class Asked(Struct, frozen=True):
 
     question: Question
     facts: Batch
-
-    @property
-    def namespaces(self) -> frozenset[str]:
-        """Those of its pods."""
-        return frozenset(pod.namespace for pod in self.facts.pods)
+    namespaces: frozenset[str]
+    """Those of all its objects."""
 
 
-async def read_question(body: bytes) -> Asked:
-    """Read a question off the event loop. Raises BadQuestion."""
+def decode_question(body: bytes) -> Question:
+    """Raises BadQuestion."""
     try:
         question = msgspec.json.decode(body, type=Question)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -89,19 +94,25 @@ async def read_question(body: bytes) -> Asked:
         raise BadQuestion("more nodes are asked for without the node that they are like: name it")
     if question.priority is not None and abs(question.priority) >= 2**31:
         raise BadQuestion(f"the priority is {question.priority}, which is not a number of 32 bits")
-    return Asked(question, await asyncio.to_thread(_facts, question))
+    return question
 
 
-def _facts(question: Question) -> Batch:
+def _asked(question: Question) -> Asked:
+    """Raises BadQuestion."""
     classes: Mapping[str, Priority] = SYSTEM_CLASSES
     edits = Edits(question.count, question.topology)
     if question.priority is not None:
         classes, edits = {_OTHER: Priority(question.priority)}, replace(edits, priority_class=_OTHER)
     try:
-        return gangs_of(parse_manifests(question.manifest, _OTHER), question.namespace, classes, edits, _OTHER)
+        manifests = parse_manifests(question.manifest, _OTHER)
+        facts = gangs_of(manifests, question.namespace, classes, edits, _OTHER)
     except BadManifests as error:
         hint = "; or give the priority as a number" if "PriorityClass" in str(error) else ""
         raise BadQuestion(f"{error}{hint}") from error
+    # A PodGroup without pods replaces the gang of its name, so its namespace counts, too.
+    namespaces = {str((each.get("metadata") or {}).get("namespace") or question.namespace) for each in manifests}
+    namespaces.update(each.namespace for each in (*facts.pods, *facts.gangs))
+    return Asked(question, facts, frozenset(namespaces))
 
 
 class ForecastClient:
@@ -109,13 +120,34 @@ class ForecastClient:
 
     def __init__(self, channel: aio.Channel) -> None:
         self._stub = pb_grpc.ForecastServiceStub(channel)
-        self._under_way = 0
+        self._asking: Counter[str] = Counter()
+        """Questions under way by user."""
+        self._reading = asyncio.Lock()
+        """Manifests of one question are read at a time: they may take a hundred megabytes."""
+
+    @contextmanager
+    def turn(self, user: str) -> Iterator[None]:
+        """A user asks during the block. Raises NoForecast if too many questions are under way."""
+        if self._asking[user] >= MAX_AT_ONCE_OF_USER:
+            raise NoForecast(f"{MAX_AT_ONCE_OF_USER} questions of yours are being answered: wait for them")
+        if self._asking.total() >= _MAX_AT_ONCE:
+            raise NoForecast("other questions are being answered: try again in a minute")
+        self._asking[user] += 1
+        try:
+            yield
+        finally:
+            self._asking[user] -= 1
+            if not self._asking[user]:
+                del self._asking[user]
+
+    async def read(self, body: bytes) -> Asked:
+        """Read a question off the event loop. Raises BadQuestion."""
+        question = decode_question(body)
+        async with self._reading:
+            return await asyncio.to_thread(_asked, question)
 
     async def what_if(self, asked: Asked) -> pb.WhatIfResponse:
         """What would happen. Raises BadQuestion and NoForecast."""
-        if self._under_way >= _MAX_AT_ONCE:
-            raise NoForecast("other questions are being answered: try again in a minute")
-        self._under_way += 1
         try:
             return await self._stub.WhatIf(
                 pb.WhatIfRequest(
@@ -130,8 +162,6 @@ class ForecastClient:
             if error.code() is grpc.StatusCode.INVALID_ARGUMENT:
                 raise BadQuestion(error.details() or "the service forecast rejects it") from error
             raise NoForecast(in_words(error, "the service forecast")) from error
-        finally:
-            self._under_way -= 1
 
     async def starts(self) -> pb.StartsResponse:
         """The expected starts of all gangs that wait. Raises NoForecast."""
@@ -144,7 +174,8 @@ class ForecastClient:
 def answer_page(answer: pb.WhatIfResponse, asked: Asked, namespaces: Collection[str] | None) -> dict[str, Any]:
     """The answer for a reader with rights in these namespaces, None for all: of others not even names are in it."""
     seen = [each for each in answer.preempts if _may_see(each.gang, namespaces)]
-    ends = [gang for gang in answer.after_the_ends_of if _may_see(gang, namespaces)]
+    ends = [gang for gang in map(_gang, answer.after_the_ends_of) if _may_see(gang, namespaces)]
+    reason_hidden = _names_others(answer.reason, namespaces)
     changes = [each for each in answer.would_start_now_if if not _names_others(each, namespaces)]
     return {
         "verdict": _VERDICTS.get(answer.verdict, "unknown"),
@@ -163,7 +194,8 @@ def answer_page(answer: pb.WhatIfResponse, asked: Asked, namespaces: Collection[
         "preempts_hidden": len(answer.preempts) - len(seen),
         "after_the_ends_of": ends[:_MOST_SHOWN],
         "ends_hidden": len(answer.after_the_ends_of) - len(ends),
-        "reason": "" if _names_others(answer.reason, namespaces) else answer.reason,
+        "reason": "" if reason_hidden else answer.reason,
+        "reason_hidden": reason_hidden,
         "would_start_now_if": changes,
         "changes_hidden": len(answer.would_start_now_if) - len(changes),
         "replaces": [gang for gang in answer.replaces if _may_see(gang, namespaces)],
@@ -183,17 +215,23 @@ def start_row(start: pb.ExpectedStart) -> dict[str, Any]:
     }
 
 
-def forbidden(asked: Asked, namespaces: Collection[str] | None) -> str:
-    """Why the reader may not ask: a namespace in which it may not read pods; empty: it may."""
+def check_allowed(asked: Asked, namespaces: Collection[str] | None) -> None:
+    """A reader with rights in these namespaces may ask. Raises NotAllowed."""
     others = sorted(asked.namespaces.difference(namespaces)) if namespaces is not None else []
-    return f"you may not read pods in namespace {quoted(others[0])}" if others else ""
+    if others:
+        raise NotAllowed(f"you may not read pods in namespace {quoted(others[0])}")
 
 
 def named_namespaces(answer: pb.WhatIfResponse) -> frozenset[str]:
     """Those of the gangs that an answer names, at most MAX_NAMESPACES."""
-    gangs = (*(each.gang for each in answer.preempts), *answer.after_the_ends_of, *answer.replaces)
+    gangs = (*(each.gang for each in answer.preempts), *map(_gang, answer.after_the_ends_of), *answer.replaces)
     found = dict.fromkeys(namespace_of(gang) for gang in gangs)
     return frozenset(list(found)[:MAX_NAMESPACES])
+
+
+def _gang(name: str) -> str:
+    """The id: a pod of no gang, "namespace/name", is one by itself."""
+    return f"plain/{name}" if name.count("/") == 1 else name
 
 
 def _may_see(gang: str, namespaces: Collection[str] | None) -> bool:
@@ -201,12 +239,12 @@ def _may_see(gang: str, namespaces: Collection[str] | None) -> bool:
 
 
 def _names_others(text: str, namespaces: Collection[str] | None) -> bool:
-    """The text has a "namespace/name" of another namespace. Keys of labels have dots before the slash, and counts are
-    numbers, which no namespace is.
+    """The text has a "namespace/name" of another namespace. Keys of labels have dots before the slash, and two numbers
+    are a share.
     """
     if namespaces is None:
         return False
     words = [word.strip("\"'()[],.;:") for word in text.split()]
     pairs = [word.split("/") for word in words if "/" in word]
-    named = {part for names in pairs for part in names[-2:-1] if "." not in part and not part.isdigit()}
+    named = {names[-2] for names in pairs if "." not in names[-2] and not all(map(str.isdigit, names))}
     return not named <= set(namespaces)

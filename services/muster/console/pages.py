@@ -76,7 +76,7 @@ def gang_page(state: State, answer: ExplainResponse, namespaces: Namespaces, tra
         ],
         "would_help": list(answer.would_help),
         "expected_start": state.expected.get(gang.id),
-        "assumption": state.forecast.assumption,
+        "assumption": state.forecast.for_reader(namespaces).assumption,
         "explanation": {
             "summary": explanation.summary,
             "fit": explanation.fit,

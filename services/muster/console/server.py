@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from ssl import SSLContext
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 import structlog
@@ -22,11 +22,12 @@ from muster.console.forecast import (
     MAX_MANIFEST,
     Asked,
     BadQuestion,
+    ForecastClient,
     NoForecast,
+    NotAllowed,
     answer_page,
-    forbidden,
+    check_allowed,
     named_namespaces,
-    read_question,
 )
 from muster.console.metrics import EVENT_BYTES, REJECTED_STREAMS, STREAMS
 from muster.console.stream import EventStream, Requested, Sources
@@ -45,6 +46,8 @@ _MAX_REQUESTS: Final = 400
 """Requests that are answered at the same time, streams included."""
 _WRITE_SECONDS: Final = 30.0
 """A browser that accepts no event for so long is disconnected."""
+_BODY_SECONDS: Final = 10.0
+"""A browser that has not sent a question by then is refused."""
 _STOP_SECONDS: Final = 5.0
 _LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
 _FEEDS: Final = frozenset({"gangs", "nodes", "trees", "problems", "preemptions", "starts"})
@@ -192,27 +195,33 @@ class ConsoleServer:
             return _refusal(501, "the console has no service forecast: set --forecast (forecast.enabled in the chart)")
         try:
             user = await sources.access.user(_token(request))
-            asked = await read_question(await request.read())
-            everything = await sources.access.sees_all(user)
-            namespaces = None if everything else await self._readable(user, asked)
-            if refused := forbidden(asked, namespaces):
-                return _refusal(403, refused)
-            answer = await sources.forecast.what_if(asked)
-            if namespaces is not None:  # those of gangs that the answer names
-                namespaces |= await sources.access.readable(user, named_namespaces(answer))
+            with sources.forecast.turn(user.username):
+                return _json(await self._answer(user, await _body(request), sources.forecast))
         except NotAuthenticated as error:
             return _refusal(401, str(error))
+        except NotAllowed as error:
+            return _refusal(403, str(error))
         except BadQuestion as error:
             return _refusal(400, str(error))
         except (NotReviewed, NoForecast) as error:
             return _refusal(503, str(error))
-        return _json(answer_page(answer, asked, namespaces))
+
+    async def _answer(self, user: User, body: bytes, forecast: ForecastClient) -> dict[str, Any]:
+        """Raises NotAllowed, BadQuestion, NotReviewed and NoForecast."""
+        access = self._sources.access
+        asked = await forecast.read(body)
+        namespaces = None if await access.sees_all(user) else await self._readable(user, asked)
+        check_allowed(asked, namespaces)
+        answer = await forecast.what_if(asked)
+        if namespaces is not None:  # those of gangs that the answer names
+            namespaces |= await access.readable(user, named_namespaces(answer))
+        return answer_page(answer, asked, namespaces)
 
     async def _readable(self, user: User, asked: Asked) -> frozenset[str]:
         """Raises BadQuestion and NotReviewed."""
         if len(asked.namespaces) > MAX_NAMESPACES:
             raise BadQuestion(
-                f"the manifests have pods of {len(asked.namespaces)} namespaces: at most {MAX_NAMESPACES}"
+                f"the manifests have objects of {len(asked.namespaces)} namespaces: at most {MAX_NAMESPACES}"
             )
         return await self._sources.access.readable(user, asked.namespaces)
 
@@ -264,6 +273,15 @@ async def _write_all(response: web.StreamResponse, stream: EventStream) -> None:
         async with asyncio.timeout(_WRITE_SECONDS):
             await response.write(event)
         EVENT_BYTES.add(len(event))
+
+
+async def _body(request: web.Request) -> bytes:
+    """Raises HTTPRequestTimeout, and HTTPRequestEntityTooLarge."""
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
 
 
 def _requested(request: web.Request) -> Requested | None:

@@ -20,6 +20,7 @@ from muster.topology.trees import is_listed
 
 SLICE: Final = 200
 """Rows that are rendered at a time."""
+ASSUMED: Final = "Assumed: nobody submits anything else; running pods end as far as that is known."
 HIDDEN: Final = "(in another namespace)"
 """In place of the name of a gang that a reader may not see."""
 
@@ -46,6 +47,12 @@ class Forecast(Struct, frozen=True):
     assumption: str = ""
     detail: str = ""
     seconds: int = 0
+
+    def for_reader(self, namespaces: frozenset[str] | None) -> "Forecast":
+        """What a reader with rights in these namespaces is sent; None: all. The number of running pods is for those
+        alone who may read all.
+        """
+        return self if namespaces is None or not self.assumption else replace(self, assumption=ASSUMED)
 
 
 class Totals(Struct):

@@ -163,7 +163,9 @@ class EventStream:
         requested, state = self._requested, self._sources.state
         now = int(time.time())
         if "starts" in requested.feeds and self._sources.forecast is not None:
-            for event in self._if_changed("forecast", msgspec.structs.asdict(state.forecast)):
+            for event in self._if_changed(
+                "forecast", msgspec.structs.asdict(state.forecast.for_reader(self._namespaces))
+            ):
                 yield event
         if requested.overview:
             for event in self._if_changed("overview", pages.overview(state, self._namespaces, now)):

@@ -90,11 +90,15 @@ class ForecastService(forecast_grpc.ForecastServiceServicer):
         self.answer = forecast_pb.WhatIfResponse(verdict=forecast_pb.VERDICT_NEVER)
         self.expected = forecast_pb.StartsResponse()
         self.asked: list[forecast_pb.WhatIfRequest] = []
+        self.answers = asyncio.Event()
+        """What-if is answered once it is set, as it is at first."""
+        self.answers.set()
 
     async def WhatIf(  # noqa: N802
         self, request: forecast_pb.WhatIfRequest, context: Any
     ) -> forecast_pb.WhatIfResponse:
         self.asked.append(request)
+        await self.answers.wait()
         return self.answer
 
     async def Starts(  # noqa: N802
