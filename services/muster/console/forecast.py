@@ -111,7 +111,8 @@ def _asked(question: Question) -> Asked:
         raise BadQuestion(f"{error}{hint}") from error
     # A PodGroup without pods replaces the gang of its name, so its namespace counts, too.
     namespaces = {str((each.get("metadata") or {}).get("namespace") or question.namespace) for each in manifests}
-    namespaces.update(each.namespace for each in (*facts.pods, *facts.gangs))
+    namespaces.update(pod.namespace for pod in facts.pods)
+    namespaces.update(gang.namespace for gang in facts.gangs)
     return Asked(question, facts, frozenset(namespaces))
 
 
