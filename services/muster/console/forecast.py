@@ -75,7 +75,7 @@ class Asked(Struct, frozen=True):
     question: Question
     facts: Batch
     namespaces: frozenset[str]
-    """Those of all its objects."""
+    """Those of its pods and gangs, and those that its manifests name."""
 
 
 def decode_question(body: bytes) -> Question:
@@ -109,9 +109,9 @@ def _asked(question: Question) -> Asked:
     except BadManifests as error:
         hint = "; or give the priority as a number" if "PriorityClass" in str(error) else ""
         raise BadQuestion(f"{error}{hint}") from error
-    # A PodGroup without pods replaces the gang of its name, so its namespace counts, too.
-    namespaces = {str((each.get("metadata") or {}).get("namespace") or question.namespace) for each in manifests}
+    namespaces = {str((each.get("metadata") or {}).get("namespace") or "") for each in manifests} - {""}
     namespaces.update(pod.namespace for pod in facts.pods)
+    # A PodGroup without pods replaces the gang of its name, so its namespace counts, too.
     namespaces.update(gang.namespace for gang in facts.gangs)
     return Asked(question, facts, frozenset(namespaces))
 

@@ -180,6 +180,46 @@ async def test_a_question_is_asked_and_a_hostile_answer_shown_as_text(page: Page
     page.errors.clear()  # the browser reports the answer 400
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_what_a_reader_may_not_see_is_counted_with_enough_contrast(
+    page: Page, guarded: Guarded, scheme: str
+) -> None:
+    await page.use_scheme(scheme)
+    await page.resize(375, 900)
+    there = guarded.services
+    there.forecast.answer = forecast_pb.WhatIfResponse(
+        verdict=forecast_pb.VERDICT_LATER,
+        after_seconds=90.0,
+        pods=[forecast_pb.PlacedPod(pod="ours/w", node="n1", rank=0)],
+        preempts=[forecast_pb.PreemptedGang(gang=THEIRS, pods=["theirs/p"]) for _ in range(3)],
+        after_the_ends_of=[THEIRS, OURS],
+        reason=f"gang {THEIRS} is ahead",
+        would_start_now_if=["disruption budget theirs/secret-project were no obstacle", "node n2 were not cordoned"],
+        basis=forecast_pb.Basis(read_unix_millis=1_700_000_000_000),
+    )
+    async with console(guarded.settings.model_copy(update={"forecast": there.forecast_address})) as url:
+        await page.open(f"{url}/#/whatif")
+        await page.shows("Sign in")
+        await page.enter("ann-token")
+        await page.press("Enter")
+        await page.until("document.getElementById('manifest') !== null")
+        await page.until("!document.querySelector('form button').disabled")
+        await page.js("document.getElementById('manifest').focus()")
+        await page.enter("{apiVersion: v1, kind: Pod, metadata: {name: w, namespace: ours}, spec: {containers: []}}")
+        await page.js("document.querySelector('form button').click()")
+        await page.shows("It would start at about", "3 gangs of namespaces that you cannot read")
+        await page.shows("1 gang of namespaces that you cannot read", "1 change of namespaces that you cannot read")
+        await page.shows(
+            "The reason is not shown: it names gangs of namespaces that you cannot read",
+            "node n2 were not cordoned",
+            "ours/train",
+        )
+        assert "secret" not in await page.js("document.documentElement.outerHTML")
+        assert (await page.js(CONTRAST))["low"] == []
+        assert await overflow(page) <= 0
+    page.errors.clear()  # the browser reports the answer 401
+
+
 async def test_expected_starts_are_in_the_queue_and_on_the_page_of_a_gang(page: Page) -> None:
     async with services() as there, console(there.settings(forecast=there.forecast_address)) as url:
         there.forecast.expected = forecast_pb.StartsResponse(

@@ -92,7 +92,7 @@ function result(found) {
   return [
     h("h2", { class: found.verdict === "now" ? "good" : "" }, sentence(found)),
     found.reason ? h("p", {}, found.reason) : null,
-    found.reason_hidden ? h("p", {}, "Why names gangs of namespaces that you cannot read.") : null,
+    found.reason_hidden ? h("p", {}, "The reason is not shown: it names gangs of namespaces that you cannot read.") : null,
     list("It would start now if", found.would_start_now_if, hidden(found.changes_hidden, "change")),
     list("It would preempt", found.preempts.map((each) => [gang(each.gang), `: ${each.pods.join(", ")}`]), hidden(found.preempts_hidden, "gang")),
     list("It starts after the expected ends of", found.after_the_ends_of.map(gang), hidden(found.ends_hidden, "gang")),
