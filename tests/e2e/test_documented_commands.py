@@ -87,6 +87,8 @@ INSTEAD: Final = (
     Instead(r"make (simulate|outages|chaos|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
     Instead(r"(?:kubectl )?muster (?:whatif|snapshot) .*", r"parses \g<0>", "its files are the reader's"),
     Instead(r"muster replay .*", r"parses \g<0>", "it takes minutes; tests of forecasts run it"),
+    Instead(r"muster up .*", r"parses \g<0>", "as make up"),
+    Instead(r"python worst_fit\.py .*&", ":", "test_documented_placement.py runs it"),
     Instead(r"muster conformance .*", r"parses \g<0>", "tests of conformance run it, on both placements"),
     Instead(r"\S+/muster conformance (.*)", r"parses muster conformance \1", "it wants the placement in Go, see below"),
     Instead(r"go mod init .*", "go_is_formed main.go", "the modules it needs are fetched over the network"),
