@@ -194,7 +194,7 @@ def built_pods(name: str) -> list[PodFacts]:
     return {"a": A, "b": B}[name].pods()
 
 
-def test_i6_gangs_of_which_only_waiting_pods_count_start_anew_when_they_block_each_other() -> None:
+def test_i6_blocked_gangs_of_which_only_waiting_pods_count_start_anew() -> None:
     scenario = blocked(only_waiting(A), only_waiting(B))
     scenario.pass_time(TIMEOUT - 2)
     assert bound(scenario) == (2, 2)
@@ -204,7 +204,7 @@ def test_i6_gangs_of_which_only_waiting_pods_count_start_anew_when_they_block_ea
     assert any("cannot join those that run, by its match policy only-waiting" in note for note in scenario.notes())
 
 
-def test_i6_a_gang_of_which_only_waiting_pods_count_starts_anew_when_all_exist() -> None:
+def test_i6_it_starts_anew_when_all_pods_exist_if_only_waiting_ones_count() -> None:
     scenario = blocked(only_waiting(A), B)
     (absent, _) = (pod for pod in scenario.cluster.pods.values() if pod.gang == A.id and not pod.node)
     scenario.change(remove_pods=[absent.uid])
@@ -216,14 +216,14 @@ def test_i6_a_gang_of_which_only_waiting_pods_count_starts_anew_when_all_exist()
     assert bound(scenario)[0] in (0, 4)
 
 
-def test_i6_a_gang_of_which_only_waiting_pods_count_keeps_pods_that_nobody_recreates() -> None:
+def test_i6_pods_that_nobody_recreates_stay_if_only_waiting_ones_count() -> None:
     scenario = blocked(only_waiting(A), only_waiting(B))
     scenario.change(pods=[replace(pod, uncontrolled=True) for pod in scenario.cluster.pods.values() if pod.node])
     scenario.pass_time(3 * TIMEOUT)
     assert bound(scenario) == (2, 2)
 
 
-def test_i6_a_gang_that_waits_is_kept_though_only_waiting_pods_count() -> None:
+def test_i6_a_gang_that_waits_is_kept_if_only_waiting_pods_count() -> None:
     scenario = blocked(*(only_waiting(each).with_repair_policy(RepairPolicy.WAIT) for each in (A, B)))
     scenario.pass_time(3 * TIMEOUT)
     assert bound(scenario) == (2, 2)
