@@ -228,6 +228,20 @@ PREEMPTION_BUGS = (
         first=_POLICIES,
     ),
     Bug(
+        "a gang below its minimum that none of its waiting pods may join rests for ever",
+        _REPAIR,
+        "        if _starts_anew(gang):\n            return False\n",
+        "",
+        first=_BLOCKED,
+    ),
+    Bug(
+        "a gang starts anew without pods that nobody recreates",
+        _REPAIR,
+        "sum(not gang.pods[uid].uncontrolled for uid in gang.bound)",
+        "len(gang.bound)",
+        first=_BLOCKED,
+    ),
+    Bug(
         "a gang that never ran whole is evicted although others behind it may be evicted for it",
         _REPAIR,
         "        return gang.started or others_may_go or",

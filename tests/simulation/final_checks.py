@@ -18,7 +18,7 @@ from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.solve.request import to_place
 from muster.devices.facts import Claim
-from muster.gangs.facts import DeviceObject, PodPhase, split_kind
+from muster.gangs.facts import DeviceObject, MatchPolicy, PodPhase, split_kind
 from muster.gangs.solve import PodsOnNode, PotentialVictim, SolveGroup, SolveOutcome, SolveResult
 from simulation.growth_checks import check_nothing_grows
 from simulation.world import FOREIGN_NODE, ObservedScenario, World
@@ -58,6 +58,7 @@ def check_at_rest(world: World) -> None:
         check_no_false_wait(scenario, waiting)
     check_no_deadlock(scenario)
     check_no_blocked_repair(scenario)
+    check_started_anew(scenario)
     held_off = [gang.id for gang in scenario.leader.cache.gangs.values() if gang.growth.held_off is not None]
     assert not held_off, f"I13: {held_off} wait for ever to grow"
     check_minimum_resources(scenario)
@@ -173,6 +174,18 @@ def check_no_blocked_repair(scenario: Scenario) -> None:
         )
         names = [removed.id for removed in answer.victims]
         assert answer.outcome is not SolveOutcome.PLACED, f"I6: {group.id} waits for capacity that {names} hold"
+
+
+def check_started_anew(scenario: Scenario) -> None:
+    """I6: a gang below its minimum that has all pods to start anew, and no other way to its minimum, has done so."""
+    repairs = scenario.leader._repairs
+    for found in scenario.leader.cache.gangs.values():
+        only_waiting = found.facts is not None and found.facts.match_policy is MatchPolicy.ONLY_WAITING
+        if not (only_waiting and found.started and found.broken) or found.lost or not repairs._may_be_evicted(found):
+            continue
+        again = [uid for uid in (*found.pending, *found.bound) if not found.pods[uid].uncontrolled]
+        rests = found.pending and found.bound and not found.in_transition and len(again) >= found.facts.minimum
+        assert not rests, f"I6: {found.id} rests at {len(found.bound)} of {found.facts.minimum}"
 
 
 def _held(group: Group, ledger: Ledger) -> list[PodsOnNode]:

@@ -32,13 +32,18 @@ async def api(rig: LifecycleCluster) -> AsyncIterator[ApiClient]:
         yield rig.api
 
 
-async def pods(api: ApiClient, *names: str, cpu: str = "1", wanted: str = "true") -> None:
+async def pods(
+    api: ApiClient, *names: str, cpu: str = "1", wanted: str = "true", gate: str = "", consumes: str = ""
+) -> None:
     """Creates pods of the gang."""
+    annotations = {PROVISIONING_REQUEST: wanted, CONSUMES: consumes}
     for name in names:
-        metadata = {"name": name, "labels": MARKS, "annotations": {PROVISIONING_REQUEST: wanted} if wanted else {}}
+        marks = {key: value for key, value in annotations.items() if value}
+        metadata = {"name": name, "labels": MARKS, "annotations": marks}
         container = {"name": "main", "image": f"registry.example.com/{name}:1", "resources": {"requests": {"cpu": cpu}}}
         spec = {"schedulerName": "muster", "containers": [container], "nodeSelector": {"pool": "gangs"}}
-        await api.created(PODS, {"metadata": metadata, "spec": spec})
+        gates = {"schedulingGates": [{"name": gate}]} if gate else {}
+        await api.created(PODS, {"metadata": metadata, "spec": spec | gates})
 
 
 async def wait_for(api: ApiClient, reason: str, *names: str) -> None:
@@ -166,6 +171,67 @@ async def test_a_request_that_ended_in_vain_is_repeated_after_a_pause(api: ApiCl
     await pods(api, "b")
     await consumed(api, "b")
     assert (await request_of(api, cpu1=1))["metadata"]["uid"] == second["metadata"]["uid"], "the pause is not over"
+
+
+async def owners_of_template(api: ApiClient) -> set[str]:
+    [template] = (await api.get(TEMPLATES)).body["items"]
+    return {owner["name"] for owner in template["metadata"]["ownerReferences"]}
+
+
+async def test_a_template_that_exists_belongs_to_the_pods_that_wait_now(api: ApiClient) -> None:
+    """The pods of a gang are replaced: the template of the former ones would end with them."""
+    await pods(api, "a")
+    await wait_for(api, "Unschedulable", "a")
+    await request_of(api, cpu1=1)
+    assert await owners_of_template(api) == {"a"}
+    await wait_for(api, "Preempting", "a")
+    await gone(api)
+    await pods(api, "b", "c")
+    await wait_for(api, "Unschedulable", "b", "c")
+    await request_of(api, cpu1=2)
+    assert await owners_of_template(api) == {"b", "c"}
+
+
+async def test_nodes_that_come_for_other_pods_are_not_awaited(api: ApiClient) -> None:
+    await pods(api, "a")
+    await wait_for(api, "Unschedulable", "a")
+    await request_of(api, cpu1=1)
+    await answer(api, condition("Provisioned", "True", "scale-up was requested"))
+    await pods(api, "b", cpu="4")
+    await wait_for(api, "Unschedulable", "b")
+    await consumed(api, "b")
+    await api.delete(f"{PODS}/a")
+    await request_of(api, cpu4=1)
+
+
+async def test_gated_pods_are_marked_once_they_are_released(api: ApiClient) -> None:
+    """Kueue adds its own annotations with the release, and fails where there are others."""
+    await pods(api, "a", gate="kueue.x-k8s.io/admission")
+    await pods(api, "b")
+    await consumed(api, "b")
+    assert CONSUMES not in (await api.get(f"{PODS}/a")).body["metadata"]["annotations"]
+    assert (await api.patch(f"{PODS}/a", {"spec": {"schedulingGates": None}})).status == 200
+    await consumed(api, "a")
+
+
+async def test_pods_that_consume_a_request_of_somebody_else_keep_it(api: ApiClient) -> None:
+    await pods(api, "a", "b", consumes="kueue-train")
+    await wait_for(api, "Unschedulable", "a", "b")
+    await pods(api, "c")
+    await wait_for(api, "Unschedulable", "c")
+    await request_of(api, cpu1=1)
+    for name in ("a", "b"):
+        assert (await api.get(f"{PODS}/{name}")).body["metadata"]["annotations"][CONSUMES] == "kueue-train"
+
+
+async def test_pods_that_want_no_request_any_more_are_no_consumers(api: ApiClient) -> None:
+    """Cluster Autoscaler would add no nodes for them, with a request or without."""
+    await pods(api, "a")
+    await wait_for(api, "Unschedulable", "a")
+    await request_of(api, cpu1=1)
+    await api.patch(f"{PODS}/a", {"metadata": {"annotations": {PROVISIONING_REQUEST: None}}})
+    await gone(api)
+    await api.until(f"{PODS}/a", lambda reply: CONSUMES not in (reply.body["metadata"].get("annotations") or {}))
 
 
 async def test_gangs_that_do_not_want_a_request_get_none(api: ApiClient) -> None:

@@ -9,7 +9,7 @@ from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Evict
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.machine import DEFAULTS
-from muster.gangs.facts import PodPhase, RepairPolicy
+from muster.gangs.facts import MatchPolicy, PodFacts, PodPhase, RepairPolicy
 
 TIMEOUT = 301
 
@@ -176,6 +176,57 @@ def test_i6_the_next_leader_continues_the_eviction() -> None:
     scenario.add_pods(plain_pod("rival", priority=100))
     end(scenario)
     assert bound(scenario) == (4, 0)
+
+
+def only_waiting(built: CoreGang) -> CoreGang:
+    return built.with_match_policy(MatchPolicy.ONLY_WAITING)
+
+
+def with_owners(scenario: Scenario, *names: str) -> None:
+    """Owners recreate the pods of these gangs that were evicted."""
+    lost = [pod for name in names for pod in built_pods(name) if pod.uid not in scenario.cluster.pods]
+    kept = {(pod.gang, pod.name) for pod in scenario.cluster.pods.values()}
+    scenario.add_pods(*(replace(pod, uid=f"{pod.uid}/2") for pod in lost if (pod.gang, pod.name) not in kept))
+    scenario.run_effects()
+
+
+def built_pods(name: str) -> list[PodFacts]:
+    return {"a": A, "b": B}[name].pods()
+
+
+def test_i6_blocked_gangs_of_which_only_waiting_pods_count_start_anew() -> None:
+    scenario = blocked(only_waiting(A), only_waiting(B))
+    scenario.pass_time(TIMEOUT - 2)
+    assert bound(scenario) == (2, 2)
+    scenario.pass_time(3)
+    with_owners(scenario, "a", "b")
+    assert bound(scenario) == (4, 0)
+    assert any("cannot join those that run, by its match policy only-waiting" in note for note in scenario.notes())
+
+
+def test_i6_it_starts_anew_when_all_pods_exist_if_only_waiting_ones_count() -> None:
+    scenario = blocked(only_waiting(A), B)
+    (absent, _) = (pod for pod in scenario.cluster.pods.values() if pod.gang == A.id and not pod.node)
+    scenario.change(remove_pods=[absent.uid])
+    scenario.pass_time(TIMEOUT)
+    assert bound(scenario) == (2, 2), "evicted, it would lack a pod"
+    scenario.add_pods(replace(absent, uid="again"))
+    scenario.pass_time(TIMEOUT)
+    with_owners(scenario, "a")
+    assert bound(scenario)[0] in (0, 4)
+
+
+def test_i6_pods_that_nobody_recreates_stay_if_only_waiting_ones_count() -> None:
+    scenario = blocked(only_waiting(A), only_waiting(B))
+    scenario.change(pods=[replace(pod, uncontrolled=True) for pod in scenario.cluster.pods.values() if pod.node])
+    scenario.pass_time(3 * TIMEOUT)
+    assert bound(scenario) == (2, 2)
+
+
+def test_i6_a_gang_that_waits_is_kept_if_only_waiting_pods_count() -> None:
+    scenario = blocked(*(only_waiting(each).with_repair_policy(RepairPolicy.WAIT) for each in (A, B)))
+    scenario.pass_time(3 * TIMEOUT)
+    assert bound(scenario) == (2, 2)
 
 
 def test_evictions_by_repair_policies_do_not_count_as_preemption() -> None:

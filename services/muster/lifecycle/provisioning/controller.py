@@ -2,9 +2,12 @@
 
 A gang wants one if its pods have the annotation `muster.dev/provisioning-request: "true"`. They are annotated as
 consumers of the request at once, so that the autoscaler does not add nodes for single ones. The request is created when
-the coordinator reports that nodes would help (reason Unschedulable), for all members that wait, and deleted when none
-waits any more. It is replaced when other members wait before it was provisioned, and, with a growing pause, after it
-has ended in vain. Owner references end it with the pods.
+the coordinator reports that nodes would help (reason Unschedulable), for all members that wait, as soon as these stay
+the same for a moment: conditions of a large gang are not written at once. It is deleted when none waits any more. It is
+replaced when other members wait before it was provisioned, or none of those that it was provisioned for; and, with a
+growing pause, after it has ended in vain. Owner references end it with the pods.
+
+A pod that consumes a request of somebody else, such as Kueue's, is left to that.
 """
 
 import asyncio
@@ -23,7 +26,7 @@ from muster.kube.paths import object_path, pod_path
 from muster.kube.timestamps import BadTimestamp, parse_timestamp
 from muster.lifecycle.controller import ControllerContext
 from muster.lifecycle.event_recorder import EventRecorder
-from muster.lifecycle.object_client import ObjectClient
+from muster.lifecycle.object_client import Object, ObjectClient
 from muster.lifecycle.provisioning.members import Member, Members
 from muster.lifecycle.provisioning.request import (
     API_VERSION,
@@ -40,6 +43,7 @@ from muster.lifecycle.provisioning.request import (
     pod_template,
     provisioning_request,
     request_name,
+    shares_template,
     state_of,
     templates_of,
 )
@@ -57,11 +61,13 @@ _log = structlog.get_logger(__name__)
 
 
 class _History(Struct):
-    """Requests of a gang that ended in vain; it ends with the gang's last waiting member."""
+    """What was seen of a gang: requests that ended in vain, and who waits; it ends with the last waiting member."""
 
     failures: int = 0
     ended_uid: str = ""
     note: str = ""
+    sets: list[Object] = []
+    """spec.podSets for the members that waited when they were last looked at."""
 
 
 class ProvisioningController:
@@ -118,17 +124,23 @@ class ProvisioningController:
     # -- reconciliation
 
     async def _reconcile(self, gang_id: str) -> float | None:
-        members = self._members.of(gang_id)
+        name = request_name(gang_id)
+        every = self._members.of(gang_id)
+        members = [member for member in every if member.consumes in ("", name)]
         request = self._requests.get(self._uids.get(gang_id, ""))
         waiting = [member.waiting for member in members if member.asks]
-        await self._annotate(members, request_name(gang_id))
+        await self._annotate(members, name)
         if not waiting:
             self._histories.pop(gang_id, None)
             if request is not None:
                 await self._delete(request)
             return None
         history = self._histories.setdefault(gang_id, _History())
+        sets = pod_sets(name, waiting)
+        settled, history.sets = sets == history.sets, sets
         if request is None:
+            if not settled:
+                return BATCH_SECONDS
             await self._create(gang_id, waiting, history)
             return None
         state = state_of(request)
@@ -138,18 +150,26 @@ class ProvisioningController:
             )
         if state.ended:
             return await self._retry(request, state, history)
-        if not state.provisioned and asks_for(request) != pod_sets(request.metadata.name, waiting):
+        outdated = not shares_template(request, sets) if state.provisioned else asks_for(request) != sets
+        if outdated and not settled:
+            return BATCH_SECONDS
+        if outdated:
             await self._delete(request)  # created anew when it is observed to be gone
         return None
 
     async def _annotate(self, members: Sequence[Member], name: str) -> None:
-        """Marks members as consumers of the request, whether it exists yet or not."""
-        annotations = {CONSUMES: name, CLASS_ANNOTATION: CLASS}
-        unmarked = [member for member in members if member.consumes != name]
-        for start in range(0, len(unmarked), _CONCURRENT_CALLS):
+        """Marks members as consumers of the request, whether it exists yet or not; those that do not want it any more
+        as none.
+        """
+        marks: dict[bool, dict[str, str | None]] = {
+            True: {CONSUMES: name, CLASS_ANNOTATION: CLASS},
+            False: {CONSUMES: None, CLASS_ANNOTATION: None},
+        }
+        wrong = [member for member in members if member.wants is not bool(member.consumes)]
+        for start in range(0, len(wrong), _CONCURRENT_CALLS):
             async with asyncio.TaskGroup() as tasks:
-                for member in unmarked[start : start + _CONCURRENT_CALLS]:
-                    body = {"metadata": {"uid": member.waiting.uid, "annotations": annotations}}
+                for member in wrong[start : start + _CONCURRENT_CALLS]:
+                    body = {"metadata": {"uid": member.waiting.uid, "annotations": marks[member.wants]}}
                     tasks.create_task(self._client.patch(pod_path(member.namespace, member.waiting.name), body))
 
     async def _create(self, gang_id: str, waiting: list[Waiting], history: _History) -> None:
@@ -163,11 +183,21 @@ class ProvisioningController:
             await self._report(gang_id, waiting, history, note)
             return
         for template in templates:  # decoded one by one: each may be large (I12)
+            body = pod_template(name, template, waiting)
             path = object_path("v1", "podtemplates", namespace)
-            await self._client.create(path, pod_template(name, template, waiting))
+            if await self._client.create(path, body) is None and not await self._adopt(namespace, body["metadata"]):
+                await self._client.create(path, body)  # it has just ended with its owners
         body = provisioning_request(name, namespace, gang_id, waiting)
         await self._client.create(object_path(API_VERSION, PLURAL, namespace), body)
         _log.info("provisioning_requested", gang=gang_id, request=name, pods=len(waiting), roles=len(templates))
+
+    async def _adopt(self, namespace: str, metadata: Object) -> bool:
+        """Gives an existing template to the members that wait: its owners may be gone, and it would end with them.
+        False: it is gone.
+        """
+        path = object_path("v1", "podtemplates", namespace, metadata["name"])
+        owned = {"metadata": {"ownerReferences": metadata["ownerReferences"]}}
+        return await self._client.patch(path, owned) is not None
 
     async def _retry(self, request: PodGroup, state: State, history: _History) -> float | None:
         """Deletes a request that ended in vain, after a pause that doubles with each in a row."""

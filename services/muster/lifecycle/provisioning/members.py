@@ -1,5 +1,6 @@
 """Keeps the pods of gangs that want ProvisioningRequests, as the controller needs them."""
 
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -10,21 +11,24 @@ from muster.dialects.registry import membership_of
 from muster.kube.gang_marks import gang_marks
 from muster.kube.object_changes import Removed
 from muster.kube.objects import UNREADABLE, Pod
-from muster.lifecycle.provisioning.request import CONSUMES, Waiting, template_of
+from muster.lifecycle.provisioning.request import CONSUMES, CONSUMES_FORMERLY, Waiting, request_name, template_of
 
 
 class Member(Struct, frozen=True):
-    """A pod that is not bound, of a gang that wants a request. `asks`: Muster reported that nodes would help it."""
+    """A pod that is not bound, of a gang that wants a request, or wanted one."""
 
     gang_id: str
     namespace: str
     waiting: Waiting
+    wants: bool
     asks: bool
+    """It wants a request, and Muster reported that nodes would help it."""
     consumes: str
+    """The request whose consumer it is, whoever created that; empty: none."""
 
 
 class Members:
-    """Members by gang, each until its pod is bound, ends, or is removed (I11)."""
+    """Members by gang, each until its pod is bound, ends, or is removed (I11). Gated pods are none."""
 
     def __init__(self, scheduler_names: frozenset[str]) -> None:
         self._scheduler_names = scheduler_names
@@ -60,11 +64,10 @@ class Members:
 
     def _member(self, pod: Pod) -> Member | None:
         metadata, annotations = pod.metadata, pod.metadata.annotations or {}
-        if (
-            annotations.get(PROVISIONING_REQUEST) != "true"
-            or pod.spec.node_name
-            or metadata.deletion_timestamp is not None
-        ):
+        wants, consumes = annotations.get(PROVISIONING_REQUEST) == "true", _consumed(annotations)
+        if not (wants or consumes) or pod.spec.node_name or metadata.deletion_timestamp is not None:
+            return None
+        if pod.spec.scheduling_gates:  # whoever gated it may yet add annotations, as Kueue does
             return None
         if pod.spec.scheduler_name not in self._scheduler_names or pod.status.phase in ("Succeeded", "Failed"):
             return None
@@ -72,8 +75,14 @@ class Members:
         membership = membership_of(marks) if marks else None
         if membership is None or not membership.gang_id:
             return None
+        if not wants and consumes != request_name(membership.gang_id):
+            return None
         waiting = Waiting(metadata.uid, metadata.name, template_of(pod))
-        return Member(membership.gang_id, metadata.namespace, waiting, _asks(pod), annotations.get(CONSUMES, ""))
+        return Member(membership.gang_id, metadata.namespace, waiting, wants, wants and _asks(pod), consumes)
+
+
+def _consumed(annotations: Mapping[str, str]) -> str:
+    return next((annotations[key] for key in (CONSUMES, CONSUMES_FORMERLY) if key in annotations), "")
 
 
 class _Condition(Struct, frozen=True):

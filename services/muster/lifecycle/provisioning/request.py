@@ -19,6 +19,8 @@ API_VERSION: Final = "autoscaling.x-k8s.io/v1"
 PLURAL: Final = "provisioningrequests"
 CLASS: Final = "best-effort-atomic-scale-up.autoscaling.x-k8s.io"
 CONSUMES: Final = "autoscaling.x-k8s.io/consume-provisioning-request"
+CONSUMES_FORMERLY: Final = "cluster-autoscaler.kubernetes.io/consume-provisioning-request"
+"""A deprecated name of the same annotation."""
 CLASS_ANNOTATION: Final = "autoscaling.x-k8s.io/provisioning-class-name"
 GANG: Final = "muster.dev/gang"
 """Annotation of a request with the id of its gang."""
@@ -72,6 +74,8 @@ def template_of(pod: Pod) -> str:
     }
     for name, value in (
         ("overhead", spec.overhead),
+        ("resources", spec.resources),
+        ("resourceClaims", spec.resource_claims),
         ("nodeSelector", spec.node_selector),
         ("affinity", spec.affinity),
         ("tolerations", spec.tolerations),
@@ -165,6 +169,12 @@ def asks_for(request: PodGroup) -> list[Object]:
     sets = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
     plain = [{"podTemplateRef": each.get("podTemplateRef"), "count": each.get("count")} for each in sets]
     return sorted(plain, key=lambda each: str(each["podTemplateRef"]))
+
+
+def shares_template(request: PodGroup, sets: Iterable[Object]) -> bool:
+    """An existing request is for some pods like those of `sets`."""
+    refs = [each["podTemplateRef"] for each in asks_for(request)]
+    return any(each["podTemplateRef"] in refs for each in sets)
 
 
 _ENDS: Final = ("Failed", "BookingExpired", "CapacityRevoked")

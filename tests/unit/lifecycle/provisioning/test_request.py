@@ -61,6 +61,8 @@ def test_members_that_differ_in_name_image_environment_and_token_share_a_templat
         {"nodeSelector": {"pool": "gpu"}},
         {"tolerations": [{"key": "gpu", "operator": "Exists"}]},
         {"overhead": {"cpu": "100m"}},
+        {"resources": {"requests": {"cpu": "8"}}},
+        {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "gpu"}]},
         {"priorityClassName": "high"},
         {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
         {"initContainers": [{"name": "init", "resources": {"requests": {"cpu": "8"}}}]},

@@ -6,7 +6,8 @@ wait. A gang that is below its minimum because that was raised is not. A gang un
 hold what another one needs. When the repairs of both have timed out, the later one is a potential victim of the earlier
 one, whatever its priority (`preemption/potential_victims`): it is evicted only if placement finds that this completes
 the earlier one, for which its capacity is then nominated. The order is that of the queue, by the priority that
-admission gave to the pods. A gang that has never run whole, and cannot be completed that way, is evicted itself.
+admission gave to the pods. A gang that has never run whole, and cannot be completed that way, is evicted itself. So is
+one of which only pending members count (match policy only-waiting): none of them can join those that run.
 """
 
 from collections import Counter
@@ -19,7 +20,7 @@ from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Gr
 from muster.coordinator.core.preemption.nomination import Plan, Victims
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.core.term_state import RepairedGang, monotonic_time, unix_time
-from muster.gangs.facts import RepairPolicy
+from muster.gangs.facts import MatchPolicy, RepairPolicy
 
 RepairOrder = tuple[bool, QueueKey]
 """Position among gangs that block each other: those that are critical to the system first, then in queue order."""
@@ -127,12 +128,14 @@ class Repairs:
 
     def _keeps(self, gang: Gang, *, others_may_go: bool) -> bool:
         """The gang's pods keep running, as long as it is not evicted for another one. By default those of a gang that
-        has run whole do; those of a gang that has never run whole, while others behind it may be evicted for it, or
-        are.
+        has run whole do, unless only pending members count; those of a gang that has never run whole, while others
+        behind it may be evicted for it, or are.
         """
         if not (gang.broken and gang.bound and self._may_be_evicted(gang)) or gang.facts is None:
             return True
         if gang.facts.repair_policy is RepairPolicy.EVICT:
+            return False
+        if _starts_anew(gang):
             return False
         nomination = self._cache.nominations.get(gang.group)
         return gang.started or others_may_go or (nomination is not None and not nomination.backfill)
@@ -157,6 +160,8 @@ class Repairs:
         )
         missing = len(gang.lost) or len(gang.pending)
         lost = f"{missing} of its pods found no node for {self._timeout:g} s"
+        if not keeps and _starts_anew(gang):
+            lost = f"{missing} of its pods cannot join those that run, by its match policy only-waiting"
         note = f"gang {gang.label} could not be repaired: {lost}; {what}"
         effects: list[Effect] = []
         if not keeps or self._reported.get(gang) != missing:
@@ -172,6 +177,14 @@ class Repairs:
 
     def _deadline(self, gang: Gang) -> float:
         return self._since[gang] + self._timeout
+
+
+def _starts_anew(gang: Gang) -> bool:
+    """Only pending members count, and there will be as many as the gang needs when its other pods are evicted."""
+    if gang.facts is None or gang.facts.match_policy is not MatchPolicy.ONLY_WAITING or gang.placed_singly:
+        return False
+    recreated = sum(not gang.pods[uid].uncontrolled for uid in gang.bound)
+    return len(gang.pending) + recreated >= gang.facts.minimum
 
 
 def _order(gang: Gang) -> RepairOrder:
