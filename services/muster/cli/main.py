@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import CliError, exit_on_error
-from muster.cli.options import ClusterState, Coordinator, Forecast, Output, Redact, StateDirectory, TextOutput
+from muster.cli.options import ClusterState, Coordinator, Forecast, Insecure, Output, Redact, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 from muster.cli.whatif_options import (
@@ -146,6 +146,7 @@ def test_placement(
         str,
         typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="ID", help="Only cases with this id prefix, e.g. S or T05; may be repeated."),
@@ -173,11 +174,13 @@ def test_placement(
     Start the implementation with the address of --listen as its cluster-state; it needs nothing else.
     """
     from muster.cli.conformance import ConformanceRun, print_cases, run_suite
+    from muster.cli.listening import listen_address
 
     if list_cases:
         print_cases(only or [], as_json=output is Output.JSON)
     else:
-        request = ConformanceRun(target, listen, only or [], require or [], wait, timeout, failures)
+        address = listen_address(listen, insecure=insecure)
+        request = ConformanceRun(target, address, only or [], require or [], wait, timeout, failures)
         run_suite(request, output is Output.JSON)
 
 
@@ -192,6 +195,7 @@ def replay_conformance(
         str,
         typer.Option(metavar="HOST:PORT", help="Address on which to serve cluster-state to the implementation."),
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     wait: Annotated[
         float, typer.Option(min=0, help="Time limit for the implementation to become ready, in seconds.")
     ] = 60,
@@ -200,9 +204,11 @@ def replay_conformance(
 ) -> None:
     """Repeat a failed call: print its cluster, its request and the answers; exit with 1 if it fails again."""
     from muster.cli.conformance import replay_call
+    from muster.cli.listening import listen_address
     from muster.conformance.suite import Options
 
-    options = Options(target, listen, wait_seconds=wait, call_seconds=timeout)
+    address = listen_address(listen, insecure=insecure)
+    options = Options(target, address, wait_seconds=wait, call_seconds=timeout)
     replay_call(file, options, as_json=output is TextOutput.JSON)
 
 
@@ -390,6 +396,7 @@ def replay(
     listen: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Address of the cluster-state for a placement of your own.")
     ] = "127.0.0.1:7001",
+    insecure: Insecure = False,
     until: Annotated[
         float | None, typer.Option(metavar="SECONDS", min=0, help="Stop at this time of the trace.", show_default=False)
     ] = None,
@@ -400,6 +407,7 @@ def replay(
     Needs no cluster: the trace is played on --nodes that are free, or on a --snapshot. Prints utilisation,
     fragmentation, preemptions, and waits by size and priority. Several modes, placements or settings are compared.
     """
+    from muster.cli.listening import listen_address
     from muster.cli.replay import ReplayRequest, replay
     from muster.cli.whatif import load_snapshot
     from muster.forecast.suite import Nodes
@@ -414,7 +422,7 @@ def replay(
         mode or ["muster"],
         placement or ["placement"],
         set_ or [],
-        listen,
+        listen_address(listen, insecure=insecure),
         until,
     )
     replay(request, as_json=output is Output.JSON)

@@ -68,3 +68,11 @@ Redact = Annotated[
         "--redact", help="Replace the names of namespaces, gangs, pods and nodes, and labels, by others consistently."
     ),
 ]
+Insecure = Annotated[
+    bool,
+    typer.Option(
+        "--insecure",
+        help="Allow --listen to be an address of the network: there is no TLS, so anyone there can read what is "
+        "served.",
+    ),
+]
