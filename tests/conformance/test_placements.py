@@ -93,9 +93,10 @@ async def test_the_table_shows_each_case_and_the_verdict(tmp_path: Path) -> None
     assert lines[-2:] == ["1 passed, 1 failed, 1 skipped; required: safety", "conforms"]
 
 
-async def test_an_implementation_that_does_not_subscribe_is_an_error() -> None:
-    listen = f"127.0.0.1:{free_port()}"
-    code, _, err = await conformance("--listen", listen, "--wait", "0.2")
+@pytest.mark.parametrize(("host", "flags"), [("127.0.0.1", ()), ("0.0.0.0", ("--insecure",))])
+async def test_an_implementation_that_does_not_subscribe_is_an_error(host: str, flags: tuple[str, ...]) -> None:
+    listen = f"{host}:{free_port()}"
+    code, _, err = await conformance("--listen", listen, "--wait", "0.2", *flags)
     assert code == 1
     assert f"start the implementation with {listen} as the address of its cluster-state" in err
 

@@ -45,7 +45,8 @@ class CannotStart(RuntimeError):
     """
 
 
-def _address(value: str) -> str:
+def parse_address(value: str) -> str:
+    """Returns an address HOST:PORT as it is. Raises ValueError."""
     host, colon, port = value.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65_535:
         raise ValueError("an address is HOST:PORT with a port from 0 to 65535, e.g. 0.0.0.0:7001")
@@ -60,7 +61,7 @@ def _instance() -> str:
     return f"{socket.gethostname()}-{os.getpid()}"
 
 
-Address = Annotated[str, AfterValidator(_address)]
+Address = Annotated[str, AfterValidator(parse_address)]
 """HOST:PORT; port 0 selects a free port."""
 
 Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]

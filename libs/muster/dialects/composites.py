@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from muster.dialects.definitions import Definition
 from muster.dialects.topology_keys import parse_topology_key
-from muster.dialects.values import BadValue, parse_count, quoted_value
+from muster.dialects.values import BadValue, describe_unknown_fields, parse_count, quoted_value
 from muster.gangs.facts import CompositeFacts
 from muster.gangs.quoting import quoted
 from muster.topology.trees import label_key_tree_name
@@ -24,6 +24,15 @@ MAX_GANGS: Final = 100
 """PodGroups below one CompositePodGroup."""
 PRIORITY_FIELDS: Final = ("priorityClassName", "priority")
 _POLICIES: Final = ("gang", "basic")
+_FIELDS: Final = (
+    "disruptionMode",
+    "preemptionPolicy",
+    "schedulingConstraints",
+    "schedulingPolicy",
+    "workloadRef",
+    PARENT,
+    *PRIORITY_FIELDS,
+)
 
 
 class CompositeSpec(Struct, frozen=True):
@@ -198,6 +207,23 @@ def _warnings(spec: Mapping[str, Any], where: str) -> Iterator[str]:
     if preemption not in (None, "", "Never", "PreemptLowerPriority"):
         known = "which is neither Never nor PreemptLowerPriority: that of the PodGroup is used instead"
         yield f"spec.preemptionPolicy {where} is {quoted_value(preemption)}, {known}"
+    yield from _unknown_fields(spec, where)
+
+
+def _unknown_fields(spec: Mapping[str, Any], where: str) -> Iterator[str]:
+    """Names fields that no version of the API has. Those of schedulingPolicy are policies, which are named before."""
+    policy, constraints = spec.get("schedulingPolicy"), spec.get("schedulingConstraints")
+    gang = policy.get("gang") if isinstance(policy, Mapping) else None
+    topology = constraints.get("topology") if isinstance(constraints, Mapping) else None
+    first = topology[0] if isinstance(topology, list | tuple) and topology else None
+    for given, known, field in (
+        (spec, _FIELDS, "spec"),
+        (gang, ("minGroupCount",), "spec.schedulingPolicy.gang"),
+        (constraints, ("topology",), "spec.schedulingConstraints"),
+        (first, ("key",), "spec.schedulingConstraints.topology"),
+    ):
+        if unknown := describe_unknown_fields(given, known, f"{field} {where}"):
+            yield unknown
 
 
 def _text(value: Any) -> str:

@@ -58,8 +58,6 @@ SCHEDULED: Final = "PodGroupInitiallyScheduled"
 """The condition of a PodGroup that has started, since v1alpha3."""
 _DISRUPTED: Final = "DisruptionTarget"
 _POLICIES: Final = ("gang", "basic")
-_MOST_WARNINGS: Final = 8
-"""Of CompositePodGroups, in one PodGroup."""
 _MAX_PRIORITY: Final = 2**31 - 1
 _FIELDS: Final = (
     "disruptionMode",
@@ -277,7 +275,7 @@ class _SpecReader:
             several = f"which {theirs.label} does not belong to, but to {quoted(theirs.workload)}: use one"
             self.problems.append(blocking(f"spec.workloadRef {self._of} names {quoted(own)}, {several}"))
             return Ancestry()
-        self.problems += [warning(each) for each in warnings_of(given.composites, self._spec)][:_MOST_WARNINGS]
+        self.problems += [warning(each) for each in warnings_of(given.composites, self._spec)]
         return given
 
 
@@ -289,10 +287,6 @@ def _priority(value: Any) -> int:
 
 def _is_zero(value: Any) -> bool:
     return value == 0 and not isinstance(value, bool)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list | tuple)
 
 
 DIALECT: Final = Dialect(

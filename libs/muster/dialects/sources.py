@@ -5,7 +5,7 @@ user's own words, for `muster explain`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from msgspec import Struct
 
@@ -13,14 +13,11 @@ from muster.dialects.definitions import Definition
 from muster.dialects.dialect import Declaration
 from muster.dialects.marks import GangMarks, MarkSet, Membership
 from muster.dialects.resources import parse_amounts
-from muster.dialects.values import BadValue, parse_gang_name, quoted_value
+from muster.dialects.values import BadValue, describe_unknown_fields, parse_gang_name, quoted_value
 from muster.gangs.facts import Amounts, GangFacts, Problem, Severity
 from muster.gangs.quoting import quoted
 
 T = TypeVar("T")
-
-_MOST_UNKNOWN: Final = 3
-"""Unknown fields that a Warning names."""
 
 MarkReader = Callable[[GangMarks, str], str | None]
 """Reads a mark of a pod by key: GangMarks.label or GangMarks.annotation."""
@@ -141,16 +138,10 @@ def choose(
     return value
 
 
-def unknown_fields(given: Any, known: Iterable[str], where: str) -> Iterator[Problem]:
+def unknown_fields(given: Any, known: Iterable[str], where: str) -> list[Problem]:
     """Returns a Warning about the fields of an object that are none of the known ones. `where` is it in words."""
-    known = sorted(known)
-    unknown = sorted([str(each) for each in given if each not in known]) if isinstance(given, Mapping) else []
-    if unknown:
-        more = f" and {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
-        names = f"{', '.join(map(quoted, unknown[:_MOST_UNKNOWN]))}{more}"
-        yield warning(
-            f"{where} has {names}, without effect: the fields that are known are {', '.join(known) or 'none'}"
-        )
+    message = describe_unknown_fields(given, known, where)
+    return [warning(message)] if message else []
 
 
 def choose_class_priority(name: Any, priorities: Mapping[str, int], where: str, problems: list[Problem]) -> int | None:

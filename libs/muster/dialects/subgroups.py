@@ -10,6 +10,7 @@ from muster.gangs.quoting import quoted
 from muster.gangs.selectors import EVERYTHING_SELECTED, LabelSelector, Operator, Requirement
 
 POLICY_FIELDS: Final = ("name", "labelSelector", "matchLabelKeys", "subGroupSize", "minSubGroups", "networkTopology")
+SELECTOR_FIELDS: Final = ("matchLabels", "matchExpressions")
 MAX_POLICIES: Final = 20
 MAX_MIN_SUBGROUPS: Final = 100
 MAX_KEYS: Final = 8

@@ -1,6 +1,7 @@
 """Parses values that users write in marks and definitions: counts, durations, gang names and lists of them."""
 
 import re
+from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
@@ -21,6 +22,8 @@ _COUNT: Final = re.compile(r"[+-]?[0-9]{1,4000}", re.ASCII)
 _NAME: Final = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,251}[A-Za-z0-9])?", re.ASCII)
 _NAMESPACE: Final = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?", re.ASCII)
 
+_MOST_UNKNOWN: Final = 3
+"""Unknown fields that are named."""
 _LONGEST_SHOWN_BITS: Final = 10_000  # Python limits the length of numbers that it converts
 
 _NUMBER: Final = r"([0-9]+\.?[0-9]*|\.[0-9]+)"
@@ -123,6 +126,19 @@ def parse_gang_group(text: str) -> tuple[GangName, ...]:
     if len(gangs) > MAX_GANGS_IN_A_GROUP:
         raise BadValue(f"a list of {len(gangs)} gangs, but a group has at most {MAX_GANGS_IN_A_GROUP}")
     return tuple(sorted(gangs))
+
+
+def describe_unknown_fields(given: object, known: Iterable[str], where: str) -> str:
+    """Names the fields of an object that are none of the known ones; empty: it has none. `where` is it in words."""
+    if not isinstance(given, Mapping):
+        return ""
+    fields = sorted(known)
+    unknown = sorted([str(each) for each in given if each not in fields])
+    if not unknown:
+        return ""
+    more = f" and {len(unknown) - _MOST_UNKNOWN} more" if len(unknown) > _MOST_UNKNOWN else ""
+    names = f"{', '.join(map(quoted, unknown[:_MOST_UNKNOWN]))}{more}"
+    return f"{where} has {names}, without effect: the fields that are known are {', '.join(fields) or 'none'}"
 
 
 def quoted_value(value: object) -> str:

@@ -36,7 +36,7 @@ from muster.dialects.sources import (
     unknown_fields,
     warning,
 )
-from muster.dialects.subgroups import MAX_POLICIES, POLICY_FIELDS, parse_subgroups
+from muster.dialects.subgroups import MAX_POLICIES, POLICY_FIELDS, SELECTOR_FIELDS, parse_subgroups
 from muster.dialects.values import MAX_COUNT, BadValue, parse_count, parse_index, quoted_value
 from muster.gangs.facts import (
     OTHER_LEVELS,
@@ -148,6 +148,7 @@ class _SpecReader:
             if isinstance(each, Mapping):
                 where = f"policy {quoted_value(each.get('name'))} of spec.subGroupPolicy {self._of}"
                 self.problems += unknown_fields(each, POLICY_FIELDS, where)
+                self.problems += unknown_fields(each.get("labelSelector"), SELECTOR_FIELDS, f"labelSelector of {where}")
                 self.problems += unknown_fields(
                     each.get("networkTopology"), _TOPOLOGY_FIELDS, f"networkTopology of {where}"
                 )

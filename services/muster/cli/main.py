@@ -7,17 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from muster.cli.errors import CliError, exit_on_error
-from muster.cli.options import (
-    ClusterState,
-    Coordinator,
-    Forecast,
-    Insecure,
-    Output,
-    Redact,
-    StateDirectory,
-    TextOutput,
-    checked_listen,
-)
+from muster.cli.options import ClusterState, Coordinator, Forecast, Insecure, Output, Redact, StateDirectory, TextOutput
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 from muster.cli.whatif_options import (
@@ -184,13 +174,13 @@ def test_placement(
     Start the implementation with the address of --listen as its cluster-state; it needs nothing else.
     """
     from muster.cli.conformance import ConformanceRun, print_cases, run_suite
+    from muster.cli.listening import listen_address
 
     if list_cases:
         print_cases(only or [], as_json=output is Output.JSON)
     else:
-        request = ConformanceRun(
-            target, checked_listen(listen, insecure=insecure), only or [], require or [], wait, timeout, failures
-        )
+        address = listen_address(listen, insecure=insecure)
+        request = ConformanceRun(target, address, only or [], require or [], wait, timeout, failures)
         run_suite(request, output is Output.JSON)
 
 
@@ -214,9 +204,11 @@ def replay_conformance(
 ) -> None:
     """Repeat a failed call: print its cluster, its request and the answers; exit with 1 if it fails again."""
     from muster.cli.conformance import replay_call
+    from muster.cli.listening import listen_address
     from muster.conformance.suite import Options
 
-    options = Options(target, checked_listen(listen, insecure=insecure), wait_seconds=wait, call_seconds=timeout)
+    address = listen_address(listen, insecure=insecure)
+    options = Options(target, address, wait_seconds=wait, call_seconds=timeout)
     replay_call(file, options, as_json=output is TextOutput.JSON)
 
 
@@ -415,6 +407,7 @@ def replay(
     Needs no cluster: the trace is played on --nodes that are free, or on a --snapshot. Prints utilisation,
     fragmentation, preemptions, and waits by size and priority. Several modes, placements or settings are compared.
     """
+    from muster.cli.listening import listen_address
     from muster.cli.replay import ReplayRequest, replay
     from muster.cli.whatif import load_snapshot
     from muster.forecast.suite import Nodes
@@ -429,7 +422,7 @@ def replay(
         mode or ["muster"],
         placement or ["placement"],
         set_ or [],
-        checked_listen(listen, insecure=insecure),
+        listen_address(listen, insecure=insecure),
         until,
     )
     replay(request, as_json=output is Output.JSON)

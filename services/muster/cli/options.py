@@ -6,9 +6,6 @@ from typing import Annotated
 
 import typer
 
-from muster.cli.errors import CliError
-from muster.config.settings import is_loopback
-
 
 class Output(StrEnum):
     """Output format of commands that print a table."""
@@ -73,16 +70,9 @@ Redact = Annotated[
 ]
 Insecure = Annotated[
     bool,
-    typer.Option("--insecure", help="Listen without TLS on an address that can be reached from the network."),
+    typer.Option(
+        "--insecure",
+        help="Allow --listen to be an address of the network: there is no TLS, so anyone there can read what is "
+        "served.",
+    ),
 ]
-
-
-def checked_listen(listen: str, *, insecure: bool) -> str:
-    """An address to listen on without TLS: of this machine alone, unless `insecure`. Raises CliError."""
-    if not insecure and not is_loopback(listen):
-        raise CliError(
-            f"--listen {listen} can be reached from the network, and there is no TLS: anyone could read the cluster",
-            hint="listen on 127.0.0.1, or say --insecure",
-            usage=True,
-        )
-    return listen

@@ -114,8 +114,7 @@ class _Patterns:
         if not self._matched:
             self._names = set(names)
         if pattern not in self._matched:
-            search = compile_pattern(pattern).search
-            self._matched[pattern] = {name for name in self._names if search(name)}
+            self._matched[pattern] = set(filter(compile_pattern(pattern), self._names))
 
     def update(self, patterns: set[str], names: Iterable[str]) -> None:
         """Set the patterns in use and the existing names."""
@@ -125,12 +124,12 @@ class _Patterns:
         self._matched = {pattern: each for pattern, each in self._matched.items() if pattern in patterns}
         for pattern in patterns:
             known = self._matched.get(pattern)
-            search = compile_pattern(pattern).search
             if known is None:
-                self._matched[pattern] = {name for name in present if search(name)}
-            else:
+                self._matched[pattern] = set(filter(compile_pattern(pattern), present))
+            elif added:
+                known |= set(filter(compile_pattern(pattern), added))
+            if known is not None:
                 known -= removed
-                known |= {name for name in added if search(name)}
 
     def selected(self, selector: MemberSelector) -> Iterable[str]:
         """Names that a selector by name or pattern selects, in order."""

@@ -248,12 +248,32 @@ async def test_a_deleted_gang_is_found_in_the_trace_file(tmp_path: Path) -> None
         (("run", "nonsense"), "No such command 'nonsense'"),
         (("up", "--nodes", "0"), "--nodes"),
         (("up", "--examples", "nowhere.yaml"), "there is no file or directory nowhere.yaml"),
+        (("conformance", "placement", "--listen", "here"), "--listen 'here' is no address: an address is HOST:PORT"),
     ],
 )
 async def test_usage_errors_exit_with_2(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
     ran = await muster(tmp_path, *arguments)
     assert ran.code == 2
     assert words in ran.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "address"),
+    [
+        (("conformance", "placement"), "0.0.0.0:7001"),
+        (("conformance", "placement"), "[::]:7001"),
+        (("conformance", "replay", "C15.json"), "192.0.2.1:7001"),
+        (("replay", "trace.jsonl", "--nodes", "2"), "node.example:7001"),
+        (("up", "--placement", "127.0.0.1:7003"), "0.0.0.0:7001"),
+    ],
+)
+async def test_commands_do_not_serve_the_network_without_tls(
+    tmp_path: Path, arguments: tuple[str, ...], address: str
+) -> None:
+    ran = await muster(tmp_path, *arguments, "--listen", address)
+    assert ran.code == 2
+    assert f"error: --listen {address!r} can be reached from the network" in ran.err
+    assert "listen on 127.0.0.1" in ran.err
 
 
 async def test_help_lists_every_setting_with_its_variable(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from muster.coordinator.core.effects import Phase, RejectionReason, Solve
 from muster.coordinator.core.gang.subgroups import MAX_SUBGROUPS
 from muster.coordinator.core.report.reasons import reason, warnings
 from muster.gangs.facts import MatchPolicy
+from muster.gangs.selectors import EVERYTHING_SELECTED, Operator, Requirement
 from muster.gangs.solve import Assignment, Explanation, SolveOutcome, SolveResult
 
 
@@ -44,6 +45,12 @@ def undivided(a: CoreGang) -> CoreGang:
 
 def why(scenario: Scenario, name: str) -> str:
     return reason(scenario.gang(name))
+
+
+def notes(scenario: Scenario) -> list[str]:
+    """Warnings about declarations."""
+    events = [event for report in scenario.reports for event in report.events]
+    return [event.note for event in events if event.reason == "GangDeclaration"]
 
 
 def test_each_subgroup_starts_in_one_rack() -> None:
@@ -271,21 +278,25 @@ def test_an_answer_for_a_gang_that_was_divided_since_is_not_used() -> None:
 def test_a_non_strict_gang_with_subgroups_says_why_it_starts_whole() -> None:
     scenario = in_racks({"a": 8}, r0="a")
     scenario.add(gang("a").non_strict().in_subgroups(4, 4))
-    assert scenario.machine is not None
-    [warning] = warnings(scenario.gang("a"), scenario.machine.cache.ledger.selection)
+    [warning] = warnings(scenario.gang("a"))
     assert "mode NonStrict has no effect: gang default/a has subgroups" in warning
 
 
-def test_pods_in_subgroups_of_two_policies_are_named_once() -> None:
+def test_pods_in_subgroups_of_two_policies_are_named_once_whenever_they_are_created() -> None:
     scenario = in_racks({"a": 8}, r0="a")
-    a = gang("a").in_subgroups(2, 2)
+    a = gang("a").needing(2).in_subgroups(2, 2)
     [parts] = a.gang_facts().subgroups
-    both = (parts, replace(parts, name="others", keys=()))
-    scenario.change(gangs=[replace(a.gang_facts(), subgroups=both)], pods=a.pods())
+    second = EVERYTHING_SELECTED.narrowed([Requirement("subgroup", Operator.IN, ("1",))])
+    overlapping = (parts, replace(parts, name="others", labels=second, keys=()))
+    pods = a.pods()
+    scenario.change(gangs=[replace(a.gang_facts(), subgroups=overlapping)], pods=pods[:2])
     scenario.run()
-    events = [event for report in scenario.reports for event in report.events]
-    [note] = [event.note for event in events if event.reason == "GangDeclaration"]
-    assert note.startswith('pod "a-0" is in a subgroup of policy "parts" and in one of policy "others": only the first')
+    assert not notes(scenario)
+    for later in pods[2:]:
+        scenario.change(pods=[later])
+        scenario.run()
+    [note] = notes(scenario)
+    assert note.startswith('pod "a-2" is in a subgroup of policy "parts" and in one of policy "others": only the first')
     assert scenario.bound("a") == 4
 
 

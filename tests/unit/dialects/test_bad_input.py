@@ -147,6 +147,9 @@ CASES: Final[Mapping[str, Callable[[], GangFacts]]] = {
     "volcano: unknown field of the topology of a policy": lambda: in_policies(
         {"name": "ps", "networkTopology": {"tier": 1}}
     ),
+    "volcano: unknown field of the selector of a policy": lambda: in_policies(
+        {"name": "ps", "labelSelector": {"matchLabel": {"app": "ps"}}}
+    ),
     "native: unknown field": lambda: by_native({**GANG, "minCount": 2}),
     "native: unknown field of gang": lambda: by_native({"schedulingPolicy": {"gang": {"minCount": 2, "maxCount": 3}}}),
     "native: unknown field of basic": lambda: by_native({"schedulingPolicy": {"basic": {"minCount": 2}}}),
@@ -246,6 +249,14 @@ CASES: Final[Mapping[str, Callable[[], GangFacts]]] = {
         *[(str(n), gang_of_groups(parent=str(n + 1))) for n in range(1, 4)],
         ("4", gang_of_groups()),
     ),
+    "composite: unknown field": lambda: below(("C", gang_of_groups(minCount=2))),
+    "composite: unknown field of gang": lambda: below(
+        ("C", {"schedulingPolicy": {"gang": {"minGroupCount": 1, "minCount": 2}}})
+    ),
+    "composite: unknown constraint": lambda: below(("C", gang_of_groups(schedulingConstraints={"nodes": []}))),
+    "composite: unknown field of a topology": lambda: below(
+        ("C", gang_of_groups(schedulingConstraints={"topology": [{"key": "rack", "mode": "soft"}]}))
+    ),
     "composite: priority class": lambda: below(("C", gang_of_groups(priorityClassName="high"))),
     "composite: preemption policy": lambda: below(("C", gang_of_groups(preemptionPolicy="Sometimes"))),
     "composite: another Workload": lambda: below(
@@ -274,6 +285,17 @@ def test_each_dialect_has_a_case_of_a_bad_minimum() -> None:
     assert SENTENCES.keys() == CASES.keys()
     named = {name.partition(":")[0] for name in CASES if "minimum" in name or "number" in name or "size" in name}
     assert named >= {dialect.name for dialect in DIALECTS}
+
+
+def test_all_warnings_of_all_composites_are_given() -> None:
+    given = {"disruptionMode": {"all": {}}, "preemptionPolicy": "Sometimes", "priorityClassName": "high", "maxCount": 3}
+    parents = {"C": "1", "1": "2", "2": None}
+    gang = below(*((name, gang_of_groups(parent=parent, **given)) for name, parent in parents.items()))
+    messages = [message for severity, message in problems_of(gang) if severity is Severity.WARNING]
+    assert len(messages) == 12
+    for name in parents:
+        of_one = "; ".join(each for each in messages if f'CompositePodGroup "a/{name}"' in each)
+        assert all(field in of_one for field in given)
 
 
 LONG: Final = "x" * 1_000_000

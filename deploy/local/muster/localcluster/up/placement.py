@@ -4,6 +4,7 @@ import socket
 from typing import Final, NamedTuple
 
 from muster.cli.errors import CliError
+from muster.config.settings import is_loopback
 
 _PROGRAMS: Final = {"best-fit": "placement", "first-fit": "first-fit"}
 """Names in `muster run` by the names that users give."""
@@ -36,6 +37,12 @@ def _check_free(listen: str) -> None:
     address = _host_and_port(listen)
     if address is None:
         raise CliError(f"--listen {listen!r} is not an address HOST:PORT", usage=True)
+    if not is_loopback(listen):
+        raise CliError(
+            f"--listen {listen!r} can be reached from the network, and the local cluster has no TLS",
+            hint="listen on 127.0.0.1",
+            usage=True,
+        )
     try:
         socket.create_server(address).close()
     except OSError as error:

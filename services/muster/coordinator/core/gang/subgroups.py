@@ -8,12 +8,11 @@ batches; one that preemption shrank does not grow for a while (`elastic/growth`)
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from itertools import islice
 from typing import Final, NamedTuple
 
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.state import PartGrowth
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import PodFacts, SubgroupPolicy
 from muster.gangs.quoting import quoted
 from muster.gangs.selection import PodSelection
 from muster.topology.ranks import natural_order
@@ -283,38 +282,19 @@ def _size(gang: Gang, subgroup: Subgroup) -> int:
     return gang.facts.subgroups[subgroup.policy].size if subgroup.policy != NO_POLICY else 1
 
 
-def overlapping_subgroups(gang: Gang, selection: PodSelection) -> str:
-    """Describes a member that two policies put into a subgroup; empty: there is none."""
-    if gang.facts is None or len(gang.facts.subgroups) < 2:
-        return ""
-    seen = set[str]()
-    for pod in gang.pods.values():
-        if pod.label_set in seen:
-            continue
-        seen.add(pod.label_set)
-        first, *others = islice(_keys(gang, selection.labels(pod.label_set)), 2)
-        if others:
-            used, unused = (quoted(gang.facts.subgroups[index].name) for index, _ in (first, *others))
-            both = f"pod {quoted(pod.name)} is in a subgroup of policy {used} and in one of policy {unused}"
-            return f"{both}: only the first counts; give each policy a labelSelector of its own"
-    return ""
+def assignments(policies: Iterable[SubgroupPolicy], labels: Mapping[str, str]) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The subgroups to which policies assign a member, in their order: the first one counts. Each is the index of the
+    policy, and the values of its labels.
+    """
+    for index, policy in enumerate(policies):
+        values = tuple([labels.get(key, "") for key in policy.keys])
+        if all(values) and policy.labels.matches(labels):
+            yield index, values
 
 
 def _key(gang: Gang, labels: Mapping[str, str]) -> _Key:
-    return next(_keys(gang, labels))
-
-
-def _keys(gang: Gang, labels: Mapping[str, str]) -> Iterator[_Key]:
-    """The subgroups to which policies assign a member, in the order of the policies; if there are none, no subgroup."""
     assert gang.facts is not None
-    alone = True
-    for index, policy in enumerate(gang.facts.subgroups):
-        values = tuple([labels.get(key, "") for key in policy.keys])
-        if all(values) and policy.labels.matches(labels):
-            alone = False
-            yield index, values
-    if alone:
-        yield _ALONE
+    return next(assignments(gang.facts.subgroups, labels), _ALONE)
 
 
 def _id(gang: Gang, key: _Key) -> str:

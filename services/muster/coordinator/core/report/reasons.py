@@ -8,10 +8,8 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from muster.coordinator.core.gang.gang import Gang
-from muster.coordinator.core.gang.subgroups import overlapping_subgroups
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, NodeRequirement, NodeSelectorTerm, PodClass, Severity
-from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Explanation
 from muster.topology.constraints import as_text
 
@@ -152,7 +150,7 @@ def _absent(gang: Gang) -> str:
     return f"it needs {more}{existing}: create {'it' if missing == 1 else 'them'}, or lower the minimum"
 
 
-def warnings(gang: Gang, selection: PodSelection) -> list[str]:
+def warnings(gang: Gang) -> list[str]:
     """Lists problems of the declaration for which a default is used, or that do not stop a running gang."""
     facts = gang.facts
     if facts is None:
@@ -168,8 +166,6 @@ def warnings(gang: Gang, selection: PodSelection) -> list[str]:
         notes.append(
             f"mode NonStrict has no effect: {_why_whole(whole)}, so all members of the gang group must fit at once"
         )
-    if overlap := overlapping_subgroups(gang, selection):
-        notes.append(overlap)
     return notes
 
 

@@ -24,6 +24,7 @@ from muster.coordinator.core.gang.subgroups import held_off
 from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.report.diagnosis import wait_of
 from muster.coordinator.core.report.nominated_nodes import nominated_nodes
+from muster.coordinator.core.report.overlaps import Overlaps
 from muster.coordinator.core.report.reasons import LATER, NOTHING, Kind, Theme, is_news, kind, reason, theme, warnings
 from muster.coordinator.core.report.waits import Wait
 from muster.coordinator.core.slices import GANGS, Slices
@@ -94,6 +95,7 @@ class _Reported:
     wait: Wait = Wait.FAILED
     pods: dict[str, _Message] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    overlaps: Overlaps = field(default_factory=Overlaps)
     acted_on: bool = False
     """Some members were last reported to wait for nodes, or to have a nominated one: autoscalers act on it."""
     members: int = 0
@@ -332,7 +334,9 @@ class Reports:
         return tuple(events)
 
     def _warn(self, gang: Gang, reported: _Reported) -> Report | None:
-        notes = warnings(gang, self._cache.ledger.selection)
+        notes = warnings(gang)
+        if overlap := reported.overlaps.describe(gang, self._cache.ledger.selection):
+            notes.append(overlap)
         if not notes and not reported.warnings:
             return None
         # a corrected problem is reported again when it returns
