@@ -180,8 +180,9 @@ def check_started_anew(scenario: Scenario) -> None:
     """I6: a gang below its minimum that has all pods to start anew, and no other way to its minimum, has done so."""
     repairs = scenario.leader._repairs
     for found in scenario.leader.cache.gangs.values():
-        only_waiting = found.facts is not None and found.facts.match_policy is MatchPolicy.ONLY_WAITING
-        if not (only_waiting and found.started and found.broken) or found.lost or not repairs._may_be_evicted(found):
+        if found.facts is None or found.facts.match_policy is not MatchPolicy.ONLY_WAITING:
+            continue
+        if not (found.started and found.broken) or found.lost or not repairs._may_be_evicted(found):
             continue
         again = [uid for uid in (*found.pending, *found.bound) if not found.pods[uid].uncontrolled]
         rests = found.pending and found.bound and not found.in_transition and len(again) >= found.facts.minimum

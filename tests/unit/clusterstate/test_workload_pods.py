@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from muster.clusterstate.manifest_fields import BadWorkload
 from muster.clusterstate.suite import facts_of
-from muster.clusterstate.workload_pods import BadWorkload, expanded
+from muster.clusterstate.workload_pods import expanded
 
 TEMPLATE = {
     "metadata": {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
