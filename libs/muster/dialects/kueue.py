@@ -16,7 +16,9 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from muster.dialects import kueue_slices
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.kueue_slices import read_slices
 from muster.dialects.marks import GangMarks, MarkSet, Membership
 from muster.dialects.sources import (
     blocking,
@@ -74,14 +76,18 @@ def read(declaration: Declaration) -> GangFacts:
         problems.append(blocking(f"no pod of the group has the annotation {TOTAL_COUNT}: {remedy}"))
     count = choose(sources, parse_count, 0, problems, blocking, remedy)
     problems += _two_names(pods)
+    slices = read_slices(pods, problems)
     return replace(
         gang_facts(NAME, declaration),
         minimum=count,
         total=count,
         match_policy=MatchPolicy.WAITING_AND_RUNNING,
         counts_succeeded=True,
+        tree=slices.tree,
+        constraints=slices.constraints,
+        subgroups=slices.subgroups,
         problems=tuple(problems),
-        terms=tuple(pod_terms(pods, GangMarks.annotation, (TOTAL_COUNT,))),
+        terms=tuple(pod_terms(pods, GangMarks.annotation, (TOTAL_COUNT, kueue_slices.TOPOLOGY, kueue_slices.SIZE))),
     )
 
 
@@ -104,7 +110,7 @@ DIALECT: Final = Dialect(
     marks=PodMarks(
         labels=frozenset({GROUP_NAME}),
         annotations=frozenset({GROUP_NAME, TOTAL_COUNT}),
-        roles=frozenset({FAST_ADMISSION, SUSPENDING_PARENT}),
+        roles=frozenset({FAST_ADMISSION, SUSPENDING_PARENT}) | kueue_slices.MARKS,
         naming=f"label {GROUP_NAME}",
         shared=True,
     ),

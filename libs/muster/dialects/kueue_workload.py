@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from muster.dialects import kueue
 from muster.dialects.definitions import Definition, DefinitionKind
 from muster.dialects.dialect import Declaration, Dialect, PodMarks
+from muster.dialects.kueue_slices import SIZE, TOPOLOGY, read_slices
 from muster.dialects.marks import GangMarks, Membership
 from muster.dialects.quota import WAITING_FOR_QUOTA
-from muster.dialects.sources import blocking, gang_facts, member_of, undeclared
+from muster.dialects.sources import blocking, gang_facts, member_of, pod_terms, undeclared
 from muster.dialects.values import MAX_COUNT
 from muster.gangs.facts import GangFacts, MatchPolicy, Problem
 from muster.gangs.quoting import quoted
@@ -65,14 +66,19 @@ def read(declaration: Declaration) -> GangFacts:
         problems.append(undeclared(f"{workload} does not exist, or is not read: {remedy}"))
     else:
         count = _admitted(definition, workload, problems)
+    slices = read_slices(declaration.pods, problems)
+    admitted = (f"pods admitted by Kueue: {count}",) if count else ()
     return replace(
         gang_facts(NAME, declaration),
         minimum=count,
         total=count,
         match_policy=MatchPolicy.WAITING_AND_RUNNING,
         counts_succeeded=True,
+        tree=slices.tree,
+        constraints=slices.constraints,
+        subgroups=slices.subgroups,
         problems=tuple(problems),
-        terms=(f"pods admitted by Kueue: {count}",) if count else (),
+        terms=(*admitted, *pod_terms(declaration.pods, GangMarks.annotation, (TOPOLOGY, SIZE))),
     )
 
 

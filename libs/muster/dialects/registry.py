@@ -12,6 +12,7 @@ from muster.dialects import (
     kube_arbitrator,
     kube_batch,
     kueue,
+    kueue_slices,
     kueue_workload,
     lightweight,
     muster_annotations,
@@ -99,7 +100,10 @@ class Registry:
             kept = muster_annotations.without_valid_duration(kept)
         if annotations and koordinator.TOPOLOGY_INDEX in annotations:
             kept = koordinator.without_valid_index(kept)
-        return GangMarks(namespace, _known(labels, self._labels, self._label_prefixes), kept, pod_group, controller)
+        named = _known(labels, self._labels, self._label_prefixes)
+        if labels and kueue_slices.POD_SET in labels:
+            named = kueue_slices.relevant_labels(named, kept)
+        return GangMarks(namespace, named, kept, pod_group, controller)
 
     def _membership_of(self, marks: GangMarks) -> Membership | None:
         """Returns the gang of a pod with these marks, or why they are invalid; None for a plain pod.

@@ -1,4 +1,4 @@
-"""Parses the topology keys of Kubernetes' PodGroups and CompositePodGroups."""
+"""Parses topology keys: those of node labels."""
 
 import re
 from collections.abc import Mapping
@@ -10,6 +10,13 @@ _LABEL_KEY: Final = re.compile(
     r"(?=.{1,317}\Z)(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?",
     re.ASCII,
 )
+
+
+def parse_label_key(value: Any) -> str:
+    """Parses the key of a node label. Raises BadValue."""
+    if not isinstance(value, str) or not _LABEL_KEY.fullmatch(value):
+        raise BadValue(f"{quoted_value(value)}, but a key must be that of a label, such as topology.kubernetes.io/zone")
+    return value
 
 
 def parse_topology_key(listed: Any) -> str:

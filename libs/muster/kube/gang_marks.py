@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw
 
-from muster.dialects import registry
+from muster.dialects import kueue_slices, registry
 from muster.dialects.definitions import Definition, DefinitionKind, Owner
 from muster.dialects.marks import GangMarks, PodAge
 from muster.gangs.byte_cache import cached_by_bytes
@@ -21,8 +21,12 @@ _MAX_KEY_LENGTH: Final = 253
 
 def gang_marks(pod: Pod, job: str = "") -> GangMarks:
     """The fields of a pod that dialects read; falsy if there are none. `job` as in GangMarks."""
-    metadata = pod.metadata
-    return registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group_of(pod), job)
+    metadata, spec = pod.metadata, pod.spec
+    marks = registry.gang_marks(metadata.namespace, metadata.labels, metadata.annotations, pod_group_of(pod), job)
+    if not kueue_slices.asks(marks.annotations):
+        return marks
+    gates = [each.name for each in spec.scheduling_gates or ()]
+    return kueue_slices.unless_placed(marks, gates, _object(bytes(spec.node_selector)))
 
 
 def pod_group_of(pod: Pod) -> str:

@@ -1,9 +1,12 @@
 """Pods that Kueue manages, from their creation behind scheduling gates to their release."""
 
+import pytest
+
 from builders.clusterstate.history import History, Object, pod_object
-from muster.gangs.facts import PodFacts
+from muster.gangs.facts import LevelConstraint, LevelPolicy, PodFacts
 
 PREFIX = "kueue.x-k8s.io/"
+SLICES, RACK = PREFIX + "podset-slice-required-topology", "example.com/rack"
 ADMISSION, TOPOLOGY = {"name": PREFIX + "admission"}, {"name": PREFIX + "topology"}
 
 
@@ -18,6 +21,13 @@ def member(name: str, *gates: dict[str, str], scheduler: str = "muster", **selec
         schedulingGates=list(gates),
         nodeSelector=selector,
     )
+
+
+def sliced(number: int, *gates: dict[str, str], **selector: str) -> Object:
+    """A pod of a group of two that asks for slices of two pods in a rack."""
+    pod = member(f"w-{number}", *gates, **selector)
+    pod["metadata"]["annotations"] |= {SLICES: RACK, PREFIX + "podset-slice-size": "2"}
+    return pod
 
 
 def only(pods: tuple[PodFacts, ...]) -> PodFacts:
@@ -43,6 +53,26 @@ def test_the_node_selector_that_kueue_adds_at_the_release_is_that_of_the_pods_cl
     assert released.class_id != gated.class_id
     [pod_class] = [each for each in batch.pod_classes if each.id == released.class_id]
     assert pod_class.node_selector == (("example.com/rack", "r3"), ("kubernetes.io/hostname", "n7"))
+
+
+def test_slices_of_released_pods_are_constraints_and_their_label_gets_a_tree() -> None:
+    history = History()
+    history.pods(sliced(0, ADMISSION), sliced(1, ADMISSION))
+    assert not history.state.gangs.facts["kueue/ml/g"].constraints
+    history.pods(sliced(0), sliced(1))
+    gang = history.state.gangs.facts["kueue/ml/g"]
+    assert gang.constraints == (LevelConstraint(RACK, LevelPolicy.FACTOR, hard=True, count=2),)
+    assert gang.tree in history.state.trees.facts
+    assert not gang.problems
+
+
+@pytest.mark.parametrize("selector", [{RACK: "r3"}, {"kubernetes.io/hostname": "n7"}])
+def test_slices_for_which_kueue_chose_the_domain_are_none_of_musters(selector: dict[str, str]) -> None:
+    history = History()
+    history.pods(sliced(0, TOPOLOGY), sliced(1, TOPOLOGY))
+    history.pods(sliced(0, **selector), sliced(1, TOPOLOGY))
+    gang = history.state.gangs.facts["kueue/ml/g"]
+    assert (gang.constraints, gang.subgroups, gang.problems) == ((), (), ())
 
 
 def test_a_pod_that_kueue_puts_into_a_group_for_its_controller_stays_a_plain_pod() -> None:

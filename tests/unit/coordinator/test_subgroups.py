@@ -12,7 +12,7 @@ from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Phase, RejectionReason, Solve
 from muster.coordinator.core.gang.subgroups import MAX_SUBGROUPS
 from muster.coordinator.core.report.reasons import reason, warnings
-from muster.gangs.facts import MatchPolicy
+from muster.gangs.facts import LevelConstraint, LevelPolicy, MatchPolicy
 from muster.gangs.selectors import EVERYTHING_SELECTED, Operator, Requirement
 from muster.gangs.solve import Assignment, Explanation, SolveOutcome, SolveResult
 
@@ -158,6 +158,28 @@ def test_an_answer_that_divides_a_subgroup_over_racks_is_rejected() -> None:
     scenario.run()
     assert scenario.bound("a") == 0
     assert set(scenario.gang("a").attempts.rejections) == {RejectionReason.CONSTRAINT}
+
+
+@pytest.mark.parametrize(("divided", "bound"), [((4, 4), 8), ((6, 2), 0)])
+def test_hard_constraints_of_subgroups_are_requested_and_checked(divided: tuple[int, int], bound: int) -> None:
+    scenario = in_racks({"a": 6, "c": 6}, r0="a", r1="c")
+    of_four = LevelConstraint("rack", LevelPolicy.FACTOR, hard=True, count=4)
+
+    def answer(solve: Solve) -> tuple[SolveResult, ...]:
+        [group] = solve.groups
+        [part] = group.gangs
+        assert part.constraints == (of_four,)
+        seats = [Assignment(part.id, 0, node, count) for node, count in zip("ac", divided, strict=True)]
+        return (SolveResult(group.id, SolveOutcome.PLACED, tuple(seats)),)
+
+    scenario.solver = answer
+    a = gang("a").in_subgroups(8, size=4, rack=False)
+    [parts] = a.gang_facts().subgroups
+    sliced = replace(a.gang_facts(), subgroups=(replace(parts, constraints=(of_four,)),))
+    scenario.change(gangs=[sliced], pods=a.pods())
+    scenario.run()
+    assert scenario.bound("a") == bound
+    assert bool(scenario.gang("a").attempts.rejections) is not bool(bound)
 
 
 def test_an_answer_without_a_needed_subgroup_is_rejected() -> None:

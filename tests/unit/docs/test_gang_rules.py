@@ -14,6 +14,8 @@ from muster.dialects import (
     kube_arbitrator,
     kube_batch,
     kueue,
+    kueue_slices,
+    kueue_workload,
     muster_annotations,
     native,
     resources,
@@ -39,7 +41,8 @@ BESIDES = {
     coscheduling.NAME: {QUOTA_WAITS},
     kube_batch.NAME: {QUOTA_WAITS},
     volcano.NAME: {volcano.TASK_SPEC, volcano.TASK_INDEX},
-    kueue.NAME: {kueue.FAST_ADMISSION, kueue.SUSPENDING_PARENT, kueue.POD_INDEX},
+    kueue.NAME: {kueue.FAST_ADMISSION, kueue.SUSPENDING_PARENT, kueue.POD_INDEX, *kueue_slices.MARKS},
+    kueue_workload.NAME: kueue_slices.MARKS,
 }
 LIMITS = {
     "gangs of one gang group": (values.MAX_GANGS_IN_A_GROUP,),
@@ -64,6 +67,7 @@ LIMITS = {
         subgroups.MAX_MIN_SUBGROUPS,
     ),
     "subgroups of one gang with pending pods": (MAX_SUBGROUPS,),
+    "pod sets of a Kueue gang with slices": (kueue_slices.MAX_POD_SETS,),
     "CompositePodGroups above a PodGroup, and PodGroups below a CompositePodGroup": (
         composites.MAX_DEPTH,
         composites.MAX_GANGS,

@@ -38,9 +38,8 @@ from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.turns import namespace_of
 from muster.coordinator.core.slices import OBJECTS, Slices, parts
-from muster.coordinator.core.solve.composites import violated_composite
 from muster.coordinator.core.solve.concurrent import charge
-from muster.coordinator.core.solve.request import Rejections, demand, to_place, violated_constraint
+from muster.coordinator.core.solve.request import Rejections, demand, to_place, violated_constraint, violated_division
 from muster.coordinator.core.term_state import PreemptingGroup, PreemptionTermState, monotonic_time, unix_time
 from muster.gangs.facts import split_kind
 from muster.gangs.solve import Assignment, SolveGroup, SolveOutcome, SolveResult
@@ -507,9 +506,9 @@ class Preemption:
         group = attempt.group
         cache, whole = self._cache, not group.non_strict
         placed: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        for assignment in assignments if attempt.request.composites else ():
+        for assignment in assignments:
             placed[assignment.gang][assignment.node] += assignment.count
-        if placed and violated_composite(attempt.request, placed, cache.trees, cache.ledger.nodes) is not None:
+        if violated_division(cache.ledger, cache.trees, attempt.request, placed) is not None:
             return True
         for gang in group.gangs:
             nodes: Counter[str] = Counter()

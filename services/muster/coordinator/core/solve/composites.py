@@ -19,13 +19,18 @@ from muster.topology.ranks import Path
 
 
 class Domain(NamedTuple):
-    """The level of a tree of which members share one domain; without a level they need not. `soft` are the other
+    """The level of a tree of which members share one domain; without a level they need not. `others` are the other
     constraints.
     """
 
     tree: str
     level: str
-    soft: tuple[LevelConstraint, ...]
+    others: tuple[LevelConstraint, ...]
+
+    @property
+    def of_parts(self) -> "Domain":
+        """What holds for parts of the members, too: soft constraints."""
+        return Domain(self.tree, "", tuple(each for each in self.others if not each.hard))
 
 
 def domain_of(trees: TopologyTrees, tree: str, constraints: tuple[LevelConstraint, ...]) -> Domain:
@@ -33,8 +38,9 @@ def domain_of(trees: TopologyTrees, tree: str, constraints: tuple[LevelConstrain
     known = trees.get(tree)
     levels = known.level_names if known is not None else []
     there = on_levels(constraints, levels)
-    hard = [each.level for each in there if each.hard and each.policy is LevelPolicy.PACK and each.level in levels]
-    return Domain(tree, max(hard, key=levels.index, default=""), tuple(each for each in there if not each.hard))
+    packs = [each for each in there if each.hard and each.policy is LevelPolicy.PACK]
+    level = max((each.level for each in packs if each.level in levels), key=levels.index, default="")
+    return Domain(tree, level, tuple(each for each in there if each not in packs))
 
 
 def subgroups_to_place(
@@ -44,10 +50,10 @@ def subgroups_to_place(
     facts = gang.facts
     assert facts is not None
     whole = domain_of(trees, facts.tree, gang.constraints)
-    domains = {NO_POLICY: whole._replace(level="")}
+    domains = {NO_POLICY: whole.of_parts}
     for index, policy in enumerate(facts.subgroups):
         own = domain_of(trees, policy.tree, policy.constraints)
-        domains[index] = own if policy.constraints else whole._replace(level="")
+        domains[index] = own if policy.constraints else whole.of_parts
     policies = dict.fromkeys(each.policy for each, _ in attempt.subgroups)
     all_needed = (
         not attempt.later
@@ -76,9 +82,9 @@ def subgroups_to_place(
             nodes = tuple(sorted({node for node, _ in each.held}))
             composites.append(Composite(1, parent, 0, domain.level, domain.tree, nodes))
             parent = len(composites) - 1
-        placed = _placed(each) if domain.soft else ()
+        placed = _placed(each) if domain.others else ()
         roles = roles_of(each.pending)
-        gangs.append(SolveGang(each.id, minimum, roles, domain.tree, domain.soft, placed, avoided, parent))
+        gangs.append(SolveGang(each.id, minimum, roles, domain.tree, domain.others, placed, avoided, parent))
     return gangs, composites
 
 

@@ -197,7 +197,7 @@ def validate_and_reserve(
         return Rejection(RejectionReason.MALFORMED, malformed)
     in_order = _by_neighbourhood(gangs, trees, ledger, assignments)
     seats, placed_by_request = _seats(gangs, requested, label_sets, in_order, ledger)
-    incomplete = violated_composite(request, placed_by_request, trees, ledger.nodes) if _is_divided(request) else None
+    incomplete = violated_division(ledger, trees, request, placed_by_request)
     if incomplete is not None:
         return Rejection(RejectionReason.CONSTRAINT, incomplete)
     incomplete = _incomplete(group, seats, known) if not group.non_strict else None
@@ -315,10 +315,38 @@ def violated_constraint(
     """Which hard constraint of the gang forbids that many more members on these nodes; None: none does."""
     if not taken or not any(each.hard for each in gang.constraints):
         return None
-    before: Counter[str] = Counter()
-    for pods in placed(gang):
-        before[pods.node] += pods.count
-    return broken_constraint(gang, trees, ledger.nodes, before, before + taken, whole=whole)
+    tree = gang.facts.tree if gang.facts is not None else ""
+    before = _by_node(placed(gang))
+    return broken_constraint(tree, gang.constraints, trees, ledger.nodes, before, before + taken, whole=whole)
+
+
+def violated_division(
+    ledger: Ledger, trees: TopologyTrees, request: SolveGroup, taken: Mapping[str, Counter[str]]
+) -> str | None:
+    """The composite, or the hard constraint of a subgroup, that the members violate which are placed by gang of the
+    request and node, in words; None: none, or there are neither.
+    """
+    if not _is_divided(request):
+        return None
+    violated = violated_composite(request, taken, trees, ledger.nodes)
+    if violated is not None:
+        return violated
+    for part in request.gangs:
+        members = taken.get(part.id)
+        if members and subgroup_name_of(part.id) and any(each.hard for each in part.constraints):
+            before = _by_node(part.placed)
+            after = before + members
+            broken = broken_constraint(part.tree, part.constraints, trees, ledger.nodes, before, after, whole=True)
+            if broken is not None:
+                return broken
+    return None
+
+
+def _by_node(placed: Iterable[PodsOnNode]) -> Counter[str]:
+    counts: Counter[str] = Counter()
+    for pods in placed:
+        counts[pods.node] += pods.count
+    return counts
 
 
 def _requested_by_role(request: SolveGroup) -> dict[tuple[str, int], tuple[str, int]]:
@@ -435,7 +463,8 @@ Sizes = Mapping[Path, Counter[Path]]
 
 
 def broken_constraint(
-    gang: Gang,
+    tree_name: str,
+    constraints: Sequence[LevelConstraint],
     trees: TopologyTrees,
     nodes: Mapping[str, NodeFacts],
     before: Counter[str],
@@ -450,13 +479,13 @@ def broken_constraint(
     A constraint that was violated before, because nodes moved or members ended, is not held against the answer. Unless
     `whole`, more members will follow, and only violations that they cannot mend count.
     """
-    tree = trees.get(gang.facts.tree) if gang.facts is not None else None
+    tree = trees.get(tree_name)
     if tree is None:
         return None
     levels = tree.level_names
-    constrained = sorted({levels.index(each.level) for each in gang.constraints if each.level in levels})
+    constrained = sorted({levels.index(each.level) for each in constraints if each.level in levels})
     paths = {node: trees.path(tree, nodes[node]) for node in after if node in nodes}
-    for each in gang.constraints:
+    for each in constraints:
         if not each.hard or each.level not in levels or not (whole or each.policy is LevelPolicy.PACK):
             continue
         level = levels.index(each.level)
