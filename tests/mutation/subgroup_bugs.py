@@ -57,6 +57,13 @@ SUBGROUP_BUGS = (
         first=SUBGROUPS,
     ),
     Bug(
+        "an answer may violate hard constraints of a subgroup",
+        "solve/request.py",
+        "        if members and subgroup_name_of(part.id) and any",
+        "        if members and not subgroup_name_of(part.id) and any",
+        first=SUBGROUPS,
+    ),
+    Bug(
         "members of running gangs do not fix the domain of their composite",
         "solve/composites.py",
         "            nodes = tuple(sorted(held.get(each.name, ()))) if each.level else ()",

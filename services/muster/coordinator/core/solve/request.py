@@ -336,10 +336,10 @@ def violated_division(
         if members and subgroup_name_of(part.id) and any(each.hard for each in part.constraints):
             before = _by_node(part.placed)
             after = before + members
-            broken = broken_constraint(part.tree, part.constraints, trees, ledger.nodes, before, after, whole=True)
-            if broken is not None:
-                return broken
-    return None
+            violated = broken_constraint(part.tree, part.constraints, trees, ledger.nodes, before, after, whole=True)
+            if violated is not None:
+                break
+    return violated
 
 
 def _by_node(placed: Iterable[PodsOnNode]) -> Counter[str]:
