@@ -232,6 +232,20 @@ START_BUGS = (
         first="unit/coordinator/test_ended_gangs.py",
     ),
     Bug(
+        "the rest of a gang starts pod by pod after others have succeeded",
+        "gang/gang.py",
+        "or self.facts is None or self.resumes:",
+        "or self.facts is None:",
+        first="unit/coordinator/test_ended_gangs.py",
+    ),
+    Bug(
+        "the rest of a gang waits for members that have succeeded",
+        "gang/gang.py",
+        "(facts.counts_succeeded or self.resumes)",
+        "facts.counts_succeeded",
+        first="unit/coordinator/test_ended_gangs.py",
+    ),
+    Bug(
         "a run of which nobody is left keeps its permit",
         "cache/cache.py",
         "        if gang.run_ended:\n            self.restart(gang)\n\n",

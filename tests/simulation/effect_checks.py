@@ -33,6 +33,22 @@ def check_records(leader: Machine, persist: Persist) -> None:
             check_minimum(gang, record)
             check_uniform(cpu_by_class(leader), gang, record)
             check_constraints(leader, gang, record)
+        elif record.seats and gang.started:
+            check_resumed(gang)
+
+
+def check_resumed(gang: Gang) -> None:
+    """I1: of a gang of which some members have succeeded and no other has a place, what the minimum lacks starts."""
+    new = all(held.state is ActionState.DECIDED and not held.repairs for held in gang.seats.values())
+    holds = [pod.uid for pod in gang.pods.values() if pod.seated and not (pod.phase.ended or pod.deleting)]
+    if not new or holds or gang.acknowledged or gang.lost or gang.facts is None:
+        return
+    succeeded, minimum = gang.succeeded_to_stay, gang.facts.minimum
+    if 0 < succeeded < minimum:
+        starting = len(gang.seats)
+        assert starting + len(gang.succeeded) >= minimum, (
+            f"I1: {starting} of {gang.id} start, and {succeeded} succeeded"
+        )
 
 
 def check_minimum(gang: Gang, record: Record) -> None:

@@ -103,6 +103,16 @@ class Gang(Members):
         return self.permit.granted and bool(self.pending) and not self.places and not self.succeeded_to_stay
 
     @property
+    def resumes(self) -> bool:
+        """The gang has run whole, none of its members holds a place, and some have succeeded: those that wait start
+        together, as many as the minimum lacks besides these (I1).
+        """
+        if not (self.succeeded and self.pending and self.permit.fulfilled) or self.places or self.facts is None:
+            return False
+        counts = self.facts.match_policy is not MatchPolicy.ONLY_WAITING
+        return counts and 0 < self.succeeded_to_stay < self.facts.minimum
+
+    @property
     def below_minimum(self) -> bool:
         """The gang runs with fewer members than its minimum; those that have succeeded count."""
         if not self.permit.granted or self.facts is None or not (places := self.places):
@@ -157,7 +167,7 @@ class Gang(Members):
         """Pending members are placed one by one: the gang is being repaired, or has started under match policy
         once-satisfied.
         """
-        if not self.permit.granted or self.facts is None:
+        if not self.permit.granted or self.facts is None or self.resumes:
             return False
         return self.facts.match_policy is MatchPolicy.ONCE_SATISFIED or bool(self.lost) or not self.permit.fulfilled
 
@@ -171,13 +181,13 @@ class Gang(Members):
 
     @property
     def required(self) -> int:
-        """Members that must run at the same time. Succeeded members reduce it where the declaration counts them and the
-        rest cannot reach the minimum alone.
+        """Members that must run at the same time. Succeeded members reduce it where the declaration counts them, or no
+        other holds a place, and the rest cannot reach the minimum alone.
         """
         facts = self.facts
         if facts is None:
             return 1
-        if not facts.counts_succeeded or not self.succeeded or self.counted >= facts.minimum:
+        if not self.succeeded or self.counted >= facts.minimum or not (facts.counts_succeeded or self.resumes):
             return facts.minimum
         return max(1, facts.minimum - len(self.succeeded))
 
