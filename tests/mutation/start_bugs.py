@@ -411,15 +411,15 @@ START_BUGS = (
     Bug(
         "succeeded members always count",
         "gang/gang.py",
-        "        if not facts.counts_succeeded or not self.succeeded or self.counted >= facts.minimum:",
-        "        if not facts.counts_succeeded:",
+        "not self.succeeded or self.counted >= facts.minimum or not (facts.counts_succeeded or self.resumes):",
+        "not facts.counts_succeeded:",
         first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(
         "succeeded members count for every gang",
         "gang/gang.py",
-        "        if not facts.counts_succeeded or not self.succeeded or self.counted >= facts.minimum:",
-        "        if self.counted >= facts.minimum:",
+        "facts.minimum or not (facts.counts_succeeded or self.resumes):",
+        "facts.minimum:",
     ),
     Bug(
         "succeeded members never count",
