@@ -37,6 +37,18 @@ async def test_each_rack_gets_whole_slices(world: World) -> None:
     assert by_rack(world, a, key) == {"r0": 4, "r1": 4}
 
 
+async def test_a_member_that_is_replaced_returns_to_the_rack_of_its_slice(world: World) -> None:
+    key = await racks(world, 6, 5)
+    a = gang("a").declared_by("kueue").of(4).marked({TOPOLOGY: key, SIZE: "4"})
+    await world.create(a)
+    await world.bound(a)
+    [rack] = by_rack(world, a, key)
+    await world.delete_pods(a, 0)
+    await world.add_pods(a, 0)
+    await world.bound(a)
+    assert by_rack(world, a, key) == {rack: 4}
+
+
 async def test_slices_that_fit_no_rack_wait(world: World) -> None:
     key = await racks(world, 6, 3)
     a = gang("a").declared_by("kueue").of(8).marked({TOPOLOGY: key, SIZE: "4"})
