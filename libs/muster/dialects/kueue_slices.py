@@ -16,6 +16,7 @@ from muster.dialects.sources import blocking, choose, from_pods, warning
 from muster.dialects.topology_keys import parse_label_key
 from muster.dialects.values import parse_count
 from muster.gangs.facts import LevelConstraint, LevelPolicy, Problem, SubgroupPolicy
+from muster.gangs.json_text import BadJson, decode_json
 from muster.gangs.quoting import quoted
 from muster.gangs.selectors import EVERYTHING_SELECTED, Operator, Requirement
 from muster.topology.trees import label_key_tree_name
@@ -69,10 +70,20 @@ def unless_placed(marks: GangMarks, gates: Collection[str], selected: Collection
     `gates`: scheduling gates of the pod; `selected`: labels that its node selector names.
     """
     held = any(each.startswith(_PREFIX) for each in gates)
-    if not (held or _HOSTNAME in selected or marks.annotation(TOPOLOGY) in selected):
+    keys = (_HOSTNAME, marks.annotation(TOPOLOGY), *_keys_of_layers(marks.annotation(LAYERS)))
+    if not (held or any(each in selected for each in keys)):
         return marks
     others = tuple([pair for pair in marks.annotations if pair[0] not in _ANNOTATIONS])
     return replace(marks, labels=relevant_labels(marks.labels, others), annotations=others)
+
+
+def _keys_of_layers(text: str | None) -> list[str]:
+    try:
+        layers = decode_json(text) if text else None
+    except BadJson:
+        return []
+    keys = [each.get("topology") for each in layers if isinstance(each, dict)] if isinstance(layers, list) else []
+    return [each for each in keys if isinstance(each, str)]
 
 
 def read_slices(pods: Sequence[MarkSet], problems: list[Problem]) -> Slices:

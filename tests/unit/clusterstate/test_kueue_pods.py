@@ -75,6 +75,21 @@ def test_slices_for_which_kueue_chose_the_domain_are_none_of_musters(selector: d
     assert (gang.constraints, gang.subgroups, gang.problems) == ((), (), ())
 
 
+@pytest.mark.parametrize(
+    ("selector", "warned"), [({}, True), ({"example.com/other": "o1"}, True), ({RACK: "r3"}, False)]
+)
+@pytest.mark.parametrize("beside", ["", "}", "[5, {}]"])
+def test_slices_of_slices_are_named_unless_kueue_chose_their_domain(
+    selector: dict[str, str], warned: bool, beside: str
+) -> None:
+    pod = member("w-0", **selector)
+    pod["metadata"]["annotations"][SLICES + "-constraints"] = beside or f'[{{"topology": "{RACK}", "size": "2"}}]'
+    history = History()
+    history.pods(pod)
+    warnings = [each.message for each in history.state.gangs.facts["kueue/ml/g"].problems]
+    assert bool(warnings) is (warned or bool(beside))
+
+
 def test_a_pod_that_kueue_puts_into_a_group_for_its_controller_stays_a_plain_pod() -> None:
     """Kueue labels pods of a LeaderWorkerSet while they are gated."""
     history = History()
