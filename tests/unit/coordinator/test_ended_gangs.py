@@ -119,7 +119,7 @@ def test_i1_the_rest_of_a_gang_starts_together_after_one_has_succeeded(policy: M
     assert (scenario.bound("a"), scenario.gang("a").phase) == (3, Phase.SATISFIED)
 
 
-def test_i1_the_rest_of_a_gang_starts_together_again_if_its_node_is_lost_before_a_bind() -> None:
+def test_i1_the_rest_starts_together_again_if_its_node_is_lost_before_a_bind() -> None:
     scenario, built = resuming()
     scenario.add_pods(*brought_back(built)[1:])
     scenario.change(nodes=[node("m", 2)])
@@ -129,7 +129,7 @@ def test_i1_the_rest_of_a_gang_starts_together_again_if_its_node_is_lost_before_
     assert scenario.bound("a") == 0
 
 
-def test_i7_the_rest_of_a_gang_needs_no_more_than_the_minimum_besides_those_that_succeeded() -> None:
+def test_i7_the_rest_needs_no_more_than_the_minimum_besides_those_that_succeeded() -> None:
     scenario, built = resuming(minimum=2)
     scenario.add_pods(brought_back(built)[1])
     scenario.run()
