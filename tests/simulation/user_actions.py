@@ -323,6 +323,16 @@ def end_pod(world: World, which: int) -> None:
         world.change_pods(replace(pod, phase=PodPhase.SUCCEEDED))
 
 
+@action(0.7, slot=6, count=4)
+def replace_rest(world: World, slot: int, count: int) -> None:
+    """One pod of the gang succeeds, its other running pods fail, and its controller creates some of them anew."""
+    if running := [pod for pod in world.pods_of(slot) if pod.seated and not pod.deleting]:
+        first, *others = running
+        world.change_pods(replace(first, phase=PodPhase.SUCCEEDED))
+        world.remove_pods(*others)
+        create_members(world, slot, count)
+
+
 @action(2)
 def end_expected(world: World) -> None:
     """Ends pods whose expected duration is over."""

@@ -333,7 +333,8 @@ class Preemption:
         first: list[Group] = []
         for groups in parts(due):
             gaining = [group for group in groups if group in self._queue and self._may_gain(group)]
-            for group in set(groups).difference(gaining):
+            gain = set(gaining)
+            for group in (group for group in groups if group not in gain):  # in order: a scenario plays the same again
                 del self._due_at[group]
                 if group in self._queue:
                     self._conclude(group, self._obstacle(group))
