@@ -135,8 +135,8 @@ async def test_a_basic_one_is_scheduled_with_its_first_group(api: ApiClient) -> 
         ),
         ((("root", 1, "top", "w"), ("top", 1, "", "v")), 'are of several Workloads: "v", "w"; use one'),
         (
-            (("root", 1, "c1", "w"), *((f"c{n}", 1, f"c{n + 1}" if n < 4 else "", "w") for n in range(1, 5))),
-            '"default/root" is below 4 others, one too many: "root" below "c1" below "c2" below "c3" below "c4"',
+            (("root", 1, "c1", "w"), *((f"c{n}", 1, f"c{n + 1}" if n < 3 else "", "w") for n in range(1, 4))),
+            '"default/root" is below 3 others, one too many: "root" below "c1" below "c2" below "c3"',
         ),
     ],
     ids=["cycle", "Workloads", "depth"],

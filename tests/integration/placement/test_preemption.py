@@ -142,4 +142,4 @@ async def test_the_coordinators_client_codes_all_fields(placement: Placement, st
     assert whole.results[0].victims == (values.VictimGang("v", True, (values.PodsOnNode("a", "x", 4),)),)
     refused = await solver.solve(structs.replace(effect, groups=(group, group), potential_victims=gangs), {})
     assert isinstance(refused, SolveFailed)
-    assert "INVALID_ARGUMENT" in refused.message
+    assert "group 'g' is listed twice" in refused.message

@@ -215,10 +215,12 @@ class InterPodRules:
         """The other pods whose anti-affinity these rules are, by the nodes that they are on."""
         per_node = sum((rule.matching.per_node for rule in rules), np.zeros(self._nodes.rows, np.int64))
         rows = np.flatnonzero(per_node)
+        rows = rows[[self._nodes.facts[row] is not None for row in rows.tolist()]]  # pods outlive their nodes
         names = sorted(self._nodes.name(row) for row in rows[np.argsort(self._nodes.rank[rows])][:_MOST_NODES].tolist())
         more = f" and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
+        places = f", on {', '.join(names)}{more}" if names else ""
         keys = ", ".join(sorted({rule.key for rule in rules}))
-        return f"other pods (by {keys}, on {', '.join(names)}{more})"
+        return f"other pods (by {keys}{places})"
 
     def _fits_without(self, ignored: Sequence[Rule], fits_without_rules: Int64, missing: int) -> bool:
         """Members fit by the other rules; False if these would change as members are placed."""
