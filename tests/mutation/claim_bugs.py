@@ -114,7 +114,7 @@ CLAIM_BUGS = (
         "preemption/plan.py",
         " and record.preempted_by == record.evicted_for\n",
         "\n",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_surplus_order.py",
     ),
     Bug(
         "labelled pods are held beyond the share of the cluster",

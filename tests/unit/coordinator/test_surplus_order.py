@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.core.actions import end, evicted, full, pods_of, until_planned
+from builders.core.actions import crowded, end, evicted, full, pods_of, until_planned
 from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Evict, Phase
@@ -128,3 +128,19 @@ def test_a_gang_whose_definition_is_broken_or_gone_has_no_surplus(*, planned: bo
     assert sum(pod.deleting for pod in pods_of(scenario, "a")) in (0, 6)
     if not planned:
         assert all(pod.deleting for pod in pods_of(scenario, "a"))
+
+
+def test_a_new_leader_evicts_no_gang_whole_of_which_spare_pods_were_to_go() -> None:
+    """Another scheduler bound the gang, whose declaration has an error: it has no permit, but a minimum."""
+    scenario = crowded({"n": 4})
+    built = gang("a").of(4).broken("its topology is invalid")
+    scenario.change(gangs=[replace(built.gang_facts(), minimum=2, total=4)], pods=built.pods())
+    for pod in built.pods():
+        scenario.bind_elsewhere(pod.uid, "n")
+    scenario.add(gang("p").of(1).with_priority(10))
+    scenario.do(scenario.under_way.index(until_planned(scenario)))
+    scenario.crash()
+    scenario.start()
+    assert not scenario.gang("a").eviction.whole
+    scenario.run_effects()
+    assert sum(pod.deleting for pod in pods_of(scenario, "a")) == 1
