@@ -305,6 +305,43 @@ def test_spare_pods_go_in_the_order_of_the_request_whichever_nodes_they_are_on()
     assert found == [{"wide": (False, each)} for each in ({"b": 1}, {"b": 1, "a": 1}, {"b": 2, "a": 1})]
 
 
+def shrunk(*gangs: PotentialVictim, members: int) -> dict[str, int]:
+    """How many spare pods each of these gangs loses on a full node."""
+    built = full(node("a", sum(pods.count for each in gangs for pods in each.pods)), gangs=list(gangs))
+    [answer] = answers(built, alone("g", ("x", members)), removing=gangs)
+    assert not any(gone.whole for gone in _removed(answer))
+    return {gone.id: sum(pods.count for pods in gone.pods) for gone in _removed(answer)}
+
+
+def elastic(name: str, spare: int, level: int = 0) -> PotentialVictim:
+    """A gang with a minimum of 2."""
+    return potential_victim(name, ("a", "x", spare + 2), spare=spare, level=level)
+
+
+def test_one_gang_shrinks_rather_than_two_that_are_listed_before() -> None:
+    assert shrunk(elastic("one", 1), elastic("two", 2), members=2) == {"two": 2}
+    assert shrunk(elastic("one", 1), elastic("other", 1), elastic("three", 3), members=3) == {"three": 3}
+    assert shrunk(elastic("two", 2), elastic("other", 2), members=2) == {"two": 2}
+
+
+def test_the_gang_that_would_lose_fewest_pods_is_spared_if_others_suffice() -> None:
+    assert shrunk(elastic("one", 1), elastic("two", 2), elastic("three", 3), members=5) == {"two": 2, "three": 3}
+
+
+def test_no_more_pods_of_a_higher_level_are_taken_for_fewer_gangs_to_shrink() -> None:
+    gangs = [potential_victim("low", ("a", "x", 1), spare=1), elastic("high", 2, level=1)]
+    [answer] = answers(full(node("a", 5), gangs=gangs), alone("g", ("x", 2)), removing=gangs)
+    assert {gone.id: sum(pods.count for pods in gone.pods) for gone in _removed(answer)} == {"low": 1, "high": 1}
+
+
+def test_no_more_pods_are_taken_for_fewer_gangs_to_shrink() -> None:
+    nodes = [node("a", 2), node("b", 2), node("c", 4)]
+    ones = [potential_victim(f"one-{on}", (on, "xx", 1), ("c", "x", 1), spare=1) for on in ("a", "b")]
+    small = potential_victim("small", ("c", "x", 2), spare=2)
+    [answer] = answers(full(*nodes, gangs=[*ones, small]), alone("g", ("xx", 1)), removing=[*ones, small])
+    assert removals(answer) == {"one-a": (False, {"a": 1})}
+
+
 def test_pods_outside_the_spare_entries_are_preempted_with_their_gang_only() -> None:
     nodes = [node("a", 2, labels={"zone": "a"}), node("b", 2)]
     gangs = [potential_victim("wide", ("b", "x", 2), ("a", "x", 2), spare=2, spare_entries=1)]

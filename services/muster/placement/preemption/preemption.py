@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from muster.gangs.capacity import Int64
 from muster.gangs.solve import PotentialVictim, SolveGroup
 from muster.placement.preemption.dry_run import DryRun, EffortSpent, VictimTable, victim_table
+from muster.placement.preemption.fewer_gangs import from_fewer_gangs
 from muster.placement.preemption.one_domain import packed_gang, victims_in_one_domain, victims_near
 from muster.placement.preemption.spare_pods import SparePods
 from muster.placement.preemption.whole_gangs import GangUsage, few_gangs, fewest_gangs
@@ -87,7 +88,8 @@ def _select_victims(dry_run: DryRun) -> Int64 | None:
     victims = _unless_spent(spare_pods.select)
     if victims is None:
         victims = _with_whole_gangs(dry_run, allowed, spare_pods)
-    return reprieve(dry_run, victims, spare_pods.spare, _EFFORTS)
+    victims = reprieve(dry_run, victims, spare_pods.spare, _EFFORTS)
+    return from_fewer_gangs(dry_run, allowed, victims, _EFFORTS)
 
 
 def _lowest_levels(dry_run: DryRun) -> Int64:
