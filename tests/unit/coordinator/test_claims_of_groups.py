@@ -288,6 +288,7 @@ def test_i1_a_child_that_came_later_does_not_start_alone_under_a_new_leader() ->
     scenario.add(gang("c").of(2).with_group(*THREE).in_composites(2, root=""))
     scenario.run()
     assert scenario.gang("c").permitted
+    assert scenario.etcd["test/default/c"].claims_first
     scenario.delete(child("a"))
     scenario.crash()
     for each in ("test/default/b", "test/default/c"):
