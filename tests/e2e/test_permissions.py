@@ -147,6 +147,7 @@ async def provisioning(world: World) -> None:
     two = gang("two").of(2).marked({PROVISIONING_REQUEST: "true"})
     await world.create(two)
     autoscaler = Autoscaler(world, two)
+    await autoscaler.remove(await autoscaler.request(pods=2))  # the next one takes over the template
     await autoscaler.provision(await autoscaler.request(pods=2), 1)
     await world.bound(two)
     await autoscaler.gone()

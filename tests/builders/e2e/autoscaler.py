@@ -47,6 +47,16 @@ class Autoscaler:
         await self.answer(request, "True", "the scale-up was requested")
         await self._world.nodes(*cpus)
 
+    async def remove(self, request: JSON) -> None:
+        """Deletes a request, and waits until there is another one."""
+        uid = request["metadata"]["uid"]
+        await self._call("DELETE", f"{self._path}/{request['metadata']['name']}")
+
+        async def replaced() -> bool:
+            return any(each["metadata"]["uid"] != uid for each in await self._items(self._path))
+
+        await eventually(replaced, "another ProvisioningRequest")
+
     async def gone(self) -> None:
         """Waits until there is no request."""
 
