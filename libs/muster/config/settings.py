@@ -138,6 +138,24 @@ def is_loopback(address: str) -> bool:
         return host == "localhost"
 
 
+class ServerCertificate(BaseModel):
+    """Certificate of a server and its private key (PEM), or none of both."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    certificate_file: Path | None = None
+    """Certificate chain for the name by which clients call. Reloaded when it changes."""
+    key_file: Path | None = None
+    """Private key of the certificate."""
+
+    @model_validator(mode="after")
+    def _both_or_none(self) -> Self:
+        if (self.certificate_file is None) is not (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "certificate_file"
+            raise ValueError(f"certificate_file and key_file must be set together: {missing} is missing")
+        return self
+
+
 class KubeSettings(BaseModel):
     """Connection to the API server."""
 

@@ -1,10 +1,10 @@
-"""What expected starts depend on, in words."""
+"""Describes the assumptions of expected starts."""
 
 from muster.forecast.v1 import forecast_pb2 as pb
 
 
 def assumption(starts: pb.StartsResponse) -> str:
-    """What the expected starts depend on, in one sentence."""
+    """Describes the assumptions in one sentence: nothing is submitted, and how the ends of running pods are known."""
     ends = starts.assumptions
     known = [f"{ends.declared} declare how long they run"] if ends.declared else []
     known += [f"{ends.learnt} are taken to run as long as earlier ones of their owner did"] if ends.learnt else []

@@ -33,8 +33,8 @@ class BadManifests(ValueError):
 
 
 class Edits(Struct, frozen=True):
-    """What is changed in the manifests: the number of pods of each template, `muster.dev/topology` of the pods, and
-    their PriorityClass.
+    """Changes of manifests: the number of pods of each template, `muster.dev/topology` of the pods, and their
+    PriorityClass.
     """
 
     count: int | None = None

@@ -1,5 +1,5 @@
-"""What commands and the console use of cluster-state: facts of objects that are not in a cluster, and of the gangs that
-manifests would create.
+"""Facts of objects that are not in a cluster, and of the gangs that manifests would create, for commands and the
+console.
 """
 
 from muster.clusterstate.manifests import (

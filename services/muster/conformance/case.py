@@ -60,7 +60,7 @@ FEATURES = {
 
 
 class Expected(NamedTuple):
-    """What the answer for the only group of a request must be. `members`: how many must be placed, if that matters."""
+    """Expected answer for the only group of a request. `members`: how many must be placed, if that matters."""
 
     placed: bool
     members: int | None = None

@@ -1,4 +1,4 @@
-"""Who reads, and what they may read: by TokenReview and SubjectAccessReview of the API server.
+"""Identity and rights of readers: by TokenReview and SubjectAccessReview of the API server.
 
 Answers are cached for a minute by a digest of the token, which itself is neither kept nor logged.
 """
@@ -69,7 +69,7 @@ class Access(Protocol):
         ...
 
     async def readable(self, user: User, namespaces: Iterable[str]) -> frozenset[str]:
-        """Those of the namespaces in which the user may read pods. Raises NotReviewed."""
+        """Returns the namespaces, of these, in which the user may read pods. Raises NotReviewed."""
         ...
 
 
@@ -190,7 +190,9 @@ class _Answer(Struct, Generic[T], frozen=True):
 
 
 class _Cache(Generic[T]):
-    """Answers by key; the oldest are dropped if there are too many. Equal questions at the same time are asked once."""
+    """Answers by key, at most _MAX_CACHED: the oldest are dropped. Equal questions at the same time are asked once, end
+    with their answers, and wait in a queue of at most _MAX_WAITING (I11).
+    """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock

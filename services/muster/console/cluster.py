@@ -14,7 +14,7 @@ _MAX_TREES = 16
 
 
 class Pod(Struct, gc=False):
-    """What is shown of a pod."""
+    """A pod, as far as it is shown."""
 
     uid: str
     namespace: str
@@ -33,7 +33,9 @@ class Pod(Struct, gc=False):
 
 
 class Cluster:
-    """Nodes, pods, gangs' declarations and trees by name. Remembers what changed until it is taken."""
+    """Nodes, pods, gangs' declarations and trees by name. Entries end with their objects, and those about changes when
+    they are rendered (I11).
+    """
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeFacts] = {}

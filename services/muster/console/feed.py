@@ -49,7 +49,7 @@ class Feed:
     def __init__(self, on_change: Callable[[], None] = lambda: None) -> None:
         """`on_change` is called after every change."""
         self.version = 0
-        """That of the last change."""
+        """Version of the last change."""
         self._rows: OrderedDict[str, Row] = OrderedDict()
         self._removed: OrderedDict[str, Row] = OrderedDict()
         self._forgotten = 0

@@ -33,7 +33,7 @@ _RECORDS_SHARE: Final = 0.05
 _STARTS_SECONDS: Final = 15.0
 """Least time between questions for expected starts."""
 _UNCHANGED_STARTS_SECONDS: Final = 60.0
-"""They also change as time passes, and with pods that end."""
+"""Time after which expected starts are asked for again although no gang has changed: pods end, and time passes."""
 _STARTS_SHARE: Final = 0.2
 """Share of time for which the service forecast may be asked for them: each answer plays the whole cluster."""
 _MAX_HOLDING: Final = 100

@@ -58,7 +58,7 @@ class NoForecast(RuntimeError):
 
 
 class Question(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a page asks: manifests, and what `muster whatif` has options for. `priority`: number for all pods."""
+    """Question of a page: manifests, and the options of `muster whatif`. `priority`: number for all pods."""
 
     manifest: str
     namespace: str = "default"

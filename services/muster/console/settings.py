@@ -1,30 +1,24 @@
 """Settings of the console."""
 
 from pathlib import Path
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from muster.config.settings import CONSOLE_PORT, Address, KubeSettings, ServiceSettings, is_loopback, listens_on
+from muster.config.settings import (
+    CONSOLE_PORT,
+    Address,
+    KubeSettings,
+    ServerCertificate,
+    ServiceSettings,
+    is_loopback,
+    listens_on,
+)
 
 
-class HttpsSettings(BaseModel):
-    """Certificate that browsers see; that of `tls` if it is not given."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
-
-    certificate_file: Path | None = None
-    """Certificate chain (PEM) for the name that people enter. Reloaded when it changes."""
-    key_file: Path | None = None
-    """Private key of the certificate."""
-
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
-        if (self.certificate_file is None) is not (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "certificate_file"
-            raise ValueError(f"certificate_file and key_file must be set together: {missing} is missing")
-        return self
+class HttpsSettings(ServerCertificate):
+    """Certificate that browsers see, for the name that people enter; that of `tls` if it is not given."""
 
 
 CERTIFICATE_OF_TLS: Final = HttpsSettings()

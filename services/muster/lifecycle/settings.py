@@ -1,9 +1,9 @@
 """Settings of lifecycle."""
 
 from pathlib import Path
-from typing import Final, Literal, Self
+from typing import Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_settings import SettingsConfigDict
 
 from muster.config.settings import (
@@ -13,6 +13,7 @@ from muster.config.settings import (
     Address,
     KubeSettings,
     Names,
+    ServerCertificate,
     ServiceSettings,
     listens_on,
 )
@@ -20,26 +21,13 @@ from muster.config.settings import (
 _POD_NAMESPACE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-class WebhookSettings(BaseModel):
-    """An admission webhook. Without a certificate it is off."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+class WebhookSettings(ServerCertificate):
+    """An admission webhook, with the certificate by which the API server knows it. Without one it is off."""
 
     listen: Address = f"0.0.0.0:{QUOTA_PORT}"
     """Address of the HTTPS server."""
-    certificate_file: Path | None = None
-    """Certificate (PEM) for the name by which the API server calls the webhook. Reloaded when it changes."""
-    key_file: Path | None = None
-    """Private key of the certificate."""
     client_ca_file: Path | None = None
     """CA of the API server's client certificate; without it, clients are not authenticated."""
-
-    @model_validator(mode="after")
-    def _both_or_none(self) -> Self:
-        if (self.certificate_file is None) is not (self.key_file is None):
-            missing = "key_file" if self.key_file is None else "certificate_file"
-            raise ValueError(f"certificate_file and key_file must be set together: {missing} is missing")
-        return self
 
 
 class QuotaSettings(WebhookSettings):

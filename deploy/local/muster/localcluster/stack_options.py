@@ -53,4 +53,4 @@ class StackOptions:
     quota: bool = False
     """The API server, which must be on this machine, calls lifecycle's quota webhook for new pods."""
     device_webhook: bool = False
-    """It calls lifecycle's device webhook for allocations of devices."""
+    """The API server calls lifecycle's device webhook for allocations of devices."""
