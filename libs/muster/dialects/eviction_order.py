@@ -14,8 +14,14 @@ from muster.dialects.volcano import TASK_INDEX
 from muster.gangs.facts import INDEX_0, LEADER
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
+PREEMPTABLE: Final = "volcano.sh/preemptable"
+"""Annotation of a pod, or label of one without the annotation: one that is not true makes it the last that its gang
+gives up.
+"""
 
 _INT32: Final = 2**31
+_TRUE: Final = frozenset({"1", "t", "T", "true", "TRUE", "True"})
+"""As Go's strconv.ParseBool; Volcano takes invalid values for false."""
 _COST: Final = re.compile(r"0|[1-9][0-9]{0,9}|-[0-9]{1,10}", re.ASCII)
 _ANNOTATED_INDEX: Final = (TOPOLOGY_INDEX, TASK_INDEX, "batch.kubernetes.io/job-completion-index")
 _LABELLED_INDEX: Final = (
@@ -34,10 +40,15 @@ _LEADERS: Final = {
 """Labels whose values mark the leader, without which the others are useless."""
 
 
-def deletion_cost(annotations: Mapping[str, str] | None) -> int:
+def deletion_cost(annotations: Mapping[str, str] | None, labels: Mapping[str, str] | None) -> int:
     """Returns the deletion cost, an int32; 0 without one, or with one that the controllers of Jobs and ReplicaSets
-    would ignore.
+    would ignore. That of a pod which Volcano's mark protects is the highest.
     """
+    for marks in (annotations, labels):
+        if marks and (preemptable := marks.get(PREEMPTABLE)) is not None:
+            if preemptable not in _TRUE:
+                return _INT32 - 1
+            break
     text = annotations.get(DELETION_COST) if annotations else None
     if not text or not _COST.fullmatch(text):
         return 0

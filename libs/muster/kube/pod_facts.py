@@ -135,7 +135,7 @@ def pod_facts(
         budgets=budgets,
         wanted_rank=wanted_rank(gang, metadata.annotations, metadata.labels) if member else -1,
         scheduler_name="" if ours else intern(scheduler_name),
-        deletion_cost=eviction_order.deletion_cost(metadata.annotations) if member else 0,
+        deletion_cost=eviction_order.deletion_cost(metadata.annotations, metadata.labels) if member else 0,
         ordinal=eviction_order.ordinal(metadata.annotations, metadata.labels) if member else 0,
         uncontrolled=member and not metadata.controller,
         nominated_node=status.nominated_node_name or "" if ours and not spec.node_name else "",

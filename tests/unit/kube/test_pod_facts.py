@@ -60,6 +60,24 @@ def test_the_deletion_cost_of_a_member_is_an_int32(text: str, cost: int) -> None
 
 
 @pytest.mark.parametrize(
+    ("annotations", "labels", "cost"),
+    [
+        ({"volcano.sh/preemptable": "false"}, {}, 2**31 - 1),
+        ({"volcano.sh/preemptable": "no"}, {}, 2**31 - 1),
+        ({}, {"volcano.sh/preemptable": "0"}, 2**31 - 1),
+        ({"volcano.sh/preemptable": "True"}, {"volcano.sh/preemptable": "false"}, 0),
+        ({"volcano.sh/preemptable": "true", "controller.kubernetes.io/pod-deletion-cost": "5"}, {}, 5),
+        ({"volcano.sh/preemptable": "false", "controller.kubernetes.io/pod-deletion-cost": "-5"}, {}, 2**31 - 1),
+    ],
+)
+def test_pods_that_volcano_would_not_preempt_cost_most(
+    annotations: dict[str, str], labels: dict[str, str], cost: int
+) -> None:
+    metadata = {"annotations": annotations, "labels": labels}
+    assert facts_of(metadata=metadata, gang="test/ml/g").deletion_cost == cost
+
+
+@pytest.mark.parametrize(
     ("metadata", "ordinal"),
     [
         ({"labels": {"batch.kubernetes.io/job-completion-index": "3"}}, INDEX_0 + 3),
