@@ -52,9 +52,10 @@ class VolcanoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     status: Literal["auto", "write", "never"] = "auto"
-    """Whether it is written: auto writes unless a scheduler of Volcano holds its leader election Lease."""
+    """Whether it is written: auto writes unless a scheduler of Volcano holds its leader election Lease or
+    has a running pod with the label app: volcano-scheduler."""
     namespace: str = Field(default="volcano-system", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-    """Namespace of that Lease, which is named volcano."""
+    """Namespace of that Lease, which is named volcano, and of that pod."""
 
 
 VOLCANO: Final = VolcanoSettings()

@@ -13,6 +13,7 @@ GROUPS = "/apis/scheduling.volcano.sh/v1beta1/namespaces/default/podgroups"
 KUBE_BATCH = "/apis/scheduling.incubator.k8s.io/v1alpha1/namespaces/default/podgroups"
 JOBS = "/apis/batch.volcano.sh/v1alpha1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"
+SCHEDULERS = "/api/v1/namespaces/volcano-system/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/volcano-system/leases"
 
 Object = dict[str, Any]
@@ -67,6 +68,12 @@ async def status_of(api: ApiClient, path: str) -> Object:
 def lease(renewed: str, seconds: int) -> Object:
     spec = {"holderIdentity": "vc-scheduler-1", "leaseDurationSeconds": seconds, "renewTime": renewed}
     return {"metadata": {"name": "volcano"}, "spec": spec}
+
+
+def scheduler_pod(name: str) -> Object:
+    """A pod of Volcano's scheduler, with the label that its chart gives it."""
+    container = {"name": "volcano-scheduler", "image": "vc-scheduler"}
+    return {"metadata": {"name": name, "labels": {"app": "volcano-scheduler"}}, "spec": {"containers": [container]}}
 
 
 async def test_a_job_goes_from_inqueue_without_pods_to_completed(rig: LifecycleCluster, api: ApiClient) -> None:
@@ -136,6 +143,23 @@ async def test_while_volcanos_scheduler_leads_nothing_is_written(rig: LifecycleC
         assert await status_of(api, path) == {}
         assert await status_of(api, f"{GROUPS}/{group_name(job)}") == {}
         await api.delete(f"{LEASES}/volcano")
+        await until_status(api, path, phase="Inqueue")
+
+
+async def test_while_volcanos_scheduler_has_a_running_pod_nothing_is_written(
+    rig: LifecycleCluster, api: ApiClient
+) -> None:
+    scheduler = f"{SCHEDULERS}/volcano-scheduler-1"
+    await api.created("/api/v1/namespaces", {"metadata": {"name": "volcano-system"}})
+    await api.created(SCHEDULERS, scheduler_pod("volcano-scheduler-1"))
+    assert (await api.patch(f"{scheduler}/status", {"status": {"phase": "Running"}})).status == 200
+    _, path = await create_job(api, "lm")
+    async with rig.replica() as replica:
+        await replica.leadership.until_leading()
+        await api.created(KUBE_BATCH, {"metadata": {"name": "other"}, "spec": {"minMember": 1}})
+        await until_status(api, f"{KUBE_BATCH}/other", admitted=0)
+        assert await status_of(api, path) == {}
+        assert (await api.patch(f"{scheduler}/status", {"status": {"phase": "Succeeded"}})).status == 200
         await until_status(api, path, phase="Inqueue")
 
 
