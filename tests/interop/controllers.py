@@ -9,6 +9,7 @@ from typing import Final
 
 from interop.gang import JSON, KUEUE_RACKS, RACK
 
+VOLCANO_NAMESPACE: Final = "volcano-system"
 GO: Final = Path(__file__).parents[2] / "tools" / "go"
 
 
@@ -251,8 +252,8 @@ SPARK_OPERATOR: Final = Controller(
 VOLCANO: Final = Controller(
     "volcano",
     "volcano.sh/volcano",
-    "controllers of jobs, queues and PodGroups, without Volcano's scheduler, which Muster replaces, and without its"
-    " webhooks",
+    "controllers of jobs, queues and PodGroups, without Volcano's webhooks, and without its scheduler, which Muster"
+    " replaces",
     arguments=lambda place: [
         f"--kubeconfig={place.kubeconfig}",
         "--leader-elect=false",
@@ -273,6 +274,33 @@ VOLCANO: Final = Controller(
         },
     ),
 )
+VOLCANO_SCHEDULER: Final = Controller(
+    "volcano-scheduler",
+    "volcano.sh/volcano",
+    "Volcano's scheduler beside Muster and Volcano's controllers. Its plugins `overcommit`, `proportion` and `drf` are"
+    " left out: they hold Jobs back before Muster sees their pods. With leader election, by whose Lease Muster"
+    " recognises a scheduler that is no pod",
+    arguments=lambda place: [
+        f"--kubeconfig={place.kubeconfig}",
+        *("--scheduler-name=volcano", f"--scheduler-conf={place.configuration}", "--cache-dumper=false"),
+        *("--leader-elect=true", f"--leader-elect-resource-namespace={VOLCANO_NAMESPACE}"),
+        # A killed scheduler is followed by the next one when its Lease has run out.
+        *("--leader-elect-lease-duration=4s", "--leader-elect-renew-deadline=3s", "--leader-elect-retry-period=1s"),
+        "--enable-healthz",
+        f"--healthz-address=127.0.0.1:{place.health_port}",
+        "--listen-address=127.0.0.1:0",
+    ],
+    configuration=lambda place: {
+        "actions": "enqueue, allocate, backfill",
+        "tiers": [
+            {"plugins": [{"name": name} for name in ("priority", "gang", "conformance")]},
+            {"plugins": [{"name": name} for name in ("predicates", "nodeorder")]},
+        ],
+    },
+    needs=("volcano",),
+    ready_path="/healthz",
+    objects=({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": VOLCANO_NAMESPACE}},),
+)
 
 CONTROLLERS: Final = (
     KUBE_CONTROLLER_MANAGER,
@@ -284,6 +312,7 @@ CONTROLLERS: Final = (
     KUBERAY,
     SPARK_OPERATOR,
     VOLCANO,
+    VOLCANO_SCHEDULER,
 )
 SCHEDULER_NAMES: Final = ("muster", "scheduler-plugins-scheduler")
 """Scheduler names that Muster serves: its own, and the one that KubeRay forces."""

@@ -116,4 +116,16 @@ VOLCANO: Final = (
         documented="A vcjob",
         is_example=True,
     ),
+    WorkloadKind(
+        controller="volcano-scheduler",
+        name="vcjob beside Volcano's scheduler",
+        user_sets="`spec.schedulerName`, and `policies` as above",
+        notes="Volcano's scheduler writes the status of all PodGroups, those of Muster's pods included: its queues"
+        " decide when a Job may create its pods, which Muster then starts.",
+        objects=_vcjob,
+        on_failure=OnFailure.RESTARTS_GANG,
+        scaled=_scaled,
+        elastic={"events": ()},
+        finished=_finished,
+    ),
 )
