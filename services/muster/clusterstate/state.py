@@ -56,6 +56,9 @@ from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities
 NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
+_MOST_UNSETTLED: Final = 20_000
+"""Microseconds, about, that the gangs take which one slice changes."""
+
 _CLASS_KINDS: Final = (
     CLAIMS.kind,
     VOLUMES.kind,
@@ -201,9 +204,9 @@ class ClusterState:
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0
         items: list[Any] = changes.items
-        newest, is_used = 0, self._slice.is_used
+        newest, is_full = 0, self._is_full
         for taken, item in enumerate(items):
-            if taken and is_used():
+            if taken and is_full():
                 return taken, newest
             try:
                 self._cause = (changes.kind, item.revision if type(item) is Removed else item.metadata.revision)
@@ -440,6 +443,10 @@ class ClusterState:
         self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
         self._queue(Recomputed.DEVICE_OFFERS, self.pods.device_offers.take_begun())
 
+    def _is_full(self) -> bool:
+        """The slice has used its time, or the gangs that it has changed, which are computed at its end, will."""
+        return self._slice.is_used() or (self._settled and self.gangs.unsettled_weight > _MOST_UNSETTLED)
+
     def _recompute_slice(self) -> None:
         self._slice.begin()
         self._recompute()
@@ -447,7 +454,7 @@ class ClusterState:
     def _recompute(self) -> None:
         """Compute what is left of one slice."""
         work, changed = self._recomputation, False
-        for fact, name in work.take(self._weight, self._slice.is_used):
+        for fact, name in work.take(self._weight, self._is_full):
             try:
                 changed |= self._recomputed[fact](name)
             except Exception as error:
