@@ -56,9 +56,6 @@ from muster.kube.pod_facts import DEFAULT_SCHEDULER, Priorities
 NO_MARKS: Final = GangMarks("")
 PLAIN: Final = Membership()
 
-_MOST_UNSETTLED: Final = 20_000
-"""Microseconds, about, that the gangs take which one slice changes."""
-
 _CLASS_KINDS: Final = (
     CLAIMS.kind,
     VOLUMES.kind,
@@ -444,8 +441,8 @@ class ClusterState:
         self._queue(Recomputed.DEVICE_OFFERS, self.pods.device_offers.take_begun())
 
     def _is_full(self) -> bool:
-        """The slice has used its time, or the gangs that it has changed, which are computed at its end, will."""
-        return self._slice.is_used() or (self._settled and self.gangs.unsettled_weight > _MOST_UNSETTLED)
+        """The slice has used its time, with that of the gangs which it has changed: they are computed at its end."""
+        return self._slice.is_used(self.gangs.unsettled_weight / 1e6 if self._settled else 0.0)
 
     def _recompute_slice(self) -> None:
         self._slice.begin()
