@@ -21,7 +21,7 @@ class ByteCache(Generic[K, V]):
 
     The least recently used half is dropped when the limit is reached: results that are not used while `max_bytes` / 2
     of other arguments come are gone, and so are those that are not used between two calls of `age_caches`.
-    Not for concurrent threads.
+    One thread may use it while another one calls `age_caches`.
     """
 
     def __init__(self, compute: Callable[[K], V], max_bytes: int) -> None:
@@ -52,7 +52,8 @@ class ByteCache(Generic[K, V]):
         size = size_of(key)
         if size > self._largest:
             return self._compute(key)
-        value = self._older[key] if key in self._older else self._compute(key)
+        older = self._older  # `age` may be called by another thread
+        value = older[key] if key in older else self._compute(key)
         if self._recent_bytes + size > self._half:
             self.age()
         self._recent[key] = value
@@ -72,11 +73,8 @@ _by_number: Final[list["_lru_cache_wrapper[Any]"]] = []
 
 
 def age_caches() -> None:
-    """Forget results that were not used since the last call, and all results of functions `cached_by_number`.
-
-    For the thread that uses the caches.
-    """
-    for cache in _caches:
+    """Forget results that were not used since the last call, and all results of functions `cached_by_number`."""
+    for cache in list(_caches):
         cache.age()
     for each in _by_number:
         each.cache_clear()

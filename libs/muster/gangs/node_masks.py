@@ -8,12 +8,23 @@ from typing import Final
 
 import numpy as np
 
+from muster.gangs.byte_cache import ByteCache
 from muster.gangs.facts import NodeFacts, NodeOperator, NodeRequirement, PodClass, Toleration
 from muster.gangs.node_columns import Bool, NodeColumns, Rows, same_but_revision
 from muster.gangs.node_filters import status_filter_reason
 
-_MAX_TOLERATIONS: Final = 64
-"""Distinct lists of tolerations whose outcome is remembered, also when no class has them any more (I11)."""
+_TOLERATION_BYTES: Final = 16 << 20
+"""Lists of tolerations whose outcome is remembered for a while, also when no class has them any more (I11)."""
+
+
+class _Outcome:
+    """Whether nodes of each kind pass with one list of tolerations; the last value is for rows without a node."""
+
+    __slots__ = ("kinds_reset", "passes")
+
+    def __init__(self, _tolerations: tuple[Toleration, ...]) -> None:
+        self.kinds_reset = -1
+        self.passes: Bool = np.zeros(1, np.bool_)
 
 
 class NodeMasks(NodeColumns):
@@ -21,9 +32,7 @@ class NodeMasks(NodeColumns):
 
     def __init__(self) -> None:
         super().__init__()
-        self._passes: dict[tuple[Toleration, ...], Bool] = {}
-        """Whether nodes of each kind pass, by tolerations; the last value is for rows without a node."""
-        self._passes_reset = 0
+        self._outcomes = ByteCache(_Outcome, _TOLERATION_BYTES)
 
     def put(self, row: int, node: NodeFacts) -> None:
         """Add or change a node; its row may have been that of a removed one."""
@@ -54,18 +63,15 @@ class NodeMasks(NodeColumns):
         return passing
 
     def _tolerated(self, tolerations: tuple[Toleration, ...]) -> Bool:
-        if self._passes_reset != self.kinds_reset:
-            self._passes.clear()
-            self._passes_reset = self.kinds_reset
-        known = self._passes.get(tolerations)
-        if known is None or len(known) <= len(self.kinds):
-            done = 0 if known is None else len(known) - 1
+        outcome = self._outcomes(tolerations)
+        if outcome.kinds_reset != self.kinds_reset:
+            outcome.kinds_reset = self.kinds_reset
+            outcome.passes = np.zeros(1, np.bool_)
+        done = len(outcome.passes) - 1
+        if done < len(self.kinds):
             new = [
                 status_filter_reason(tolerations, kind.unschedulable, kind.taints, kind.ready) is None
                 for kind in self.kinds[done:]
             ]
-            known = np.array([*([] if known is None else known[:-1].tolist()), *new, False], np.bool_)
-            if len(self._passes) >= _MAX_TOLERATIONS:
-                self._passes.clear()
-            self._passes[tolerations] = known
-        return known
+            outcome.passes = np.array([*outcome.passes[:-1].tolist(), *new, False], np.bool_)
+        return outcome.passes

@@ -5,6 +5,7 @@ labels that it names, a label set's selectors by counting, for all selectors at 
 do not meet. Adding or removing either costs as much as its own labels and requirements.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
@@ -19,6 +20,8 @@ UNKNOWN_ROW: Final = 0
 """Row of label sets that are not known: no selector selects them."""
 
 _MAX_REPRESENTATIVES: Final = 4096
+_WORK: Final = 5000
+"""Labels, values and requirements that are taken in between two yields, about 5 ms."""
 
 _Projection = tuple[object, ...]
 
@@ -43,6 +46,8 @@ class PodSelection:
         self._exists: Bool = np.zeros(16, np.bool_)
         self._free = FreeRows()
         self._by_namespace: dict[str, set[int]] = {}
+        self._with_key: dict[str, int | set[int]] = {}
+        """Rows of the label sets with each key, so that a key that is named first costs as much as these (I12)."""
         self._by_key: dict[str, LabelIndex] = {}  # keys that selectors name
         self.namespaces: dict[str, Mapping[str, str]] = {}
         """Labels by name, of namespaces that have any."""
@@ -61,23 +66,56 @@ class PodSelection:
         """Length of arrays indexed by row."""
         return len(self._label_sets)
 
-    # -- changes
+    # -- changes; in slices, they yield after some work, and are complete at the end (I12)
 
     def apply(self, batch: Batch) -> None:
         """Take in what a batch adds or changes."""
+        for _ in self.apply_in_slices(batch):
+            pass
+
+    def apply_in_slices(self, batch: Batch) -> Iterator[None]:
+        """As `apply`."""
         if batch.namespaces:
             self.put_namespaces(batch.namespaces)
+        done = 0
         for selector in batch.selectors:
+            if selector.id in self.selectors:
+                continue
+            for _ in self._index_keys(selector):
+                done += 1
+                if done % _WORK == 0:
+                    yield
             self.put_selector(selector)
+            if (done := done + _weight(selector)) >= _WORK:
+                yield
+                done = 0
         for label_set in batch.label_sets:
             self.put_label_set(label_set)
+            if (done := done + 1 + len(label_set.keys)) >= _WORK:
+                yield
+                done = 0
 
     def forget(self, batch: Batch) -> None:
         """Forget what a batch removes."""
+        for _ in self.forget_in_slices(batch):
+            pass
+
+    def forget_in_slices(self, batch: Batch) -> Iterator[None]:
+        """As `forget`."""
+        done = 0
         for id_ in batch.removed_selectors:
-            self.drop_selector(id_)
+            if (selector := self.selectors.get(id_)) is not None:
+                self.drop_selector(id_)
+                if (done := done + _weight(selector)) >= _WORK:
+                    yield
+                    done = 0
         for id_ in batch.removed_label_sets:
-            self.drop_label_set(id_)
+            label_set = self._label_sets[self.rows.get(id_, UNKNOWN_ROW)]
+            if label_set is not None:
+                self.drop_label_set(id_)
+                if (done := done + 1 + len(label_set.keys)) >= _WORK:
+                    yield
+                    done = 0
         if batch.removed_namespaces:
             self.put_namespaces([NamespaceFacts(name, {}) for name in batch.removed_namespaces])
 
@@ -85,14 +123,13 @@ class PodSelection:
         """Add a selector; a known one is passed over, because its id is a hash of its content."""
         if selector.id in self.selectors:
             return
+        for _ in self._index_keys(selector):
+            pass
         self.selectors[selector.id] = selector
         self._raise_version()
         self._selector_index.add(selector)
         for each in selector.labels.requirements or ():
-            key = self._by_key.get(each.key)
-            if key is None:
-                key = self._by_key[each.key] = self._index(each.key)
-            key.name(each)
+            self._by_key[each.key].name(each)
 
     def drop_selector(self, id_: str) -> None:
         """Remove a selector."""
@@ -127,10 +164,10 @@ class PodSelection:
         self._exists[row] = True
         self._added_at[row] = self.version
         self._by_namespace.setdefault(label_set.namespace, set()).add(row)
-        if self._by_key:
-            for key, value in zip(label_set.keys, label_set.values, strict=True):
-                if (index := self._by_key.get(key)) is not None:
-                    index.add(value, row)
+        for key, value in zip(label_set.keys, label_set.values, strict=True):
+            self._note_key(key, row)
+            if (index := self._by_key.get(key)) is not None:
+                index.add(value, row)
 
     def drop_label_set(self, id_: str) -> None:
         """Remove a label set, which no pod has any more."""
@@ -147,6 +184,7 @@ class PodSelection:
         if not there:
             del self._by_namespace[label_set.namespace]
         for key, value in zip(label_set.keys, label_set.values, strict=True):
+            self._forget_key(key, row)
             if (index := self._by_key.get(key)) is not None:
                 index.drop(value, row)
         self._free.give(row, self.size)
@@ -162,7 +200,6 @@ class PodSelection:
         self._raise_version()
         if self._selector_index.read_namespaces:
             self.reset_version = self.version
-            self._selector_index.namespaces_changed()
 
     # -- queries
 
@@ -303,12 +340,36 @@ class PodSelection:
         self.representatives_version += 1
         self._representatives.clear()
 
-    def _index(self, key: str) -> LabelIndex:
-        index = LabelIndex()
-        for row, each in enumerate(self._label_sets):
-            if each is not None and key in each.keys:
-                index.add(each.values[each.keys.index(key)], row)
-        return index
+    def _index_keys(self, selector: PodSelector) -> Iterator[None]:
+        """Index the keys that the selector is the first to name; yields with each label set that has one."""
+        for each in selector.labels.requirements or ():
+            if each.key in self._by_key:
+                continue
+            index, rows = LabelIndex(), self._with_key.get(each.key, ())
+            for row in (rows,) if isinstance(rows, int) else rows:
+                label_set = self._label_sets[row]
+                assert label_set is not None, f"row {row} has no label set"
+                index.add(label_set.values[bisect_left(label_set.keys, each.key)], row)
+                yield
+            self._by_key[each.key] = index
+
+    def _note_key(self, key: str, row: int) -> None:
+        there = self._with_key.get(key)
+        if there is None:
+            self._with_key[key] = row
+        elif isinstance(there, int):
+            self._with_key[key] = {there, row}
+        else:
+            there.add(row)
+
+    def _forget_key(self, key: str, row: int) -> None:
+        there = self._with_key[key]
+        if isinstance(there, int):
+            del self._with_key[key]
+            return
+        there.discard(row)
+        if not there:
+            del self._with_key[key]
 
     def _few_candidates(self, requirements: Iterable[Requirement]) -> list[int] | None:
         """Rows among which all selected ones are; None if they are not few."""
@@ -330,3 +391,10 @@ class PodSelection:
                     self.namespaces.get(name, NO_LABELS)
                 ):
                     yield name
+
+
+def _weight(selector: PodSelector) -> int:
+    """Work that adding or removing a selector takes."""
+    scope = selector.namespace_labels.requirements or ()
+    of_labels = sum(1 + len(each.values) for each in (*(selector.labels.requirements or ()), *scope))
+    return 1 + of_labels + len(selector.namespaces)

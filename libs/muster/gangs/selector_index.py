@@ -16,12 +16,15 @@ from muster.gangs.selectors import LabelSelector, LabelSet, Operator, PodSelecto
 
 Bool = NDArray[np.bool_]
 Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
 
 NO_LABELS: Final[Mapping[str, str]] = {}
 _FEW_ROWS: Final = 64
 """Label sets that are compared one by one instead of as arrays."""
 _UNSELECTED: Final = 2**20
 """Count of unmet requirements of rows without a selector, and of selectors that select nothing."""
+_NO_SCOPE: Final = 0
+"""Row of a namespace selector that selects nothing."""
 
 
 class LabelIndex:
@@ -132,15 +135,13 @@ class _Posting:
         return self._arrays
 
 
-class SelectorIndex:
-    """The requirements of all selectors, by label and by namespace, to find the selectors that a label set meets.
+class _Requirements:
+    """Requirements of rows by label, to count those that given labels do not meet, for all rows at once.
 
-    `unmet` is int32[size]: requirements of each selector that a label set without labels, in no namespace, does not
-    meet.
+    `_unmet` is int32[size]: requirements of each row that no labels at all would not meet.
     """
 
     def __init__(self) -> None:
-        self.rows: dict[str, int] = {}
         self._unmet = np.full(16, _UNSELECTED, np.int32)
         self._size = 0
         self._free = array("q")
@@ -148,91 +149,49 @@ class SelectorIndex:
         self._not_in: dict[tuple[str, str], _Posting] = {}
         self._exists: dict[str, _Posting] = {}
         self._absent: dict[str, _Posting] = {}
-        self._named: dict[str, _Posting] = {}  # by namespace
-        self._scopes: dict[LabelSelector, dict[int, PodSelector]] = {}  # selectors by their namespace selector
-        self._in_scope: dict[str, Int64] = {}  # namespace -> rows that select by its labels and do not name it
 
     @property
     def size(self) -> int:
         return self._size
 
-    @property
-    def read_namespaces(self) -> bool:
-        """A selector depends on labels of namespaces."""
-        return bool(self._scopes)
-
-    def namespaces_changed(self) -> None:
-        self._in_scope.clear()
-
-    def add(self, selector: PodSelector) -> None:
+    def add(self, selector: LabelSelector, more: int = 0) -> int:
+        """Add a row, with so many further requirements that no labels meet; returns its number."""
         if self._free:
             row = self._free.pop()
         else:
             row, self._size = self._size, self._size + 1
             if row >= len(self._unmet):
                 self._unmet = np.concatenate((self._unmet, np.full(row, _UNSELECTED, np.int32)))
-        self.rows[selector.id] = row
-        unmet = 0 if selector.reaches_all_namespaces else 1
-        for each in selector.labels.requirements or ():
-            unmet += each.operator in (Operator.IN, Operator.EXISTS)
-        self._unmet[row] = _UNSELECTED if selector.labels.requirements is None else unmet
+        unmet = sum(each.operator in (Operator.IN, Operator.EXISTS) for each in selector.requirements or ())
+        self._unmet[row] = _UNSELECTED if selector.requirements is None else unmet + more
         for postings, name in self._places(selector):
             posting = postings.get(name)
             if posting is None:
                 posting = postings[name] = _Posting()
             posting.add(row)
-        if selector.reads_namespaces:
-            self._scopes.setdefault(selector.namespace_labels, {})[row] = selector
-            self._in_scope.clear()
+        return row
 
-    def drop(self, selector: PodSelector) -> None:
-        row = self.rows.pop(selector.id)
+    def drop(self, row: int, selector: LabelSelector) -> None:
+        """Remove a row; another one may get its number."""
         self._unmet[row] = _UNSELECTED
         self._free.append(row)
         for postings, name in self._places(selector):
             if not postings[name].drop(row):
                 del postings[name]
-        if selector.reads_namespaces:
-            scope = self._scopes[selector.namespace_labels]
-            del scope[row]
-            if not scope:
-                del self._scopes[selector.namespace_labels]
-            self._in_scope.clear()
 
-    def met_by(self, label_set: LabelSet, namespaces: Mapping[str, Mapping[str, str]]) -> Bool:
-        """Selectors all of whose requirements a label set meets, bool[size]."""
+    def unmet_by(self, labels: Iterable[tuple[str, str]]) -> Int32:
+        """How many requirements of each row labels do not meet, int32[size]."""
         unmet = self._unmet[: self._size].copy()
-        namespace = label_set.namespace
-        _change(unmet, self._named.get(namespace), -1)
-        if self._scopes:
-            unmet[self._scoped(namespace, namespaces)] -= 1
-        for key, value in zip(label_set.keys, label_set.values, strict=True):
+        for key, value in labels:
             _change(unmet, self._in.get((key, value)), -1)
             _change(unmet, self._not_in.get((key, value)), 1)
             _change(unmet, self._exists.get(key), -1)
             _change(unmet, self._absent.get(key), 1)
-        met: Bool = unmet == 0
-        return met
+        return unmet
 
-    def _scoped(self, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> Int64:
-        found = self._in_scope.get(namespace)
-        if found is None:
-            labels = namespaces.get(namespace, NO_LABELS)
-            rows = [
-                row
-                for scope, selectors in self._scopes.items()
-                if scope.matches(labels)
-                for row, selector in selectors.items()
-                if namespace not in selector.namespaces
-            ]
-            found = self._in_scope[namespace] = np.array(rows, np.int64)
-        return found
-
-    def _places(self, selector: PodSelector) -> Iterator[tuple[dict, object]]:  # type: ignore[type-arg]
-        """The postings that list a selector, one for each way of meeting, or failing, a requirement."""
-        for namespace in selector.namespaces:
-            yield self._named, namespace
-        for each in selector.labels.requirements or ():
+    def _places(self, selector: LabelSelector) -> Iterator[tuple[dict, object]]:  # type: ignore[type-arg]
+        """The postings that list a row, one for each way of meeting, or failing, a requirement."""
+        for each in selector.requirements or ():
             match each.operator:
                 case Operator.IN:
                     yield from ((self._in, (each.key, value)) for value in each.values)
@@ -244,7 +203,82 @@ class SelectorIndex:
                     yield self._absent, each.key
 
 
-def _change(unmet: NDArray[np.int32], posting: _Posting | None, sign: int) -> None:
+class SelectorIndex:
+    """The requirements of all selectors on labels of pods and of namespaces, to find the selectors that a label set
+    meets.
+
+    Namespace selectors that several pod selectors have in common are counted once. Finding the selectors that reach a
+    namespace takes as long as its own labels, whatever the number of namespaces and selectors (I12).
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, int] = {}
+        self._labels = _Requirements()
+        self._named: dict[str, _Posting] = {}  # by namespace
+        self._namespace_labels = _Requirements()
+        self._scopes: dict[LabelSelector, tuple[int, int]] = {}
+        """Rows of namespace selectors, and the number of pod selectors with each."""
+        self._scope_of: Int64 = np.zeros(16, np.int64)  # row of the namespace selector by row; _NO_SCOPE: none
+        assert self._namespace_labels.add(LabelSelector(), 0) == _NO_SCOPE
+
+    @property
+    def size(self) -> int:
+        return self._labels.size
+
+    @property
+    def read_namespaces(self) -> bool:
+        """A selector depends on labels of namespaces."""
+        return bool(self._scopes)
+
+    def add(self, selector: PodSelector) -> None:
+        row = self.rows[selector.id] = self._labels.add(selector.labels, 0 if selector.reaches_all_namespaces else 1)
+        if row >= len(self._scope_of):
+            self._scope_of = np.concatenate((self._scope_of, np.zeros(row, np.int64)))
+        for namespace in selector.namespaces:
+            posting = self._named.get(namespace)
+            if posting is None:
+                posting = self._named[namespace] = _Posting()
+            posting.add(row)
+        if selector.reads_namespaces:
+            known = self._scopes.get(selector.namespace_labels)
+            scope, users = (self._namespace_labels.add(selector.namespace_labels), 0) if known is None else known
+            self._scopes[selector.namespace_labels] = scope, users + 1
+            self._scope_of[row] = scope
+
+    def drop(self, selector: PodSelector) -> None:
+        row = self.rows.pop(selector.id)
+        self._labels.drop(row, selector.labels)
+        for namespace in selector.namespaces:
+            if not self._named[namespace].drop(row):
+                del self._named[namespace]
+        if selector.reads_namespaces:
+            self._scope_of[row] = _NO_SCOPE
+            scope, users = self._scopes.pop(selector.namespace_labels)
+            if users > 1:
+                self._scopes[selector.namespace_labels] = scope, users - 1
+            else:
+                self._namespace_labels.drop(scope, selector.namespace_labels)
+
+    def met_by(self, label_set: LabelSet, namespaces: Mapping[str, Mapping[str, str]]) -> Bool:
+        """Selectors all of whose requirements a label set meets, bool[size]."""
+        unmet = self._labels.unmet_by(zip(label_set.keys, label_set.values, strict=True))
+        unmet -= self._reaching(label_set.namespace, namespaces)
+        met: Bool = unmet == 0
+        return met
+
+    def _reaching(self, namespace: str, namespaces: Mapping[str, Mapping[str, str]]) -> Bool:
+        """Selectors that reach a namespace by its name or labels, bool[size]; not those that reach all."""
+        if self._scopes:
+            scopes = self._namespace_labels.unmet_by(namespaces.get(namespace, NO_LABELS).items()) == 0
+            reaching: Bool = scopes[self._scope_of[: self.size]]
+        else:
+            reaching = np.zeros(self.size, np.bool_)
+        if (named := self._named.get(namespace)) is not None:
+            reaching[named.arrays[0]] = True
+        return reaching
+
+
+def _change(unmet: Int32, posting: _Posting | None, sign: int) -> None:
     if posting is not None:
         rows, counts = posting.arrays
         unmet[rows] += (sign * counts).astype(np.int32)

@@ -62,7 +62,7 @@ def label_key_tree(label_key: str) -> TopologyTree:
 def missing_tree(name: str, there: str) -> str:
     """The message for a gang whose tree does not exist. `there` lists the existing trees."""
     if key := label_key_of_tree(name):
-        others = f"{MAX_LABEL_KEY_TREES} other labels, which older gangs name"
+        others = f"{MAX_LABEL_KEY_TREES} other labels, which older gangs of this namespace or other namespaces name"
         return f"no topology tree is made for the label {quoted(key)}: there are trees for {others}"
     return f'topology tree "{name}" does not exist; there are {there}'
 

@@ -12,15 +12,23 @@ from typing import Final
 import structlog
 from msgspec import Struct
 
-from muster.clusterstate.label_sets import LabelledPods, LabelSets
+from muster.clusterstate.label_sets import LabelledPods, LabelSets, selected
 from muster.gangs.facts import DisruptionBudget
-from muster.gangs.selectors import LabelSelector, Operator
+from muster.gangs.selectors import NOTHING_SELECTED, LabelSelector, Operator
 from muster.kube.budget_facts import PodDisruptionBudget, read_budget
 
 _log = structlog.get_logger(__name__)
 
 _Place = tuple[str, str, str | None]
 """A namespace, a label key and a value, None if any value will do; the key is empty if the selector requires none."""
+
+MAX_REQUIREMENTS: Final = 8
+MAX_VALUES: Final = 1000
+"""Requirements of a budget's selector, and values of all of them. Each requirement is compared with each label set of
+the namespace (I12). Budgets that have more cover nothing here; the API server respects them, too.
+"""
+_MOST_HANDLES: Final = 2
+"""Labels of which the one with the fewest label sets is chosen: each is indexed."""
 
 MAX_BUDGETS: Final = 1000
 """Budgets of a namespace that are considered: those that require no label are compared with each new label set, and
@@ -72,19 +80,21 @@ class Budgets:
         """Add or update a budget."""
         read = read_budget(budget)
         id_, namespace, uid = read.facts.id, budget.metadata.namespace, budget.metadata.uid
-        self._report(id_, read.problem)
+        selector, excess = _limited(read.selector)
+        effect = "allows no eviction" if read.problem else "only the API server considers it"
+        self._report(id_, read.problem or excess, effect)
         self._ids[uid] = id_
         before, known = self.facts.get(id_), self._budgets.get(id_)
         self.facts[id_] = read.facts
         facts = read.facts if read.facts != before else None
-        if known is not None and known.selector == read.selector:
+        if known is not None and known.selector == selector:
             known.uid = uid
             return BudgetChange(facts)
         changed = self._unindex(id_) if known is not None else []
         if self._in_namespace.get(namespace, 0) >= MAX_BUDGETS:
-            self._leave_out(namespace, id_, uid, read.selector)
+            self._leave_out(namespace, id_, uid, selector)
         else:
-            changed += self._index(namespace, id_, uid, read.selector)
+            changed += self._index(namespace, id_, uid, selector)
         return BudgetChange(facts, dict.fromkeys(changed).keys())
 
     def remove(self, uid: str) -> tuple[str, Collection[LabelledPods]] | None:
@@ -138,7 +148,7 @@ class Budgets:
         self._in_namespace[namespace] = self._in_namespace.get(namespace, 0) + 1
         for place in indexed.places:
             self._by_place.setdefault(place, {})[id_] = selector
-        covered = [each for each in self._candidates(indexed) if each.meets(selector)]
+        covered = selected(self._candidates(indexed), selector)
         _replace_budgets(covered, lambda budgets: _with(budgets, id_))
         return covered
 
@@ -180,11 +190,11 @@ class Budgets:
             return self._label_sets.having(budget.namespace, budget.key, budget.values)
         return self._label_sets.in_namespace(budget.namespace)
 
-    def _report(self, id_: str, problem: str) -> None:
+    def _report(self, id_: str, problem: str, effect: str) -> None:
         if problem != self._problems.get(id_, ""):
             self._problems[id_] = problem
             if problem:
-                _log.warning("disruption_budget_invalid", budget=id_, problem=problem, effect="allows no eviction")
+                _log.warning("disruption_budget_invalid", budget=id_, problem=problem, effect=effect)
 
 
 def _replace_budgets(covered: Iterable[LabelledPods], replaced: Callable[[tuple[str, ...]], tuple[str, ...]]) -> None:
@@ -204,9 +214,22 @@ def _with(budgets: tuple[str, ...], id_: str) -> tuple[str, ...]:
 
 
 def _handles(selector: LabelSelector) -> list[tuple[str, tuple[str, ...]]]:
-    """Label keys that covered pods must have, and the values allowed; no values allow any."""
-    return [
+    """Label keys that covered pods must have, and the values allowed; no values allow any. Of many, those that allow
+    the fewest.
+    """
+    handles = [
         (each.key, each.values)
         for each in selector.requirements or ()
         if each.operator in (Operator.IN, Operator.EXISTS)
     ]
+    return sorted(handles, key=lambda handle: len(handle[1]) or MAX_VALUES)[:_MOST_HANDLES]
+
+
+def _limited(selector: LabelSelector) -> tuple[LabelSelector, str]:
+    """The selector, and why it is not that of the budget, if it exceeds a limit: it selects nothing then."""
+    requirements = selector.requirements or ()
+    values = sum(len(each.values) for each in requirements)
+    if len(requirements) <= MAX_REQUIREMENTS and values <= MAX_VALUES:
+        return selector, ""
+    found = f"its selector has {len(requirements)} requirements with {values} values"
+    return NOTHING_SELECTED, f"{found}; {MAX_REQUIREMENTS} and {MAX_VALUES} are considered"

@@ -15,18 +15,15 @@ class SliceBudget:
 
     def __init__(self, clock: Callable[[], float] | None = None) -> None:
         """`clock`: monotonic seconds; None: slices are bounded by number alone."""
-        self._clock = clock or _no_time
+        self._clock = clock
         self._end = 0.0
         self.begin()
 
     def begin(self) -> None:
         """A slice begins."""
-        self._end = self._clock() + SLICE_SECONDS
+        if self._clock is not None:
+            self._end = self._clock() + SLICE_SECONDS
 
-    def is_used(self) -> bool:
-        """Whether the time of the slice is over."""
-        return self._clock() >= self._end
-
-
-def _no_time() -> float:
-    return 0.0
+    def is_used(self, more_seconds: float = 0.0) -> bool:
+        """Whether the time of the slice is over, with the time that work at its end will take."""
+        return self._clock is not None and self._clock() + more_seconds >= self._end

@@ -201,9 +201,9 @@ class ClusterState:
         put, drop = self._put[changes.kind], self._drop[changes.kind]
         self._in_order = changes.through > 0
         items: list[Any] = changes.items
-        newest, is_used = 0, self._slice.is_used
+        newest, is_full = 0, self._is_full
         for taken, item in enumerate(items):
-            if taken and is_used():
+            if taken and is_full():
                 return taken, newest
             try:
                 self._cause = (changes.kind, item.revision if type(item) is Removed else item.metadata.revision)
@@ -440,6 +440,10 @@ class ClusterState:
         self._queue(Recomputed.NODE, self.pods.take_stale_nodes(self.nodes.facts))
         self._queue(Recomputed.DEVICE_OFFERS, self.pods.device_offers.take_begun())
 
+    def _is_full(self) -> bool:
+        """The slice has used its time, with that of the gangs which it has changed: they are computed at its end."""
+        return self._slice.is_used(self.gangs.unsettled_weight / 1e6 if self._settled else 0.0)
+
     def _recompute_slice(self) -> None:
         self._slice.begin()
         self._recompute()
@@ -447,7 +451,7 @@ class ClusterState:
     def _recompute(self) -> None:
         """Compute what is left of one slice."""
         work, changed = self._recomputation, False
-        for fact, name in work.take(self._weight, self._slice.is_used):
+        for fact, name in work.take(self._weight, self._is_full):
             try:
                 changed |= self._recomputed[fact](name)
             except Exception as error:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from builders.clusterstate.history import History, budget_object, pod_object
 from muster.clusterstate import disruption_budgets
@@ -150,6 +151,27 @@ def test_pods_are_covered_whatever_the_operator(selector: Any, names: set[str], 
     assert {name for name, budgets in covering(history).items() if budgets} == names
     history.remove(BUDGETS, "uid-budget-x")
     assert not any(covering(history).values())
+
+
+def many(number: int, operator: str = "NotIn", values: int = 1) -> dict[str, Any]:
+    of = [f"v{index}" for index in range(values)] if operator == "NotIn" else None
+    return selecting(*((f"k{index}", operator, of) for index in range(number)))
+
+
+@pytest.mark.parametrize("selector", [many(9), many(9, "DoesNotExist"), many(2, values=501)])
+def test_i12_a_budget_with_too_large_a_selector_is_left_to_the_api_server(selector: Any) -> None:
+    history = History()
+    history.pods(web_pod())
+    with capture_logs() as logs:
+        history.budgets(budget_object("x", selector))
+    assert covering(history) == {"a": ()}
+    assert [each["effect"] for each in logs] == ["only the API server considers it"]
+    assert "8 and 1000 are considered" in logs[0]["problem"]
+    history.pods(web_pod("b"))
+    history.budgets(budget_object("x", many(8)))
+    assert covering(history) == {"a": ("ml/x",), "b": ("ml/x",)}
+    history.budgets(budget_object("x", selector))
+    assert covering(history) == {"a": (), "b": ()}
 
 
 class TestMoreThanAreConsidered:

@@ -122,8 +122,9 @@ def test_a_tree_of_a_config_map_with_such_a_name_does_not_count() -> None:
     assert list(trees(history)) == ["flat"]
 
 
-def asks(name: str, key: str, age: int) -> GangFacts:
-    return GangFacts(f"native/a/{name}", "native", "a", name, created_seconds=age, tree=f"label {key}")
+def asks(name: str, key: str, age: int, namespace: str = "a") -> GangFacts:
+    id_ = f"native/{namespace}/{name}"
+    return GangFacts(id_, "native", namespace, name, created_seconds=age, tree=f"label {key}" if key else "")
 
 
 def test_labels_of_older_gangs_get_a_tree_first() -> None:
@@ -137,6 +138,25 @@ def test_labels_of_older_gangs_get_a_tree_first() -> None:
     assert one.take([], [old[7].id])
     assert "a" in one.labels()
     assert "k007" not in one.labels()
+
+
+def test_i13_gangs_of_one_namespace_do_not_take_the_trees_of_others() -> None:
+    flood = [asks(f"g{n}", f"k{n:03}", n, "flood") for n in range(2 * MAX_LABEL_KEY_TREES)]
+    victims = [asks("v", "rack", 1000, "b"), asks("w", "zone", 1001, "c"), asks("x", "rack", 1002, "c")]
+    keys = LabelKeyTrees()
+    keys.take([*flood, *victims], [])
+    assert len(keys.labels()) == MAX_LABEL_KEY_TREES
+    assert {"rack", "zone", "k000", "k061"} <= set(keys.labels())
+    assert keys.take([], [victims[0].id, victims[1].id])
+    assert "rack" in keys.labels(), "the gang of namespace c names it, too"
+    assert "zone" not in keys.labels()
+
+
+def test_i12_a_label_without_a_tree_changes_nothing() -> None:
+    keys = LabelKeyTrees()
+    keys.take([asks(f"g{n}", f"k{n:03}", n) for n in range(MAX_LABEL_KEY_TREES)], [])
+    assert not keys.take([asks("late", "a", 1000)], [])
+    assert not keys.take([], ["native/a/late"])
 
 
 def test_only_changed_labels_count_as_a_change() -> None:
@@ -158,12 +178,20 @@ def test_the_priority_class_of_a_pod_group_is_followed() -> None:
     assert gang.priority == 8
 
 
-GANGS = st.builds(asks, st.sampled_from("abcdef"), st.sampled_from(["", *map(str, range(80))]), st.integers(0, 3))
+GANGS = st.builds(
+    asks,
+    st.sampled_from("abcdef"),
+    st.sampled_from(["", *map(str, range(80))]),
+    st.integers(0, 3),
+    st.sampled_from("ab"),
+)
+CROWD = [asks(f"crowd{n}", f"{n % 70}", n % 4, f"{n % 3}") for n in range(100)]
 
 
-@given(st.lists(GANGS | st.sampled_from("abcdef"), max_size=30))
-def test_label_trees_follow_from_the_present_gangs(steps: list[GangFacts | str]) -> None:
-    keys, there = LabelKeyTrees(), dict[str, GangFacts]()
+@given(st.lists(GANGS | st.sampled_from("abcdef"), max_size=30), st.booleans())
+def test_label_trees_follow_from_the_present_gangs(steps: list[GangFacts | str], crowded: bool) -> None:
+    keys, there = LabelKeyTrees(), {each.id: each for each in CROWD if crowded}
+    keys.take(there.values(), [])
     for step in steps:
         before = keys.labels()
         if isinstance(step, str):

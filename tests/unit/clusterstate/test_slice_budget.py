@@ -9,8 +9,9 @@ from builders.clusterstate.history import History, pod_object, priority_class_ob
 from muster.clusterstate.recomputation import SLICE
 from muster.clusterstate.slice_budget import SLICE_SECONDS
 from muster.clusterstate.state import ClusterState
+from muster.dialects import volcano
 from muster.gangs.facts import Batch
-from muster.kube.api_resources import PODS, PRIORITY_CLASSES
+from muster.kube.api_resources import PODS, PRIORITY_CLASSES, definitions
 from muster.kube.object_changes import ObjectChanges, Removed
 
 
@@ -112,3 +113,29 @@ def test_i12_what_one_object_changes_of_many_is_computed_by_time_too() -> None:
     assert sum(len(each.pods) for each in batches) == len(names)
     assert all(PRIORITY_CLASSES.kind not in each.through for each in batches[:-1])
     assert batches[-1].through[PRIORITY_CLASSES.kind] == history.revision
+
+
+def test_i12_gangs_with_large_declarations_are_computed_by_several_slices() -> None:
+    history = timed(lambda: 0.0)
+    volcano_groups = definitions(volcano.DEFINITION)
+    policies = [
+        {"name": f"s{index}", "subGroupSize": 1, "labelSelector": {"matchLabels": {"a": str(index)}}}
+        for index in range(20)
+    ]
+    groups = [
+        {
+            "apiVersion": "scheduling.volcano.sh/v1beta1",
+            "kind": "PodGroup",
+            "metadata": {"name": f"g{number}", "namespace": "ml", "uid": f"uid-{number}"},
+            "spec": {"minMember": 1, "subGroupPolicy": policies},
+        }
+        for number in range(100)
+    ]
+    items = [history.stamped(volcano_groups, each) for each in groups]
+    left: ObjectChanges[Any] | None = ObjectChanges(volcano_groups.kind, items, history.revision)
+    sizes = []
+    while left is not None:
+        batch, left = history.state.apply(left)
+        sizes.append(len(batch.gangs))
+    assert sum(sizes) == 100
+    assert 1 <= max(sizes) <= 40, "about 1 ms each"

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from builders.placement.clusters import node, pod_class
 from builders.placement.random_nodes import changes, classes
+from muster.gangs.byte_cache import age_caches
 from muster.gangs.facts import (
     NodeFacts,
     NodeOperator,
@@ -67,7 +68,7 @@ def _entries(masks: NodeMasks) -> int:
     """Of every map."""
     columns = sum(len(column.values) + len(column._numbers) for column in masks._columns.values())
     return columns + sum(
-        len(each) for each in (masks._columns, masks._label_counts, masks.kinds, masks._kind_index, masks._passes)
+        len(each) for each in (masks._columns, masks._label_counts, masks.kinds, masks._kind_index, masks._outcomes)
     )
 
 
@@ -83,14 +84,28 @@ def test_labels_and_taints_of_the_past_are_forgotten() -> None:
     assert max(sizes[4000:]) <= max(sizes[:4000]) < 5000
 
 
-def test_tolerations_of_the_past_are_forgotten() -> None:
+def test_i11_tolerations_of_the_past_are_forgotten() -> None:
     masks = NodeMasks()
     masks.put(0, node("a"))
-    sizes = []
-    for number in range(5000):
+    masks.passes(pod_class("x"), slice(None))
+    before = _entries(masks)
+    for number in range(100):
         masks.passes(pod_class("x", tolerations=[Toleration(f"key-{number}")]), slice(None))
-        sizes.append(_entries(masks))
-    assert max(sizes) < 2000
+    assert _entries(masks) == before + 100
+    age_caches()
+    masks.passes(pod_class("x"), slice(None))
+    age_caches()
+    assert _entries(masks) == before
+
+
+def test_i11_remembered_tolerations_are_bounded_by_their_size() -> None:
+    masks = NodeMasks()
+    masks.put(0, node("a"))
+    for number in range(100):
+        tolerations = [Toleration(f"key-{number}-{index}" + 200 * "x") for index in range(300)]
+        masks.passes(pod_class("x", tolerations=tolerations), slice(None))
+    used = masks._outcomes.used_bytes  # what no method tells
+    assert 4 << 20 < used < 16 << 20, "30,000 tolerations of 500 bytes or more"
 
 
 def test_numbers_are_compared_in_one_pass_over_the_values() -> None:

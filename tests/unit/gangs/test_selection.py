@@ -2,6 +2,7 @@
 
 import gc
 import sys
+from cProfile import Profile
 from typing import Any
 
 import numpy as np
@@ -228,6 +229,68 @@ def test_rows_of_removed_label_sets_are_not_selected() -> None:
     selection.drop_label_set(exclusive(2)[2].id)
     assert selection.selected_rows(others.id).sum() == 0
     assert not selection.selects(others.id, exclusive(2)[2].id)
+
+
+class WatchedKeys(tuple[str, ...]):
+    """Keys of a label set, which count how often they are searched."""
+
+    searches = 0
+
+    def __contains__(self, key: object) -> bool:
+        WatchedKeys.searches += 1
+        return super().__contains__(key)
+
+
+def unlike(prefix: str, number: int) -> LabelSelector:
+    """Requirements on so many labels of its own."""
+    requirements = [Requirement(f"{prefix}-{index:05}", Operator.NOT_IN, ("x",)) for index in range(number)]
+    return LabelSelector(tuple(requirements))
+
+
+def test_i12_label_sets_without_a_label_cost_nothing_when_a_selector_names_it_first() -> None:
+    selection = PodSelection()
+    for index in range(500):
+        keys = WatchedKeys(("app", "job"))
+        selection.put_label_set(LabelSet(f"{index}", "ml", keys, ("a", f"{index}")))
+    WatchedKeys.searches = 0
+    selector = pod_selector(unlike("key", 1000).narrowed(having("app").labels.requirements or ()), ("ml",))
+    selection.put_selector(selector)
+    assert WatchedKeys.searches == 0
+    assert selection.selected_rows(selector.id).sum() == 500
+
+
+def test_i12_selectors_of_namespaces_are_not_compared_with_each_namespace() -> None:
+    selection = PodSelection()
+    for index in range(200):
+        selection.put_selector(pod_selector(EVERYTHING_SELECTED, (), unlike(f"{index}", 1)))
+    for index in range(50):
+        selection.put_label_set(label_set(f"team-{index}", {"app": "a"}))
+    profile = Profile(builtins=False)
+    profile.enable()
+    found = {selection.representative(label_set(f"team-{index}", {"app": "a"}).id) for index in range(50)}
+    profile.disable()
+    assert len(found) == 1
+    assert sum(entry.callcount for entry in profile.getstats()) < 5000, "10,000 pairs"
+
+
+def test_i12_selectors_and_label_sets_are_taken_in_and_forgotten_in_slices() -> None:
+    selection = PodSelection()
+    wide = [pod_selector(unlike(f"{index}", 2000), ("ml",)) for index in range(10)]
+    labelled = [label_set("ml", {f"{index}-{number:05}": "y" for number in range(2000)}) for index in range(10)]
+    assert sum(1 for _ in selection.apply_in_slices(Batch(selectors=tuple(wide), label_sets=tuple(labelled)))) >= 8
+    assert all(selection.selects(each.id, labelled[0].id) for each in wide)
+    removed = Batch(
+        removed_selectors=tuple(each.id for each in wide), removed_label_sets=tuple(each.id for each in labelled)
+    )
+    assert sum(1 for _ in selection.forget_in_slices(removed)) >= 8
+    assert (selection.selectors, selection.rows) == ({}, {})
+
+
+def test_i12_a_label_of_many_label_sets_is_indexed_in_slices() -> None:
+    selection = PodSelection()
+    selection.apply(Batch(label_sets=tuple(label_set("ml", {"job": f"{index}"}) for index in range(12_000))))
+    assert sum(1 for _ in selection.apply_in_slices(Batch(selectors=(having("job"),)))) >= 2
+    assert selection.selected_rows(having("job").id).sum() == 12_000
 
 
 def size_of(root: object) -> int:

@@ -172,7 +172,7 @@ class Cache:
         if batch.removed_pod_classes or ledger.has_retired_classes:
             nominated = {class_id for each in self.nominations.values() for _, class_id in each.capacity}
             ledger.retire_classes(batch.removed_pod_classes, nominated)
-        ledger.selection.forget(batch)
+        yield from ledger.selection.forget_in_slices(batch)
         self._through = batch.through or self._through
         for kind, revision in batch.changed.items():
             self.revision[kind] = max(revision, self.revision.get(kind, 0))
@@ -187,15 +187,8 @@ class Cache:
                     self.touch(gang, edited=True)
 
     def _apply_labels(self, batch: Batch) -> Slices[None]:
-        selection = self.ledger.selection
-        if batch.namespaces:
-            selection.put_namespaces(batch.namespaces)
-        for selectors in parts(batch.selectors):
-            selection.apply(Batch(selectors=selectors))
-            yield
-        for label_sets in parts(batch.label_sets):
-            selection.apply(Batch(label_sets=label_sets))
-            yield
+        yield from self.ledger.selection.apply_in_slices(batch)
+        yield
 
     def _apply_nodes(self, batch: Batch) -> Slices[None]:
         """Nodes, and then classes: a resource that a class requests and no node has is counted on its own."""
