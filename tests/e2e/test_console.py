@@ -81,7 +81,7 @@ async def test_a_gang_is_followed_from_its_first_pod_to_its_end(page: Page, worl
     await view(page, url, gang_route(f"koordinator/{world.name}/three"))
     await page.shows("gathering", "2 of 3 members exist")
     await world.add_pods(three, 2)
-    await page.shows("queued", "1 of 3 members fit", "What would let it start", "Why it does not fit")
+    await page.shows("queued", "1 of 3 members fit", "What it lacks", "Why it does not fit")
     nodes = await world.nodes(1, 1)
     await world.bound(three)
     await page.shows(
@@ -189,7 +189,7 @@ async def test_every_view_shows_live_data(page: Page, busy: Stack, picture: Call
     await page.shows("large-1", "members fit", "typo", "not foreseen")
     await picture("queue")
     await view(page, url, gang_route("koordinator/default/large-1"))
-    await page.shows("What would let it start", "Members: 24", "Timeline")
+    await page.shows("What it lacks", "Members: 24", "Timeline")
     await picture("gang")
     await view(page, url, "problems")
     await page.shows("typo", "min-available")

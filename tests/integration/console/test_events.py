@@ -147,7 +147,7 @@ async def test_the_page_of_a_gang_has_members_with_ranks_and_its_timeline() -> N
         ]
         assert found["listed_members"][0]["requests"]["cpu"] == 1000
         assert (found["queue_position"], found["ahead"]) == (3, ["koordinator/ml/first"])
-        assert found["would_help"] == ["one more node"]
+        assert (found["lacks"], found["played"]) == (["one more node"], None)
         assert found["trace_url"] == "http://jaeger.example/trace/ab12"
         assert {"created", "permitted", "first pod runs", "phase binding"} <= {
             each["what"] for each in found["timeline"]
