@@ -126,14 +126,16 @@ class Player:
         resumes: TermState | None = None,
         run_seconds: Callable[[PodFacts], float] = attrgetter("expected_seconds"),
         precision: float = 0.0,
+        reports: bool = True,
     ) -> None:
         """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
         of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
         `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end. `precision`: share
         of the time since the begin to which ends may be rounded up, so that few distinct ones are played; 0: none are.
+        `reports`: the machine reports reasons, which takes a third of its time.
         """
         self.cluster, self.now = cluster, now
-        self.machine = Machine(rules, resumes)
+        self.machine = Machine(rules, resumes, reports=reports)
         self.steps = 0
         self.solves = 0
         self._solver = solver

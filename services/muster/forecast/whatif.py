@@ -78,13 +78,15 @@ def rest_seconds(rules: Rules) -> float:
     return _REST_SECONDS + starves + rules.max_waiting_time_seconds + rules.eviction_timeout_seconds
 
 
-async def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
-    """How precisely the ends of the pods of this cluster are played."""
+async def precision_for(
+    cluster: Batch, run_seconds: Callable[[PodFacts], float], precision: float = PRECISION
+) -> float:
+    """How precisely the ends of the pods of this cluster are played: `precision`, if there are very many."""
     ends = set()
     async for pod in in_turns(cluster.pods):
         if pod.seated and (seconds := run_seconds(pod)) > 0:
             ends.add(pod.started_seconds + seconds)
-    return PRECISION if len(ends) > _MANY_ENDS else 0.0
+    return precision if len(ends) > _MANY_ENDS else 0.0
 
 
 class Forecaster:
