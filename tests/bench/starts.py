@@ -28,6 +28,7 @@ from muster.forecast.submissions import parse_requests
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import PODS, Batch, GangFacts, PodClass, PodFacts, PodPhase
 from muster.kube.pod_class import identified
+from muster.rpc.process import run_async
 
 RUNNING_MEMBERS = 8
 SHAPE = parse_requests("cpu=12,memory=96Gi,nvidia.com/gpu=1")
@@ -40,7 +41,8 @@ def cluster(nodes: int, pods: int, gangs: int, seed: int) -> Snapshot:
     random = Random(seed)
     start = uniform_nodes(nodes, tuple(sorted({**dict(NODE), PODS: 110}.items())), 16)
     pod_class = identified(PodClass("", tuple(sorted({**dict(SHAPE), PODS: 1}.items()))))
-    facts, members = [], []
+    facts: list[GangFacts] = []
+    members: list[PodFacts] = []
     names = [node.name for node in start.batch.nodes]
 
     def add(name: str, size: int, *, on: list[str], seconds: float, created: int) -> None:
@@ -134,7 +136,7 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=30.0, help="seconds for the answer")
     parser.add_argument("--ranges-known", action="store_true", help="as after some hours, when errors were compared")
     parser.add_argument("--seed", type=int, default=0)
-    print(json.dumps(asyncio.run(measure(parser.parse_args())), indent=2))
+    print(json.dumps(run_async(measure(parser.parse_args())), indent=2))
 
 
 if __name__ == "__main__":

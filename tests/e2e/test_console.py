@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from builders.console.browser import Page, chromium, needs_chromium
+from builders.console.steps import gang_route, view
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
@@ -49,15 +50,6 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
     async with chromium(tmp_path) as page:
         yield page
         assert page.errors == []
-
-
-async def view(page: Page, url: str, route: str) -> None:
-    await page.open(f"{url}#/{route}")
-    await page.until("document.getElementById('main').dataset.state === 'open'")
-
-
-def gang_route(id_: str) -> str:
-    return f"gang/{id_.replace('/', '%2F')}"
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")

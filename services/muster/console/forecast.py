@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.suite import SYSTEM_CLASSES, BadManifests, Edits, Priority, gangs_of, parse_manifests
 from muster.console.access import MAX_NAMESPACES
-from muster.console.state import namespace_of
+from muster.console.records import namespace_of
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
 from muster.gangs.facts import Batch

@@ -19,8 +19,9 @@ from muster.console.feed import NOTHING, Feed
 from muster.console.forecast import ForecastClient
 from muster.console.pages import Namespaces
 from muster.console.played_changes import PlayedChanges, waits_for_its_start
+from muster.console.records import namespace_of
 from muster.console.signal import Signal
-from muster.console.state import State, namespace_of
+from muster.console.state import State
 from muster.coordinator.v1.coordinator_pb2 import Gang
 
 DEBOUNCE_SECONDS: Final = 0.25

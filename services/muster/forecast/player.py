@@ -151,9 +151,11 @@ class Player:
 
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
+        ends: dict[float, list[str]] = {}
         async for pod in in_turns(self.cluster.pods.values()):
             if pod.seated:
-                self._end_later([pod])
+                self._note_end(pod, ends)
+        self._end_at(ends)
         recovered = tuple(records)
         for record in recovered:
             self._note(record)
@@ -322,12 +324,21 @@ class Player:
     # -- ends of pods
 
     def _end_later(self, pods: Iterable[PodFacts]) -> None:
-        """Pods whose duration is known end when it is over; those that end together are one change."""
-        by_end: dict[float, list[str]] = {}
+        """Pods whose duration is known end when it is over."""
+        ends: dict[float, list[str]] = {}
         for pod in pods:
-            if (seconds := self._run_seconds(pod)) > 0:
-                by_end.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
-        for end, uids in by_end.items():
+            self._note_end(pod, ends)
+        self._end_at(ends)
+
+    def _note_end(self, pod: PodFacts, ends: dict[float, list[str]]) -> None:
+        if (seconds := self._run_seconds(pod)) > 0:
+            ends.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
+
+    def _end_at(self, ends: Mapping[float, Sequence[str]]) -> None:
+        """Pods that end together are one change, and one object here: very many would have the loop held by garbage
+        collections (I12).
+        """
+        for end, uids in ends.items():
             self.at(end, lambda uids=uids: self._end(uids))  # type: ignore[misc]
 
     def _rounded(self, end: float) -> float:

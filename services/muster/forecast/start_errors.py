@@ -59,10 +59,10 @@ class StartErrors:
 
     def expect(self, starts: Iterable[tuple[str, float | None]], now: float) -> None:
         """All gangs that wait, with the Unix seconds of their expected starts; others do not wait any more."""
-        starts = dict(starts)
-        for gang in [gang for gang in self._waiting if gang not in starts]:
+        expected = dict(starts)
+        for gang in [gang for gang in self._waiting if gang not in expected]:
             del self._waiting[gang]
-        for gang, at in starts.items():
+        for gang, at in expected.items():
             if at is None or (gang not in self._waiting and len(self._waiting) >= MAX_WAITING):
                 continue
             self._waiting.setdefault(gang, {}).setdefault(_horizon(at - now), Expectation(at, now))

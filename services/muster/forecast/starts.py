@@ -13,11 +13,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from muster.coordinator.core.effects import Phase
 from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.full_collections import without_full_collections
 from muster.forecast.player import Endless, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.run_lengths import Known, RunLengths
@@ -105,11 +107,9 @@ class StartForecaster:
         starts: dict[str, float | None] = dict.fromkeys(await _with_pending_pods(present))
         complete = False
         deadline = self._clock() + seconds
-        try:
+        with without_full_collections(), suppress(TimeoutError, Endless):
             async with asyncio.timeout(seconds):
                 complete = await self._play_into(starts, present, lengths, quantile, horizon, deadline)
-        except (TimeoutError, Endless):
-            pass
         return starts, complete
 
     async def _play_into(
