@@ -18,7 +18,7 @@ LEAST_SAMPLES: Final = 20
 """With fewer, nothing is known of a horizon; with fewer in all, nothing at all."""
 MAX_SAMPLES: Final = 200
 """Samples of a horizon: the last ones."""
-MAX_WAITING: Final = 20_000
+MAX_WAITING: Final = 5_000
 """Gangs that wait of which forecasts are kept; those of others are not compared."""
 _SMOOTHED_SECONDS: Final = 60.0
 """Added to both times, so that a minute more or less says nothing of short waits."""

@@ -243,7 +243,7 @@ async def test_usage_of_a_namespace_follows_its_pods_and_reservations() -> None:
 
 async def test_readers_see_the_usage_of_their_namespaces(guarded: Guarded) -> None:
     there = guarded.services
-    there.cluster.send(batch_step(cluster(1, (pod("a", OURS), pod("b", THEIRS, on="node-0000")))))
+    there.cluster.opens_with(cluster(1, (pod("a", OURS), pod("b", THEIRS, on="node-0000"))), {})
     async with console(guarded.settings) as url, events(url, "feeds=usage", "ann-token") as page:
         rows: list[dict[str, object]] = []
         while not rows:

@@ -1,6 +1,6 @@
-"""Reports nothing: for a machine that is played, of which nobody reads conditions and events.
+"""Reports no reasons: for a machine that is played, of which nobody reads conditions.
 
-No decision depends on a report.
+No decision depends on them.
 """
 
 from muster.coordinator.core.effects import Report
