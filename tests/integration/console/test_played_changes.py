@@ -14,7 +14,8 @@ CHANGES = ["node n2 were not cordoned", "disruption budget theirs/secret were no
 
 def answer(**fields: Any) -> pb.WhatIfResponse:
     basis = pb.Basis(read_unix_millis=1_700_000_000_000)
-    return pb.WhatIfResponse(**({"verdict": pb.VERDICT_NEVER, "would_start_now_if": CHANGES, "basis": basis} | fields))
+    given: dict[str, Any] = {"verdict": pb.VERDICT_NEVER, "would_start_now_if": CHANGES, "basis": basis, **fields}
+    return pb.WhatIfResponse(**given)
 
 
 async def played(page: Reader, key: str = "found") -> dict[str, Any]:
