@@ -85,6 +85,9 @@ bench-whatif: setup ## whether what-if is true for random clusters (ARGS="--clus
 bench-forecast: setup ## quality of expected starts on a synthetic day (ARGS="--gpus 512 --days 1")
 	@$(BIN)/python tests/bench/forecast.py $(ARGS)
 
+bench-starts: setup ## expected starts at scale: how many in a time, holds of the loop (ARGS="--nodes 1000 --pods 8000 --gangs 200")
+	@$(BIN)/python tests/bench/starts.py $(ARGS)
+
 screenshots: setup tools ## write the pictures of docs/console.md (needs Chromium)
 	@$(BIN)/pytest -q tests/e2e/test_console.py -k live_data --update-screenshots
 
@@ -127,4 +130,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast screenshots lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast bench-starts screenshots lock image clean chaos outages

@@ -33,6 +33,7 @@ from muster.forecast.placement_process import own_placement
 from muster.forecast.player import Ended, Evicted, Happening, Player, Started
 from muster.forecast.replay import EPOCH, gang_id, pod_id, uniform_nodes
 from muster.forecast.run_lengths import RunLengths
+from muster.forecast.start_errors import StartErrors
 from muster.forecast.starts import StartForecaster
 from muster.forecast.submissions import Submission, parse_requests
 from muster.forecast.synthetic import DAY_SECONDS, Workload, generate
@@ -64,6 +65,8 @@ class Forecasts:
     """What was forecast in one way."""
 
     made: list[Forecast] = field(default_factory=list)
+    stated: list[Forecast] = field(default_factory=list)
+    """Those with a range that states which share of starts it has."""
     unknown: int = 0
     seconds: float = 0.0
 
@@ -72,8 +75,6 @@ class Forecasts:
         known = [each for each in self.made if each.expected is not None and each.gang in started]
         errors = [(each.expected - started[each.gang]) / 60 for each in known if each.expected is not None]
         waits = [max(1.0, (started[each.gang] - each.at) / 60) for each in known]
-        ranges = [(each.earliest, started[each.gang], each.latest) for each in known]
-        inside = [low <= actual <= high for low, actual, high in ranges if low is not None and high is not None]
         return {
             "forecasts": len(self.made),
             "with_a_time": len(known),
@@ -82,9 +83,31 @@ class Forecasts:
             "error_minutes": {f"p{q * 100:.0f}": round(_quantile(sorted(errors), q), 1) for q in QUANTILES},
             "absolute_error_minutes_median": _median(map(abs, errors)),
             "error_by_wait_median": _median(abs(error) / wait for error, wait in zip(errors, waits, strict=True)),
-            "in_range": round(sum(inside) / len(inside), 2) if inside else None,
+            "in_range": _in_range(self.made, started),
+            "of_stated_ranges": _in_range(self.stated, started),
+            "stated_ranges": len(self.stated),
+            "range_by_wait_median": _median(_widths(self.stated, started)),
             "seconds_per_forecast": round(self.seconds / max(1, len({each.at for each in self.made})), 2),
         }
+
+
+def _in_range(made: Sequence[Forecast], started: dict[str, float]) -> float | None:
+    """Share of the actual starts of gangs that were in the range."""
+    inside = [
+        each.earliest <= started[each.gang] <= each.latest
+        for each in made
+        if each.gang in started and each.earliest is not None and each.latest is not None
+    ]
+    return round(sum(inside) / len(inside), 2) if inside else None
+
+
+def _widths(made: Sequence[Forecast], started: dict[str, float]) -> list[float]:
+    """Widths of ranges, as shares of the time that the gang still waited."""
+    return [
+        (each.latest - each.earliest) / max(60.0, started[each.gang] - each.at)
+        for each in made
+        if each.gang in started and each.earliest is not None and each.latest is not None
+    ]
 
 
 class Day:
@@ -148,6 +171,7 @@ async def play(day: Day, limit: float) -> dict[str, Any]:
     cluster.apply(Batch(nodes=tuple(day.nodes), trees=tuple(day.trees)))
     stream, other = ClusterStream(cluster), ClusterStream(VirtualCluster())
     lengths, nothing = RunLengths(), RunLengths()
+    errors = {"declared": StartErrors(), "learnt": StartErrors()}
     started: dict[str, float] = {}
 
     def observe(now: float, happening: Happening) -> None:
@@ -155,6 +179,8 @@ async def play(day: Day, limit: float) -> dict[str, Any]:
             case Started(gangs, _):
                 for gang in gangs:
                     started.setdefault(gang, now)
+                    for each in errors.values():
+                        each.started(gang, now)
             case Ended(pods):
                 for pod in pods:
                     lengths.ended(pod, now)
@@ -182,15 +208,18 @@ async def play(day: Day, limit: float) -> dict[str, Any]:
             while await player.advance(at):
                 pass
             player.now = at
-            for known, forecasts in ways.values():
+            for name, (known, forecasts) in ways.items():
                 began = time.monotonic()
                 found = await forecaster.starts(
-                    player.present({}), known, horizon_seconds=7 * DAY_SECONDS, limit_seconds=limit
+                    player.present({}), known, errors[name], horizon_seconds=7 * DAY_SECONDS, limit_seconds=limit
                 )
                 forecasts.seconds += time.monotonic() - began
                 for start in found.gangs:
                     forecasts.unknown += start.verdict is Verdict.UNKNOWN
-                    forecasts.made.append(Forecast(start.gang, at, start.expected, start.earliest, start.latest))
+                    made = Forecast(start.gang, at, start.expected, start.earliest, start.latest)
+                    forecasts.made.append(made)
+                    if found.range_share:
+                        forecasts.stated.append(made)
             print(f"{(at - EPOCH) / 3600:.1f} h: {len(found.gangs)} gangs wait", file=sys.stderr)
             at += INTERVAL_SECONDS
         while player.next_due is not None and await player.advance(math.inf):

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from builders.console.browser import Page, chromium, needs_chromium
+from builders.console.steps import gang_route, view
 from builders.e2e.cluster import Cluster, running_cluster
 from builders.e2e.world import World
 from builders.gangs.manifests import gang
@@ -51,15 +52,6 @@ async def page(tmp_path: Path) -> AsyncIterator[Page]:
         assert page.errors == []
 
 
-async def view(page: Page, url: str, route: str) -> None:
-    await page.open(f"{url}#/{route}")
-    await page.until("document.getElementById('main').dataset.state === 'open'")
-
-
-def gang_route(id_: str) -> str:
-    return f"gang/{id_.replace('/', '%2F')}"
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Cluster]:
     async with running_cluster(tmp_path_factory.mktemp("console"), console=True) as cluster:
@@ -81,7 +73,7 @@ async def test_a_gang_is_followed_from_its_first_pod_to_its_end(page: Page, worl
     await view(page, url, gang_route(f"koordinator/{world.name}/three"))
     await page.shows("gathering", "2 of 3 members exist")
     await world.add_pods(three, 2)
-    await page.shows("queued", "1 of 3 members fit", "What would let it start", "Why it does not fit")
+    await page.shows("queued", "1 of 3 members fit", "What it lacks", "Why it does not fit")
     nodes = await world.nodes(1, 1)
     await world.bound(three)
     await page.shows(
@@ -189,7 +181,7 @@ async def test_every_view_shows_live_data(page: Page, busy: Stack, picture: Call
     await page.shows("large-1", "members fit", "typo", "not foreseen")
     await picture("queue")
     await view(page, url, gang_route("koordinator/default/large-1"))
-    await page.shows("What would let it start", "Members: 24", "Timeline")
+    await page.shows("What it lacks", "Members: 24", "Timeline")
     await picture("gang")
     await view(page, url, "problems")
     await page.shows("typo", "min-available")

@@ -167,18 +167,24 @@ async def test_what_explain_says_of_a_stuck_gang_was_played_and_lets_it_start(wo
     await world.create(stuck)
     await world.waits(stuck, "4 of 6 members fit")
 
-    options = "explain", f"{stuck.namespace}/stuck", "--forecast", forecast, "-o", "json"
+    explain = "explain", f"{stuck.namespace}/stuck", *LIMIT
     (node,) = (name for name in world.cluster.nodes if name)
 
-    async def played() -> list[str] | None:
-        changes: list[str] | None = json.loads(await muster(world.cluster, *options))["would_start_now_if"]
+    async def played(*options: str) -> list[str] | None:
+        printed = json.loads(await muster(world.cluster, *explain, "-o", "json", *options))
+        changes: list[str] | None = printed["would_start_now_if"]
         return changes
 
-    changes = await eventually(played, "changes were played")
-    assert changes == [f"there were one more node like {node}", "it had 4 members"]
+    said = [f"there were one more node like {node}", "it had 4 members"]
+    by_service = "--forecast", forecast
+    assert await eventually(lambda: played(*by_service), "changes were played") == said
+    assert await played() == said, "the command plays the same itself"
+    text = await muster(world.cluster, *explain)
+    assert text.index("What it lacks") < text.index("It would start now if")
+    assert await played("--limit", "0") is None, "nothing is to be played"
     await world.nodes(4)
     await world.bound(stuck)
-    assert await played() is None, "it runs"
+    assert (await played(*by_service), await played()) == (None, None), "it runs"
 
 
 async def test_questions_are_bounded_in_size_and_number(world: World) -> None:

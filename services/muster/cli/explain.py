@@ -17,6 +17,7 @@ from muster.cli.errors import CliError
 from muster.cli.format import amount, duration, gang_as_json, local_time, phase_markup
 from muster.cli.missing_members import missing_members
 from muster.cli.output import show
+from muster.cli.played_changes import Play, Played, played_changes
 from muster.clusterstate.v1.clusterstate_pb2 import Problem, ResourceAmount
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse, Gang, Member, Phase
 
@@ -36,38 +37,40 @@ _MEANING = {
 
 _UNCOUNTED = ("deleting", "ended", "gated", "invalid", "timed-out")
 """States of pods that exist and do not count as members."""
-_UNSTARTED = (Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHASE_WAITING)
-"""Phases of complete gangs for which changes are played."""
-_PLAY_SECONDS = 10.0
 _WITHOUT_PENDING = (Phase.PHASE_SATISFIED, Phase.PHASE_ENDED)
 
 
-def explain(address: str, name: str, *, as_json: bool, kubectl: Kubectl | None = None, forecast: str = "") -> None:
-    """Print the explanation of a gang; with kubectl also why controllers do not create members, and with the address of
-    the service forecast when it is expected to start, and changes that were played. Raises CliError.
+def explain(address: str, name: str, *, as_json: bool, play: Play, kubectl: Kubectl | None = None) -> None:
+    """Print the explanation of a gang, then the changes with which it would start now; with kubectl also why
+    controllers do not create members, and if `play` has a service forecast, when it is expected to start. Raises
+    CliError.
     """
     answer = call(address, lambda stub: explain_gang(stub, address, name))
     missing = missing_members(kubectl, answer) if kubectl is not None else []
-    start = _expected_start(forecast, answer.gang) if forecast else None
-    played = _played_changes(forecast, answer.gang, kubectl) if forecast else None
-    if as_json:
-        fields = {**explanation_as_json(answer), "missing_members": missing, "would_start_now_if": played}
-        typer.echo(json.dumps({**fields, "expected_start": start.as_json if start else None}, indent=2))
-        return
-    show(*explanation_lines(answer, missing, start.words if start else "", played))
-
-
-def _played_changes(forecast: str, gang: Gang, kubectl: Kubectl | None) -> list[str] | None:
-    """Changes with which the gang would start now, each of which was played; None: it does not wait for its start."""
-    if gang.phase not in _UNSTARTED or gang.bound or not gang.members:
-        return None
-    from muster.cli.whatif import remedies_by_service
-
+    start = _expected_start(play.forecast, answer.gang) if play.forecast else None
+    if not as_json:  # what is known already is not kept back while changes are played
+        show(*explanation_lines(answer, missing, start.words if start else ""))
     try:
-        return remedies_by_service(forecast, gang.id, kubectl, _PLAY_SECONDS)
-    except CliError as error:  # it may have started meanwhile, and the rest of the explanation is known
+        played = played_changes(play, address, answer.gang, kubectl)
+    except CliError as error:
         typer.echo(f"no changes were played: {error.message}", err=True)
-        return None
+        played = None
+    if as_json:
+        typer.echo(json.dumps(_as_json(answer, missing, start, played), indent=2))
+    elif played is not None:
+        show(*played_lines(played))
+
+
+def _as_json(
+    answer: ExplainResponse, missing: Sequence[str], start: "_ExpectedStart | None", played: Played | None
+) -> dict[str, Any]:
+    return {
+        **explanation_as_json(answer),
+        "missing_members": missing,
+        "would_start_now": played.starts_now if played is not None else None,
+        "would_start_now_if": played.changes if played is not None else None,
+        "expected_start": start.as_json if start is not None else None,
+    }
 
 
 class _ExpectedStart(NamedTuple):
@@ -95,11 +98,9 @@ def explanation_as_json(answer: ExplainResponse) -> dict[str, Any]:
     return {**fields, "gang": gang_as_json(answer.gang)}
 
 
-def explanation_lines(
-    answer: ExplainResponse, missing: Sequence[str] = (), start: str = "", played: Sequence[str] | None = None
-) -> Iterator[str]:
+def explanation_lines(answer: ExplainResponse, missing: Sequence[str] = (), start: str = "") -> Iterator[str]:
     """Lines with rich markup, most important first. `missing`: why controllers do not create members; `start`: when the
-    gang is expected to start; `played`: changes with which it starts, None if none were played.
+    gang is expected to start.
     """
     gang = answer.gang
     name = f"[bold]{escape(gang.namespace)}/{escape(gang.name)}[/]"
@@ -133,7 +134,7 @@ def explanation_lines(
     yield from _placement(answer)
     yield from _devices(answer)
     yield from _ahead(answer)
-    yield from _would_help(answer, played)
+    yield from _lacks(answer)
     yield from _pods(answer)
 
 
@@ -240,19 +241,24 @@ def _ahead(answer: ExplainResponse) -> Iterator[str]:
         yield f"[bold]Ahead of it[/]  {escape(_some(list(answer.ahead), answer.queue_position - 1))}"
 
 
-def _would_help(answer: ExplainResponse, played: Sequence[str] | None) -> Iterator[str]:
-    """Changes that were played come first; what else is listed is then what it lacks, not what suffices."""
-    if played is not None:
-        yield ""
-        yield "[bold]It would start now if[/]  (each was played on a copy of the cluster)"
-        yield from (f"  - {escape(change)}" for change in played)
-        if not played:
-            yield "  no single change with which it would was found in time"
+def _lacks(answer: ExplainResponse) -> Iterator[str]:
+    """Facts: doing one of them may not suffice."""
     if answer.would_help:
         yield ""
-        yield "[bold]What would let it start[/]" if played is None else "[bold]What it lacks[/]"
-        for change in answer.would_help:
-            yield f"  - {escape(change)}"
+        yield "[bold]What it lacks[/]"
+        yield from (f"  - {escape(each)}" for each in answer.would_help)
+
+
+def played_lines(played: Played) -> Iterator[str]:
+    """Lines with rich markup: the changes with which the gang would start now."""
+    yield ""
+    if played.starts_now:
+        yield "[bold]It would start now[/] as the cluster is: it waits for its turn"
+        return
+    yield "[bold]It would start now if[/]  (each was played on a copy of the cluster)"
+    yield from (f"  - {escape(change)}" for change in played.changes)
+    if not played.changes:
+        yield "  no single change with which it would was found in time"
 
 
 def _pods(answer: ExplainResponse) -> Iterator[str]:

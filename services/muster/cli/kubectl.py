@@ -17,6 +17,7 @@ from muster.cli.endpoints import Addresses
 from muster.cli.errors import CliError, exit_on_error
 from muster.cli.options import Forecast, Output, Redact, TextOutput
 from muster.cli.whatif_options import (
+    PlayLimit,
     StartsLimit,
     WhatIfAddNodes,
     WhatIfCount,
@@ -135,16 +136,22 @@ def explain(
     context: typer.Context,
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
+    limit: PlayLimit = 10,
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
     forecast: Forecast = "",
 ) -> None:
-    """Explain one gang: its declaration, its phase, what it lacks, and what would let it start."""
+    """Explain one gang: its declaration, its phase, what it lacks, and changes with which it would start now.
+
+    Each of these changes is played on a copy of the cluster before it is listed.
+    """
     from muster.cli.explain import explain
+    from muster.cli.played_changes import Play
 
     arguments, discovery = _discovery(context)
     name = _qualified(gang, arguments, discovery)
     with discovery.coordinator() as address:
-        explain(address, name, as_json=output is TextOutput.JSON, kubectl=discovery.kubectl, forecast=forecast)
+        play = Play(limit, forecast, discovery.cluster_state)
+        explain(address, name, as_json=output is TextOutput.JSON, play=play, kubectl=discovery.kubectl)
 
 
 @app.command()

@@ -11,6 +11,7 @@ from muster.cli.options import ClusterState, Coordinator, Forecast, Insecure, Ou
 from muster.cli.plugins import PluginGroup
 from muster.cli.service_commands import ServiceGroup
 from muster.cli.whatif_options import (
+    PlayLimit,
     StartsLimit,
     WhatIfAddNodes,
     WhatIfCount,
@@ -94,19 +95,29 @@ def top(
 def explain(
     gang: Annotated[str, typer.Argument(metavar="GANG", help="Name, namespace/name, or dialect/namespace/name.")],
     *,
+    limit: PlayLimit = 10,
     output: Annotated[TextOutput, typer.Option("--output", "-o", help="Output format.")] = TextOutput.TEXT,
     forecast: Forecast = "",
     coordinator: Coordinator = "",
+    cluster_state: ClusterState = "",
     state_dir: StateDirectory = None,
 ) -> None:
-    """Explain one gang: its phase, what it lacks, the gangs ahead of it, and what would let it start."""
+    """Explain one gang: its phase, what it lacks, the gangs ahead of it, and changes with which it would start now.
+
+    Each of these changes is played on a copy of the cluster before it is listed.
+    """
+    from contextlib import nullcontext
+
+    from muster.cli.cluster_state import find_cluster_state
     from muster.cli.coordinator import find_coordinator
     from muster.cli.discovery import local_kubectl
     from muster.cli.explain import explain
+    from muster.cli.played_changes import Play
 
     address = find_coordinator(coordinator, state_dir)
     kubectl = None if coordinator else local_kubectl(state_dir)
-    explain(address, gang, as_json=output is TextOutput.JSON, kubectl=kubectl, forecast=forecast)
+    play = Play(limit, forecast, lambda: nullcontext(find_cluster_state(cluster_state, state_dir)))
+    explain(address, gang, as_json=output is TextOutput.JSON, play=play, kubectl=kubectl)
 
 
 @app.command()

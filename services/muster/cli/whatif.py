@@ -55,8 +55,6 @@ VERDICT_NAMES: Final = {
     pb.VERDICT_UNKNOWN: "unknown",
 }
 _MAX_NODES_SHOWN: Final = 20
-_SOON_SECONDS: Final = 10.0
-"""How far a gang of which only changes are wanted is played itself."""
 _CALL_SECONDS: Final = 30.0
 """Time of a call of the service besides the limit of the answer: for its turn."""
 
@@ -119,18 +117,12 @@ def whatif_by_service(request: WhatIfRequest, address: str, kubectl: Kubectl | N
         horizon_seconds=request.horizon_seconds,
         limit_seconds=request.limit_seconds,
     )
-    _report(asyncio.run(_call(address, message)), facts, as_json=as_json)
+    _report(ask_service(address, message), facts, as_json=as_json)
 
 
-def remedies_by_service(address: str, gang_id: str, kubectl: Kubectl | None, limit_seconds: float) -> list[str]:
-    """Changes with which a gang that waits would start now, each played by the service at this address; they complete
-    "it would start now if". Raises CliError.
-    """
-    classes = proposable(priority_classes(kubectl))
-    request = pb.WhatIfRequest(
-        existing_gang=gang_id, priority_classes=classes, horizon_seconds=_SOON_SECONDS, limit_seconds=limit_seconds
-    )
-    return list(asyncio.run(_call(address, request)).would_start_now_if)
+def ask_service(address: str, request: pb.WhatIfRequest) -> pb.WhatIfResponse:
+    """The answer of the service forecast at this address. Raises CliError."""
+    return asyncio.run(_call(address, request))
 
 
 async def _call(address: str, request: pb.WhatIfRequest) -> pb.WhatIfResponse:

@@ -1,4 +1,4 @@
-"""Options of `muster whatif` and `muster queue`, and of the same commands of `kubectl muster`."""
+"""Options of `muster whatif`, `muster queue` and `muster explain`, and of the same commands of `kubectl muster`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -37,4 +37,12 @@ WhatIfLimit = Annotated[
 ]
 StartsLimit = Annotated[
     float, typer.Option("--limit", min=1, help="Time limit of finding expected starts, in seconds.")
+]
+PlayLimit = Annotated[
+    float,
+    typer.Option(
+        "--limit",
+        min=0,
+        help="Time limit, in seconds, of playing changes with which a gang that waits would start; 0: none are played.",
+    ),
 ]

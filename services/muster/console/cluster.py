@@ -25,11 +25,22 @@ class Pod(Struct, gc=False):
     phase: str
     started_seconds: int
     seated: bool
+    waits: bool
+    """It is to be placed."""
 
     @property
     def owner(self) -> str:
         """Id of its gang; a pod of no gang is one by itself, as in the coordinator's answers."""
         return self.gang or f"plain/{self.namespace}/{self.name}"
+
+
+class Usage(Struct, gc=False):
+    """Pods of one namespace and what they request: those on nodes, and those of gangs that have none yet."""
+
+    used: Counter[str]
+    waiting: Counter[str]
+    used_pods: int = 0
+    waiting_pods: int = 0
 
 
 class Cluster:
@@ -48,7 +59,10 @@ class Cluster:
         self.changed_gangs: dict[str, None] = {}
         self.changed_problems: dict[str, None] = {}
         """Uids of pods."""
+        self.changed_namespaces: dict[str, None] = {}
         self.trees_changed = False
+        self.usage: dict[str, Usage] = {}
+        """By namespace with such pods."""
         self._requests: dict[str, Amounts] = {}
         self._used: dict[str, Counter[str]] = {}
         self._pods_on: dict[str, dict[str, None]] = {}
@@ -117,8 +131,10 @@ class Cluster:
             phase=facts.phase.name.lower(),
             started_seconds=facts.started_seconds,
             seated=facts.seated,
+            waits=facts.ours and not facts.node and not facts.phase.ended and not facts.deleting,
         )
         self.pods[pod.uid] = pod
+        self._count(pod, 1)
         self._pod_of_name[f"{pod.namespace}/{pod.name}"] = pod.uid
         if pod.seated:
             self._use(pod, 1)
@@ -131,6 +147,7 @@ class Cluster:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return
+        self._count(pod, -1)
         name = f"{pod.namespace}/{pod.name}"
         if self._pod_of_name.get(name) == uid:
             del self._pod_of_name[name]
@@ -143,6 +160,20 @@ class Cluster:
                 self._used.pop(pod.node, None)
         if self.pod_problems.pop(uid, None) is not None:
             self.changed_problems[uid] = None
+
+    def _count(self, pod: Pod, times: int) -> None:
+        """Count a pod in its namespace, or not any more."""
+        if not pod.seated and not pod.waits:
+            return
+        usage = self.usage.setdefault(pod.namespace, Usage(Counter(), Counter()))
+        amounts = usage.used if pod.seated else usage.waiting
+        for resource, amount in self.requests(pod.class_id):
+            amounts[resource] += times * amount
+        usage.used_pods += times * pod.seated
+        usage.waiting_pods += times * (not pod.seated)
+        if not usage.used_pods and not usage.waiting_pods:
+            del self.usage[pod.namespace]
+        self.changed_namespaces[pod.namespace] = None
 
     def _use(self, pod: Pod, times: int) -> None:
         used = self._used.setdefault(pod.node, Counter())

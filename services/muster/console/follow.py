@@ -12,6 +12,7 @@ from grpc import aio
 from muster.console.cluster import Cluster
 from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
 from muster.console.forecast import ForecastClient, NoForecast, start_row
+from muster.console.records import HeldSeat
 from muster.console.state import Forecast, State
 from muster.coordinator.v1.coordinator_pb2 import WatchRequest
 from muster.retry.retrying import Backoff
@@ -179,16 +180,16 @@ async def follow_starts(state: State, client: ForecastClient, wanted: Callable[[
         pause = _LOOK_SECONDS
 
 
-async def _held(state: State, client: CoordinatorClient) -> list[tuple[str, str]]:
-    """Node and class of pods that hold reservations without a permit. Raises NoAnswer."""
-    held: list[tuple[str, str]] = []
+async def _held(state: State, client: CoordinatorClient) -> list[HeldSeat]:
+    """Pods that hold reservations without a permit. Raises NoAnswer."""
+    held: list[HeldSeat] = []
     for gang in state.gangs.holding[:_MAX_HOLDING]:
         try:
             answer = await client.explain(gang)
         except UnknownGang:
             continue
         held += [
-            (member.reserved_node, pod.class_id)
+            HeldSeat(member.reserved_node, pod.class_id, pod.namespace)
             for member in answer.members
             if member.reserved_node and (pod := state.cluster.pod_named(member.pod)) is not None
         ]

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from muster.clusterstate.suite import SYSTEM_CLASSES, BadManifests, Edits, Priority, gangs_of, parse_manifests
 from muster.console.access import MAX_NAMESPACES
-from muster.console.state import namespace_of
+from muster.console.records import namespace_of
 from muster.forecast.v1 import forecast_pb2 as pb
 from muster.forecast.v1 import forecast_pb2_grpc as pb_grpc
 from muster.gangs.facts import Batch
@@ -30,6 +30,8 @@ MAX_AT_ONCE_OF_USER: Final = 2
 """Of one user; everybody is one without authentication."""
 _LIMIT_SECONDS: Final = 15.0
 """For the answer, and again for the changes with which gangs would start now."""
+_SOON_SECONDS: Final = 10.0
+"""How far an existing gang is played of which only such changes are wanted."""
 _CALL_SECONDS: Final = 60.0
 """The question may wait for others."""
 _STARTS_SECONDS: Final = 90.0
@@ -116,6 +118,16 @@ def _asked(question: Question) -> Asked:
     return Asked(question, facts, frozenset(namespaces))
 
 
+class Remedies(Struct, frozen=True):
+    """What was played for a gang that waits. `changes` complete "it would start now if"."""
+
+    read_seconds: int
+    """Of when the copy of the cluster is, since 1970."""
+    starts_now: bool
+    """It would start as it is."""
+    changes: tuple[str, ...]
+
+
 class ForecastClient:
     """Calls the service."""
 
@@ -164,6 +176,18 @@ class ForecastClient:
                 raise BadQuestion(error.details() or "the service forecast rejects it") from error
             raise NoForecast(in_words(error, "the service forecast")) from error
 
+    async def remedies(self, gang: str) -> Remedies:
+        """Changes with which an existing gang would start now. Raises NoForecast."""
+        request = pb.WhatIfRequest(existing_gang=gang, horizon_seconds=_SOON_SECONDS, limit_seconds=_LIMIT_SECONDS)
+        try:
+            answer = await self._stub.WhatIf(request, timeout=_CALL_SECONDS)
+        except aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.INVALID_ARGUMENT:  # it may have started meanwhile
+                raise NoForecast(error.details() or "the service forecast rejects the question") from error
+            raise NoForecast(in_words(error, "the service forecast")) from error
+        read, now = answer.basis.read_unix_millis // 1000, answer.verdict == pb.VERDICT_NOW
+        return Remedies(read, now, tuple(answer.would_start_now_if))
+
     async def starts(self) -> pb.StartsResponse:
         """The expected starts of all gangs that wait. Raises NoForecast."""
         try:
@@ -176,8 +200,8 @@ def answer_page(answer: pb.WhatIfResponse, asked: Asked, namespaces: Collection[
     """The answer for a reader with rights in these namespaces, None for all: of others not even names are in it."""
     seen = [each for each in answer.preempts if _may_see(each.gang, namespaces)]
     ends = [gang for gang in map(_gang, answer.after_the_ends_of) if _may_see(gang, namespaces)]
-    reason_hidden = _names_others(answer.reason, namespaces)
-    changes = [each for each in answer.would_start_now_if if not _names_others(each, namespaces)]
+    reason_hidden = names_others(answer.reason, namespaces)
+    changes = [each for each in answer.would_start_now_if if not names_others(each, namespaces)]
     return {
         "verdict": _VERDICTS.get(answer.verdict, "unknown"),
         "asked": len(asked.facts.pods),
@@ -239,7 +263,7 @@ def _may_see(gang: str, namespaces: Collection[str] | None) -> bool:
     return namespaces is None or namespace_of(gang) in namespaces
 
 
-def _names_others(text: str, namespaces: Collection[str] | None) -> bool:
+def names_others(text: str, namespaces: Collection[str] | None) -> bool:
     """The text has a "namespace/name" of another namespace. Keys of labels have dots before the slash, and two numbers
     are a share.
     """

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from muster.clusterstate.v1.clusterstate_pb2 import Problem
+from muster.console.forecast import names_others
 from muster.console.gangs import row
+from muster.console.played_changes import Played
 from muster.console.state import HIDDEN, State, is_usable
 from muster.coordinator.v1.coordinator_pb2 import ExplainResponse
 from muster.gangs.facts import TaintEffect
@@ -50,8 +52,12 @@ def overview(state: State, namespaces: Namespaces, now_seconds: int) -> dict[str
     return page
 
 
-def gang_page(state: State, answer: ExplainResponse, namespaces: Namespaces, trace_url: str) -> dict[str, Any]:
-    """The page of a gang that the reader may see. Names of gangs in other namespaces are hidden."""
+def gang_page(
+    state: State, answer: ExplainResponse, namespaces: Namespaces, trace_url: str, played: dict[str, Any] | None
+) -> dict[str, Any]:
+    """The page of a gang that the reader may see. Names of gangs in other namespaces are hidden. `played`: changes with
+    which it would start now, see `played_page`.
+    """
     gang = answer.gang
     record = state.records.get(gang.id)
     ranks = dict(record.ranks) if record is not None else {}
@@ -74,7 +80,8 @@ def gang_page(state: State, answer: ExplainResponse, namespaces: Namespaces, tra
             {"blocking": problem.severity != Problem.SEVERITY_WARNING, "message": problem.message}
             for problem in answer.problems
         ],
-        "would_help": list(answer.would_help),
+        "lacks": list(answer.would_help),
+        "played": played,
         "expected_start": state.expected.get(gang.id),
         "assumption": state.forecast.for_reader(namespaces).assumption,
         "explanation": {
@@ -95,6 +102,22 @@ def gang_page(state: State, answer: ExplainResponse, namespaces: Namespaces, tra
         "timeline": _timeline(state, answer),
         "member_count": len(answer.members),
         "listed_members": [_member(state, each, ranks) for each in answer.members[:MAX_MEMBERS]],
+    }
+
+
+def played_page(played: Played | None, namespaces: Namespaces) -> dict[str, Any]:
+    """Changes that were played for a gang that waits; those that name gangs of other namespaces are counted."""
+    if played is None:
+        return {"found": False, "failure": ""}
+    if played.remedies is None:
+        return {"found": False, "failure": played.failure}
+    changes = [each for each in played.remedies.changes if not names_others(each, namespaces)]
+    return {
+        "found": True,
+        "read": played.remedies.read_seconds,
+        "starts_now": played.remedies.starts_now,
+        "changes": changes,
+        "hidden": len(played.remedies.changes) - len(changes),
     }
 
 

@@ -45,36 +45,52 @@ class Record(Struct, frozen=True):
 decode_record: Final = msgspec.json.Decoder(Record).decode
 
 
+class HeldSeat(Struct, frozen=True):
+    """A pod that holds a reservation without a permit."""
+
+    node: str
+    class_id: str
+    namespace: str
+
+
 class Withheld(Struct, frozen=True):
-    """Capacity by node and resource that pods without a node there hold."""
+    """Capacity that pods without a node there hold, by node and resource, and by namespace and resource."""
 
     reserved: dict[str, Counter[str]] = {}
     nominated: dict[str, Counter[str]] = {}
+    reserved_by: dict[str, Counter[str]] = {}
 
     def nodes(self) -> set[str]:
         """Names of all nodes with such capacity."""
         return self.reserved.keys() | self.nominated.keys()
 
 
-def withheld(records: Iterable[Record], held: Iterable[tuple[str, str]], cluster: Cluster) -> Withheld:
-    """Reserved and nominated capacity. `held`: nodes and class ids of pods that hold reservations without a permit."""
-    result = Withheld({}, {})
+def withheld(records: Iterable[Record], held: Iterable[HeldSeat], cluster: Cluster) -> Withheld:
+    """Reserved and nominated capacity."""
+    result = Withheld({}, {}, {})
     for record in records:
         for seat in record.seats:
             pod = cluster.pods.get(seat.uid)
             if pod is None or not pod.seated:
                 _add(result.reserved, seat.node, seat.class_id, 1, cluster)
+                _add(result.reserved_by, namespace_of(record.gang), seat.class_id, 1, cluster)
         for pods in record.nominated:
             _add(result.nominated, pods.node, pods.class_id, pods.count, cluster)
-    for node, class_id in held:
-        _add(result.reserved, node, class_id, 1, cluster)
+    for each in held:
+        _add(result.reserved, each.node, each.class_id, 1, cluster)
+        _add(result.reserved_by, each.namespace, each.class_id, 1, cluster)
     return result
 
 
-def _add(amounts: dict[str, Counter[str]], node: str, class_id: str, pods: int, cluster: Cluster) -> None:
-    of_node = amounts.setdefault(node, Counter())
+def namespace_of(gang: str) -> str:
+    """Namespace in a gang's id."""
+    return gang.split("/", 2)[1] if gang.count("/") >= 2 else ""
+
+
+def _add(amounts: dict[str, Counter[str]], key: str, class_id: str, pods: int, cluster: Cluster) -> None:
+    of_key = amounts.setdefault(key, Counter())
     for resource, amount in cluster.requests(class_id):
-        of_node[resource] += pods * amount
+        of_key[resource] += pods * amount
 
 
 class Preemption(Struct):

@@ -50,7 +50,7 @@ _BODY_SECONDS: Final = 10.0
 """A browser that has not sent a question by then is refused."""
 _STOP_SECONDS: Final = 5.0
 _LOOPBACK_HOSTS: Final = ("localhost", "127.0.0.1", "::1")
-_FEEDS: Final = frozenset({"gangs", "nodes", "trees", "problems", "preemptions", "starts"})
+_FEEDS: Final = frozenset({"gangs", "nodes", "trees", "problems", "preemptions", "starts", "usage"})
 _POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; base-uri 'none'; "
     "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"

@@ -8,6 +8,7 @@ from muster.console.access import Access, OpenAccess, ReviewedAccess
 from muster.console.coordinator import CoordinatorClient
 from muster.console.follow import follow_cluster, follow_gangs, follow_leader, follow_records, follow_starts
 from muster.console.forecast import ForecastClient
+from muster.console.played_changes import PlayedChanges
 from muster.console.server import ConsoleServer
 from muster.console.settings import Settings
 from muster.console.signal import Signal
@@ -53,7 +54,9 @@ async def _serve(
     state, client = State(signal.touch), CoordinatorClient(coordinator)
     forecaster = ForecastClient(forecast) if forecast is not None else None
     tls = ReloadedTls("the console", *settings.https_files).context if settings.https_files is not None else None
-    server = ConsoleServer(settings.listen, tls, Sources(state, signal, client, access, settings.trace_url, forecaster))
+    played = PlayedChanges(forecaster, signal.touch) if forecaster is not None else None
+    sources = Sources(state, signal, client, access, settings.trace_url, forecaster, played)
+    server = ConsoleServer(settings.listen, tls, sources)
     health = Health()
     probes = ProbeServer(settings.health_listen, health) if settings.health_listen is not None else None
 
@@ -77,6 +80,8 @@ async def _serve(
             ]
             if forecaster is not None:
                 following.append(tasks.create_task(follow_starts(state, forecaster, lambda: server.watched)))
+            if played is not None:
+                following.append(tasks.create_task(played.run()))
             try:
                 await until_stopped()
             finally:

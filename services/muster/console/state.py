@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from muster.console.cluster import Cluster
 from muster.console.feed import Feed
 from muster.console.gangs import Gangs
-from muster.console.records import Preemption, Preemptions, Record, Withheld, withheld
-from muster.gangs.facts import NodeFacts, Problem, Severity, TopologyTree
+from muster.console.records import HeldSeat, Preemption, Preemptions, Record, Withheld, namespace_of, withheld
+from muster.gangs.facts import PODS, NodeFacts, Problem, Severity, TopologyTree
 from muster.topology.trees import is_listed
 
 SLICE: Final = 200
@@ -87,6 +87,8 @@ class State:
         self.preemption_rows = Feed(on_change)
         self.starts = Feed(on_change)
         """Expected starts of gangs that wait."""
+        self.usage = Feed(on_change)
+        """What pods of each namespace use, reserve and wait for."""
         self.expected: Mapping[str, Mapping[str, Any]] = {}
         """The same by gang."""
         self.forecast = Forecast()
@@ -113,6 +115,7 @@ class State:
             "problems": self.problems,
             "preemptions": self.preemption_rows,
             "starts": self.starts,
+            "usage": self.usage,
         }
 
     def connect(self, source: str, *, connected: bool, detail: str, now_seconds: int) -> None:
@@ -133,6 +136,7 @@ class State:
         cluster.changed_nodes.update(dict.fromkeys(self.nodes.keys()))
         cluster.changed_gangs.update(dict.fromkeys(self.cluster.gangs))
         cluster.changed_problems.update(dict.fromkeys(self.cluster.pod_problems))
+        cluster.changed_namespaces.update(dict.fromkeys(self.usage.keys()))
         cluster.trees_changed = True
         self.cluster = cluster
 
@@ -145,8 +149,9 @@ class State:
         yield from self._sliced(cluster.changed_nodes, self._render_node)
         yield from self._sliced(cluster.changed_gangs, self._render_problems)
         yield from self._sliced(cluster.changed_problems, self._render_pod_problem)
+        yield from self._sliced(cluster.changed_namespaces, self._render_usage)
 
-    def use_records(self, records: dict[str, Record], held: list[tuple[str, str]], now_seconds: int) -> None:
+    def use_records(self, records: dict[str, Record], held: list[HeldSeat], now_seconds: int) -> None:
         """Replace what is known of the coordinator's records."""
         self.records, self.records_read = records, True
         self.preemptions.update(records.values(), now_seconds)
@@ -156,6 +161,8 @@ class State:
             same = before.reserved.get(node) == self.withheld.reserved.get(node)
             if not same or before.nominated.get(node) != self.withheld.nominated.get(node):
                 self.cluster.changed_nodes[node] = None
+        reserved = before.reserved_by.keys() | self.withheld.reserved_by.keys()
+        self.cluster.changed_namespaces.update(dict.fromkeys(sorted(reserved)))
         self._render_preemptions()
 
     def use_starts(self, rows: Mapping[str, Mapping[str, Any]], forecast: Forecast) -> None:
@@ -227,6 +234,21 @@ class State:
             label = f"{definition.kind} {namespace}/{definition.name}" if definition is not None else "settings"
             self._put_problems(f"tree/{tree.name}", namespace, f"topology tree {tree.name}", label, tree.problems)
 
+    def _render_usage(self, namespace: str) -> None:
+        usage = self.cluster.usage.get(namespace)
+        if usage is None:
+            self.usage.remove(namespace)
+            return
+        content = {
+            "namespace": namespace,
+            "used": _amounts(usage.used),
+            "reserved": _amounts(self.withheld.reserved_by.get(namespace, {})),
+            "waiting": _amounts(usage.waiting),
+            "used_pods": usage.used_pods,
+            "waiting_pods": usage.waiting_pods,
+        }
+        self.usage.put(namespace, namespace, msgspec.json.encode(content))
+
     def _render_problems(self, id_: str) -> None:
         facts = self.cluster.gangs.get(id_)
         if facts is None:
@@ -289,9 +311,9 @@ class State:
         }
 
 
-def namespace_of(gang: str) -> str:
-    """Namespace in a gang's id."""
-    return gang.split("/", 2)[1] if gang.count("/") >= 2 else ""
+def _amounts(of: Mapping[str, int]) -> dict[str, int]:
+    """Amounts that are shown; pods are counted by themselves."""
+    return {name: amount for name, amount in sorted(of.items()) if amount and name not in (*_OMITTED, PODS)}
 
 
 def is_usable(node: NodeFacts) -> bool:

@@ -18,8 +18,11 @@ from muster.console.coordinator import CoordinatorClient, NoAnswer, UnknownGang
 from muster.console.feed import NOTHING, Feed
 from muster.console.forecast import ForecastClient
 from muster.console.pages import Namespaces
+from muster.console.played_changes import PlayedChanges, waits_for_its_start
+from muster.console.records import namespace_of
 from muster.console.signal import Signal
-from muster.console.state import State, namespace_of
+from muster.console.state import State
+from muster.coordinator.v1.coordinator_pb2 import Gang
 
 DEBOUNCE_SECONDS: Final = 0.25
 """Changes within this time are sent together."""
@@ -50,6 +53,8 @@ class Sources(Struct, frozen=True):
     access: Access
     trace_url: str
     forecast: ForecastClient | None = None
+    played: PlayedChanges | None = None
+    """Changes that were played, if there is a forecast."""
 
 
 class EventStream:
@@ -191,7 +196,8 @@ class EventStream:
         else:
             try:
                 answer = await sources.coordinator.explain(id_, version)
-                page = pages.gang_page(sources.state, answer, self._namespaces, sources.trace_url)
+                played = self._played(answer.gang, version)
+                page = pages.gang_page(sources.state, answer, self._namespaces, sources.trace_url, played)
             except UnknownGang:
                 page = {"gone": id_}
             except NoAnswer as error:
@@ -199,6 +205,12 @@ class EventStream:
                 page = {"unavailable": str(error)}
         for event in self._if_changed("gang", page):
             yield event
+
+    def _played(self, gang: Gang, version: int) -> dict[str, Any] | None:
+        """Changes with which a gang would start now; None: it does not wait, or nothing plays them."""
+        if self._sources.played is None or not waits_for_its_start(gang):
+            return None
+        return pages.played_page(self._sources.played.of(gang, version), self._namespaces)
 
     def _if_changed(self, name: str, page: dict[str, Any]) -> Iterable[bytes]:
         event = _event(name, page)

@@ -58,6 +58,7 @@ def encode_starts(starts: Starts, present: Snapshot) -> pb.StartsResponse:
             unknown=starts.ends.get(Known.UNKNOWN, 0),
         ),
         partial=starts.partial,
+        range_share=starts.range_share,
     )
 
 

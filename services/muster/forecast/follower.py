@@ -1,4 +1,6 @@
-"""Follows cluster-state: the cluster as it is now, and how long pods run that are seen to end."""
+"""Follows cluster-state: the cluster as it is now, how long pods run that are seen to end, and when gangs are
+seen to start.
+"""
 
 import asyncio
 import time
@@ -10,6 +12,7 @@ from muster.forecast import metrics
 from muster.forecast.present import CATCH_UP_SECONDS, Followed, Known
 from muster.forecast.run_lengths import RunLengths, has_ended_by_itself
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.start_errors import StartErrors
 from muster.gangs.facts import Batch
 from muster.rpc import subscription
 
@@ -25,6 +28,7 @@ class Follower:
 
     def __init__(self) -> None:
         self.lengths = RunLengths()
+        self.errors = StartErrors()
         self._followed: Followed | None = None
         self._arrived = asyncio.Event()
         self._last_message = time.monotonic()
@@ -63,6 +67,8 @@ class Follower:
             before = pods.get(pod.uid)
             if before is not None and has_ended_by_itself(before, pod):
                 self.lengths.ended(before, now)
+            elif pod.seated and before is not None and not before.seated:
+                self.errors.started(pod.gang or f"plain/{pod.namespace}/{pod.name}", now)
 
     async def snapshot(self, known: Known) -> Snapshot:
         """The cluster when it has all that the coordinator knew, or after CATCH_UP_SECONDS. Raises NotFollowing."""

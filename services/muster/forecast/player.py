@@ -126,14 +126,16 @@ class Player:
         resumes: TermState | None = None,
         run_seconds: Callable[[PodFacts], float] = attrgetter("expected_seconds"),
         precision: float = 0.0,
+        reports: bool = True,
     ) -> None:
         """`resumes`: what the memory of the leader holds of whose cluster this is a copy. `on_change` gets every change
         of the cluster before the machine does. `recreates`: controllers create a pod for every one that is evicted.
         `run_seconds`: how long a pod runs from its start, whatever it declares; 0: it does not end. `precision`: share
         of the time since the begin to which ends may be rounded up, so that few distinct ones are played; 0: none are.
+        `reports`: the machine reports reasons, which takes a third of its time.
         """
         self.cluster, self.now = cluster, now
-        self.machine = Machine(rules, resumes)
+        self.machine = Machine(rules, resumes, reports=reports)
         self.steps = 0
         self.solves = 0
         self._solver = solver
@@ -149,9 +151,11 @@ class Player:
 
     async def begin(self, records: Iterable[Record] = ()) -> None:
         """A leader takes over the cluster as it is, with these records in etcd; pods that run end when expected."""
+        ends: dict[float, list[str]] = {}
         async for pod in in_turns(self.cluster.pods.values()):
             if pod.seated:
-                self._end_later([pod])
+                self._note_end(pod, ends)
+        self._end_at(ends)
         recovered = tuple(records)
         for record in recovered:
             self._note(record)
@@ -320,12 +324,21 @@ class Player:
     # -- ends of pods
 
     def _end_later(self, pods: Iterable[PodFacts]) -> None:
-        """Pods whose duration is known end when it is over; those that end together are one change."""
-        by_end: dict[float, list[str]] = {}
+        """Pods whose duration is known end when it is over."""
+        ends: dict[float, list[str]] = {}
         for pod in pods:
-            if (seconds := self._run_seconds(pod)) > 0:
-                by_end.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
-        for end, uids in by_end.items():
+            self._note_end(pod, ends)
+        self._end_at(ends)
+
+    def _note_end(self, pod: PodFacts, ends: dict[float, list[str]]) -> None:
+        if (seconds := self._run_seconds(pod)) > 0:
+            ends.setdefault(self._rounded(pod.started_seconds + seconds), []).append(pod.uid)
+
+    def _end_at(self, ends: Mapping[float, Sequence[str]]) -> None:
+        """Pods that end together are one change, and one object here: very many would have the loop held by garbage
+        collections (I12).
+        """
+        for end, uids in ends.items():
             self.at(end, lambda uids=uids: self._end(uids))  # type: ignore[misc]
 
     def _rounded(self, end: float) -> float:

@@ -80,13 +80,21 @@ class ForecastServicer(pb_grpc.ForecastServiceServicer):
         if not request.namespace:
             return known
         there = [each for each in known.gangs if each.gang.split("/", 2)[1] == request.namespace]
-        return pb.StartsResponse(gangs=there, basis=known.basis, assumptions=known.assumptions, partial=known.partial)
+        chosen = pb.StartsResponse()
+        chosen.CopyFrom(known)
+        del chosen.gangs[:]
+        chosen.gangs.extend(there)
+        return chosen
 
     async def _find_starts(self, context: Any) -> pb.StartsResponse:
         present, settings = await self._present(), self._settings
         limit = self._limit(settings.max_seconds, context, 1)
         found = await self._start_forecaster.starts(
-            present, self._follower.lengths, horizon_seconds=settings.horizon_seconds, limit_seconds=limit
+            present,
+            self._follower.lengths,
+            self._follower.errors,
+            horizon_seconds=settings.horizon_seconds,
+            limit_seconds=limit,
         )
         response = encode_starts(found, present)
         self._starts = time.monotonic() + settings.starts_for_seconds, response

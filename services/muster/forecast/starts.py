@@ -1,9 +1,9 @@
-"""When gangs that wait are expected to start: the cluster is played forward, once for each of three quantiles of how
-long pods run.
+"""When gangs that wait are expected to start: the cluster is played forward with pods that run as long as expected.
 
-Nobody else submits anything, and what is not known to end does not. If pods run short (the first quartile), a gang
-starts at the earliest; if they run long (nine tenths), at the latest. These are no bounds, since the order of starts
-depends on who ends first.
+Nobody else submits anything, and what is not known to end does not. The range of a start is, as soon as enough expected
+starts were compared with the actual ones, what the quantiles of their errors make of it (`StartErrors`). Until then the
+cluster is played twice more: if pods run short, a gang starts at the earliest; if they run long, at the latest. Nothing
+is known then of how many starts are in the range.
 
 What is not found in time is left out, and the answer says so: the play with median run lengths comes first and has most
 of the time.
@@ -12,21 +12,28 @@ of the time.
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from muster.coordinator.core.effects import Phase
 from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.full_collections import without_full_collections
 from muster.forecast.player import Endless, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.run_lengths import Known, RunLengths
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.start_errors import SHARE, Ranges, StartErrors
 from muster.forecast.turns import in_turns
 from muster.forecast.whatif import NOW_SECONDS, Verdict, precision_for, rest_seconds
 from muster.gangs.facts import PodFacts
 
-EARLY, MEDIAN, LATE = 0.25, 0.5, 0.9
+EARLY, MEDIAN, LATE = 0.1, 0.5, 0.9
+PRECISION: Final = 0.05
+"""Share of the time until then by which ends are rounded up where very many pods end at different times: a fraction of
+the error that expected starts have anyway.
+"""
 _SHARES: Final = ((MEDIAN, 0.6), (EARLY, 0.5), (LATE, 1.0))
 """Quantiles in the order in which they are played, with the share of the time that is left for each."""
 
@@ -48,6 +55,8 @@ class Starts:
 
     gangs: tuple[ExpectedStart, ...]
     ends: Mapping[Known, int]
+    range_share: float = 0.0
+    """Share of actual starts that ranges like these had; 0: not known."""
     partial: bool = False
     """Not all was played in time: starts or ranges may be missing."""
 
@@ -59,32 +68,37 @@ class StartForecaster:
         self._stream, self._solver, self._clock = stream, solver, clock
 
     async def starts(
-        self, present: Snapshot, lengths: RunLengths, *, horizon_seconds: float, limit_seconds: float
+        self,
+        present: Snapshot,
+        lengths: RunLengths,
+        errors: StartErrors | None = None,
+        *,
+        horizon_seconds: float,
+        limit_seconds: float,
     ) -> Starts:
-        """When each gang that waits starts. `horizon_seconds`: how far to look ahead; `limit_seconds`: how long."""
-        until = self._clock() + limit_seconds
+        """When each gang that waits starts. `errors`: of earlier answers, and is told of this one; `horizon_seconds`:
+        how far to look ahead; `limit_seconds`: how long.
+        """
+        until, since = self._clock() + limit_seconds, present.unix_seconds
+        ranges = errors.quantiles(since) if errors is not None and errors.are_known else None
         plays = []
-        for quantile, share in _SHARES:
+        for quantile, share in ((MEDIAN, 1.0),) if ranges is not None else _SHARES:
             seconds = max(0.0, until - self._clock()) * share
             plays.append(await self._play(present, lengths, quantile, horizon_seconds, seconds))
-        (found, complete), (early, _), (late, _) = plays
+        (found, complete), *others = plays
         gangs = []
         for gang, at in found.items():
-            times = [each for each in (at, early.get(gang), late.get(gang)) if each is not None]
-            gangs.append(
-                ExpectedStart(
-                    gang,
-                    _verdict(at, present.unix_seconds, complete=complete),
-                    at,
-                    min(times, default=None),
-                    max(times) if late.get(gang) is not None else None,
-                )
-            )
+            verdict = _verdict(at, since, complete=complete)
+            earliest, latest = _range(at, since, ranges) if ranges is not None else _between(at, gang, others)
+            gangs.append(ExpectedStart(gang, verdict, at, earliest, latest))
+        if errors is not None:
+            errors.expect(((each.gang, each.expected) for each in gangs), since)
         known: Counter[Known] = Counter()
         async for pod in in_turns(present.batch.pods):
             if pod.seated:
-                known[lengths.of(pod, MEDIAN, present.unix_seconds).known] += 1
-        return Starts(tuple(gangs), dict(known), partial=not all(each for _, each in plays))
+                known[lengths.of(pod, MEDIAN, since).known] += 1
+        partial = not all(each for _, each in plays)
+        return Starts(tuple(gangs), dict(known), SHARE if ranges is not None else 0.0, partial)
 
     async def _play(
         self, present: Snapshot, lengths: RunLengths, quantile: float, horizon: float, seconds: float
@@ -93,11 +107,9 @@ class StartForecaster:
         starts: dict[str, float | None] = dict.fromkeys(await _with_pending_pods(present))
         complete = False
         deadline = self._clock() + seconds
-        try:
+        with without_full_collections(), suppress(TimeoutError, Endless):
             async with asyncio.timeout(seconds):
                 complete = await self._play_into(starts, present, lengths, quantile, horizon, deadline)
-        except (TimeoutError, Endless):
-            pass
         return starts, complete
 
     async def _play_into(
@@ -130,7 +142,8 @@ class StartForecaster:
             observe=seen.observe,
             resumes=present.term_state,
             run_seconds=run_seconds,
-            precision=await precision_for(present.batch, run_seconds),
+            precision=await precision_for(present.batch, run_seconds, PRECISION),
+            reports=False,
         )
         self._stream.begin(cluster)
         await player.begin(present.records)
@@ -203,6 +216,19 @@ def _waiting(player: Player) -> list[str]:
     phases = {Phase.QUEUED, Phase.SOLVING, Phase.WAITING, Phase.PERMITTED, Phase.BINDING}
     gangs = [gang for gang in player.machine.cache.gangs.values() if gang.phase in phases and gang.pending]
     return [gang.id for gang in sorted(gangs, key=lambda gang: gang.group.key)]
+
+
+def _range(at: float | None, since: float, ranges: Ranges) -> tuple[float | None, float | None]:
+    return ranges.of(at, since) if at is not None else (None, None)
+
+
+def _between(
+    at: float | None, gang: str, others: Sequence[tuple[Mapping[str, float | None], bool]]
+) -> tuple[float | None, float | None]:
+    """From the earliest to the latest start in plays with short and long run lengths."""
+    early, late = (each.get(gang) for each, _ in others)
+    times = [each for each in (at, early, late) if each is not None]
+    return min(times, default=None), max(times) if late is not None else None
 
 
 def _verdict(at: float | None, since: float, *, complete: bool) -> Verdict:

@@ -15,6 +15,7 @@ from muster.coordinator.core.effects import Phase, Report
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.permits.permits import still_ranked
 from muster.forecast.cluster_stream import ClusterStream
+from muster.forecast.full_collections import without_full_collections
 from muster.forecast.player import Ended, Endless, Evicted, Happening, Player, Solver, Started
 from muster.forecast.rules import rules_of
 from muster.forecast.snapshot import Snapshot
@@ -78,13 +79,15 @@ def rest_seconds(rules: Rules) -> float:
     return _REST_SECONDS + starves + rules.max_waiting_time_seconds + rules.eviction_timeout_seconds
 
 
-async def precision_for(cluster: Batch, run_seconds: Callable[[PodFacts], float]) -> float:
-    """How precisely the ends of the pods of this cluster are played."""
+async def precision_for(
+    cluster: Batch, run_seconds: Callable[[PodFacts], float], precision: float = PRECISION
+) -> float:
+    """How precisely the ends of the pods of this cluster are played: `precision`, if there are very many."""
     ends = set()
     async for pod in in_turns(cluster.pods):
         if pod.seated and (seconds := run_seconds(pod)) > 0:
             ends.add(pod.started_seconds + seconds)
-    return PRECISION if len(ends) > _MANY_ENDS else 0.0
+    return precision if len(ends) > _MANY_ENDS else 0.0
 
 
 class Forecaster:
@@ -105,6 +108,10 @@ class Forecaster:
 
         `horizon_seconds`: how far to look ahead in virtual time; `limit_seconds`: how long to look.
         """
+        with without_full_collections():
+            return await self._ask(present, question, horizon_seconds, limit_seconds)
+
+    async def _ask(self, present: Snapshot, question: Question, horizon_seconds: float, limit_seconds: float) -> Answer:
         cluster = await self._stream.copy_of(present.batch)
         watched, since = _Watched(question.added), present.unix_seconds
         player = Player(

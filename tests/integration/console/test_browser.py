@@ -10,6 +10,7 @@ from builders.console.browser import Page, chromium, needs_chromium
 from builders.console.contrast import CONTRAST, DRAWN
 from builders.console.guarded import OURS, THEIRS, Guarded
 from builders.console.services import Services, cluster, console, gang, pod, services
+from builders.console.steps import ask, gang_route, sign_in, view
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.forecast.v1 import forecast_pb2 as forecast_pb
 from muster.gangs.facts import Batch, GangFacts, NodeFacts, Problem, Severity
@@ -18,7 +19,10 @@ from muster.rpc.watch_codec import batch_step
 pytestmark = needs_chromium()
 
 TRAIN = "koordinator/ml/train"
-VIEWS = ("", "queue", f"gang/{TRAIN.replace('/', '%2F')}", "map", "preemptions", "problems", "node/node-0000", "whatif")
+VIEWS = (
+    *("", "queue", gang_route(TRAIN), "map", "namespaces", "preemptions", "problems"),
+    *("node/node-0000", "whatif"),
+)
 HOSTILE = "<script>window.hacked=1</script><img src=x onerror=window.hacked=1>"
 LONG = "x" * 250
 DRAWN_PAIRS = [
@@ -60,12 +64,6 @@ def busy(there: Services) -> None:
         {"gang": TRAIN, "incarnation": "1", "state": 1, "seats": [seat]},
         {"gang": "coscheduling/web/late", "incarnation": "1", "state": 3, "preempted_by": "koordinator/ml/large"},
     ]
-
-
-async def view(page: Page, url: str, route: str) -> None:
-    await page.open(f"{url}/#/{route}")
-    await page.until("document.getElementById('main').dataset.state === 'open'")
-    await page.until("document.querySelector('main h1') !== null")
 
 
 async def overflow(page: Page) -> int:
@@ -139,6 +137,7 @@ async def test_hostile_names_are_shown_as_text_and_fit(page: Page, width: int) -
                 (f"gang/{quoted}", f"ml/{HOSTILE}"),
                 ("map", "1 node"),
                 ("problems", problem.message),
+                ("namespaces", "1 namespace with pods"),
                 (f"node/{await page.js(f'encodeURIComponent({json.dumps(HOSTILE)})')}", "2 pods"),
             ):
                 await view(page, url, route)
@@ -163,16 +162,11 @@ async def test_a_question_is_asked_and_a_hostile_answer_shown_as_text(page: Page
             basis=forecast_pb.Basis(read_unix_millis=1_700_000_000_000),
         )
         await view(page, url, "whatif")
-        await page.js("document.getElementById('manifest').focus()")
-        await page.enter(f"{{kind: Pod, metadata: {{name: w}}, spec: {{schedulerName: {HOSTILE!r}}}}}")
-        await page.js("document.querySelector('form button').click()")
+        await ask(page, f"{{kind: Pod, metadata: {{name: w}}, spec: {{schedulerName: {HOSTILE!r}}}}}")
         await page.shows("It would not start", HOSTILE, LONG, "node n2 were uncordoned")
         assert await overflow(page) <= 0
         assert await page.js("window.hacked === undefined && document.scripts.length === 1 && !document.images.length")
-        await page.js("document.getElementById('manifest').value = ''")
-        await page.js("document.getElementById('manifest').focus()")
-        await page.enter("kind: [")
-        await page.js("document.querySelector('form button').click()")
+        await ask(page, "kind: [")
         await page.shows("manifest is not YAML")
         await view(page, url, "queue")
         await view(page, url, "whatif")
@@ -199,14 +193,8 @@ async def test_what_a_reader_may_not_see_is_counted_with_enough_contrast(
     )
     async with console(guarded.settings.model_copy(update={"forecast": there.forecast_address})) as url:
         await page.open(f"{url}/#/whatif")
-        await page.shows("Sign in")
-        await page.enter("ann-token")
-        await page.press("Enter")
-        await page.until("document.getElementById('manifest') !== null")
-        await page.until("!document.querySelector('form button').disabled")
-        await page.js("document.getElementById('manifest').focus()")
-        await page.enter("{apiVersion: v1, kind: Pod, metadata: {name: w, namespace: ours}, spec: {containers: []}}")
-        await page.js("document.querySelector('form button').click()")
+        await sign_in(page, "ann-token")
+        await ask(page, "{apiVersion: v1, kind: Pod, metadata: {name: w, namespace: ours}, spec: {containers: []}}")
         await page.shows("It would start at about", "3 gangs of namespaces that you cannot read")
         await page.shows("1 gang of namespaces that you cannot read", "1 change of namespaces that you cannot read")
         await page.shows(
@@ -239,8 +227,40 @@ async def test_expected_starts_are_in_the_queue_and_on_the_page_of_a_gang(page: 
         there.coordinator.put(gang(TRAIN), gang("koordinator/ml/never"))
         await view(page, url, "queue")
         await page.shows("not foreseen", "about 10/2/96", "of 3 running pods 2 declare how long they run")
-        await view(page, url, f"gang/{TRAIN.replace('/', '%2F')}")
+        await view(page, url, gang_route(TRAIN))
         await page.shows("Expected start", "about 10/2/96", "nobody submits anything else")
+
+
+async def test_changes_that_were_played_are_above_what_the_gang_lacks(page: Page) -> None:
+    async with services() as there, console(there.settings(forecast=there.forecast_address)) as url:
+        there.forecast.answers.clear()
+        there.coordinator.put(gang(TRAIN))
+        there.coordinator.explanations[TRAIN] = pb.ExplainResponse(would_help=["at least 2 more cpu"])
+        await view(page, url, gang_route(TRAIN))
+        await page.shows("Changes are being played on a copy of the cluster", "What it lacks", "at least 2 more cpu")
+        there.forecast.answer = forecast_pb.WhatIfResponse(
+            verdict=forecast_pb.VERDICT_NEVER,
+            would_start_now_if=[HOSTILE],
+            basis=forecast_pb.Basis(read_unix_millis=1_700_000_000_000),
+        )
+        there.forecast.answers.set()
+        await page.shows("It would start now if", HOSTILE, "Each was played on a copy of the cluster as of")
+        text = await page.text()
+        assert text.index("It would start now if") < text.index("What it lacks")
+
+
+async def test_usage_is_shown_by_namespace(page: Page) -> None:
+    async with services() as there:
+        busy(there)
+        async with console(there.settings()) as url:
+            await view(page, url, "namespaces")
+            await page.shows("1 namespace with pods", "1 cpu, 1Gi memory")
+            cells = "[...document.querySelectorAll('tbody td')].map((cell) => cell.innerText)"
+            await page.until(f"{cells}[3] !== ''", "the reservation is read from the records")
+            same = "1 cpu, 1Gi memory"
+            assert await page.js(cells) == ["ml", "1", same, same, "1", same]
+            there.cluster.send(batch_step(Batch(pods=(pod("other", "koordinator/web/other"),))))
+            await page.shows("2 namespaces with pods", "web")
 
 
 async def test_without_forecast_the_page_says_what_to_set(page: Page) -> None:
@@ -275,7 +295,7 @@ async def test_a_gang_is_followed_through_all_phases(page: Page) -> None:
     phases = [number for number in pb.Phase.values() if number]
     async with services() as there, console(there.settings()) as url:
         there.coordinator.put(gang(TRAIN, phases[0]))
-        await view(page, url, f"gang/{TRAIN.replace('/', '%2F')}")
+        await view(page, url, gang_route(TRAIN))
         for number in phases:
             there.coordinator.put(gang(TRAIN, number))
             word = pb.Phase.Name(number).removeprefix("PHASE_").lower().replace("_", "-")
@@ -319,10 +339,10 @@ async def test_the_keyboard_reaches_links_nodes_and_the_theme(page: Page) -> Non
             await view(page, url, "")
             await page.shows("Utilisation")
             focused = []
-            for _ in range(9):
+            for _ in range(10):
                 await page.press("Tab")
                 focused.append(await page.js("document.activeElement.innerText.trim()"))
-            assert focused[:7] == ["Skip to content", "Muster", "Overview", "Queue", "Map", "Preemptions", "Problems"]
+            assert focused[:7] == ["Skip to content", "Muster", "Overview", "Queue", "Map", "Namespaces", "Preemptions"]
             assert await page.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
             await page.press("Enter")
             await page.until("document.documentElement.dataset.theme === 'light'")
@@ -355,14 +375,9 @@ async def test_focus_stays_while_a_table_changes(page: Page) -> None:
 async def test_people_sign_in_with_a_token(page: Page, guarded: Guarded) -> None:
     async with console(guarded.settings) as url:
         await page.open(f"{url}/#/queue")
-        await page.shows("Sign in")
-        await page.enter("wrong-token")
-        await page.press("Enter")
+        await sign_in(page, "wrong-token")
         await page.shows("does not accept the token")
-        await page.js("document.getElementById('token').value = ''")
-        await page.js("document.getElementById('token').focus()")
-        await page.enter("ann-token")
-        await page.press("Enter")
+        await sign_in(page, "ann-token")
         await page.shows("ann", "You see namespaces in which you may read pods: ours")
         await page.until("document.querySelectorAll('tbody tr').length === 1")
         assert THEIRS.rpartition("/")[2] not in await page.text()

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from builders.clusterstate.stream import ClusterStream
+from builders.console.guarded import OURS, THEIRS, Guarded
 from builders.console.services import cluster, console, events, gang, node, pod, services
 from builders.wait import eventually
 from muster.coordinator.v1 import coordinator_pb2 as pb
@@ -147,7 +148,7 @@ async def test_the_page_of_a_gang_has_members_with_ranks_and_its_timeline() -> N
         ]
         assert found["listed_members"][0]["requests"]["cpu"] == 1000
         assert (found["queue_position"], found["ahead"]) == (3, ["koordinator/ml/first"])
-        assert found["would_help"] == ["one more node"]
+        assert (found["lacks"], found["played"]) == (["one more node"], None)
         assert found["trace_url"] == "http://jaeger.example/trace/ab12"
         assert {"created", "permitted", "first pod runs", "phase binding"} <= {
             each["what"] for each in found["timeline"]
@@ -212,3 +213,39 @@ async def _refuse(stream: ClusterStream) -> None:
     stream.opening = []
     await eventually(lambda: bool(stream.subscribers), "the console subscribes")
     stream.cut()
+
+
+async def test_usage_of_a_namespace_follows_its_pods_and_reservations() -> None:
+    async with services() as there:
+        bound, pending = pod("train-0", TRAIN, on="node-0000"), pod("train-1", TRAIN)
+        there.cluster.opens_with(cluster(1, (bound, pending)), {})
+        there.coordinator.put(gang(TRAIN, pb.PHASE_BINDING))
+        seat = {"uid": pending.uid, "class_id": pending.class_id, "node": "node-0000"}
+        there.coordinator.records = [{"gang": TRAIN, "incarnation": "1", "state": 1, "seats": [seat]}]
+        of_one = {"cpu": 1000, "memory": 1 << 30}
+        async with console(there.settings()) as url, events(url, "feeds=usage") as page:
+            rows: list[dict[str, object]] = []
+            while not rows or rows[0]["reserved"] != of_one:
+                rows = (await page.until("usage"))["rows"]
+            assert rows == [
+                {
+                    "namespace": "ml",
+                    "used": of_one,
+                    "reserved": of_one,
+                    "waiting": of_one,
+                    "used_pods": 1,
+                    "waiting_pods": 1,
+                }
+            ]
+            there.cluster.send(batch_step(Batch(removed_pods=(bound.uid, pending.uid))))
+            assert (await page.until("usage"))["removed"] == ["ml"]
+
+
+async def test_readers_see_the_usage_of_their_namespaces(guarded: Guarded) -> None:
+    there = guarded.services
+    there.cluster.opens_with(cluster(1, (pod("a", OURS), pod("b", THEIRS, on="node-0000"))), {})
+    async with console(guarded.settings) as url, events(url, "feeds=usage", "ann-token") as page:
+        rows: list[dict[str, object]] = []
+        while not rows:
+            rows = (await page.until("usage"))["rows"]
+        assert [(row["namespace"], row["waiting_pods"]) for row in rows] == [("ours", 1)]

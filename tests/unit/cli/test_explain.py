@@ -2,7 +2,8 @@
 
 import time
 
-from muster.cli.explain import explanation_lines
+from muster.cli.explain import explanation_lines, played_lines
+from muster.cli.played_changes import Played
 from muster.coordinator.v1 import coordinator_pb2 as pb
 from muster.placement.v1 import placement_pb2 as placement
 
@@ -84,10 +85,17 @@ def test_pods_that_exist_and_do_not_count_are_not_called_missing() -> None:
     assert "3 exist (1 ended, 2 gated), 0 bound; 4 must start together, [yellow]1 missing[/]" in lines(answer)
 
 
-def test_changes_that_were_played_come_before_what_the_gang_lacks() -> None:
+def test_what_was_not_played_is_called_what_the_gang_lacks() -> None:
     answer = waiting()
+    assert "What it lacks" not in lines(answer)
     answer.would_help.append("at least 2 more cpu on nodes that it may use")
-    assert "What would let it start" in lines(answer)
-    printed = "\n".join(explanation_lines(answer, played=["there were one more node like n"]))
-    assert printed.index("- there were one more node like n") < printed.index("What it lacks")
-    assert "no single change" in "\n".join(explanation_lines(answer, played=[]))
+    assert "What it lacks[/]\n  - at least 2 more cpu on nodes that it may use" in lines(answer)
+    assert "would start" not in lines(answer)
+
+
+def test_changes_that_were_played_are_listed_as_such() -> None:
+    printed = "\n".join(played_lines(Played(False, ["there were one more node like [n]"])))
+    assert "It would start now if[/]  (each was played on a copy of the cluster)" in printed
+    assert "  - there were one more node like \\[n]" in printed
+    assert "no single change" in "\n".join(played_lines(Played(False, [])))
+    assert "It would start now[/] as the cluster is" in "\n".join(played_lines(Played(True, [])))

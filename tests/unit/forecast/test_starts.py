@@ -17,6 +17,7 @@ from muster.forecast.player import Player
 from muster.forecast.rules import rules_of
 from muster.forecast.run_lengths import Known, RunLengths
 from muster.forecast.snapshot import Snapshot
+from muster.forecast.start_errors import LEAST_SAMPLES, SHARE, StartErrors
 from muster.forecast.starts import ExpectedStart, StartForecaster, Starts
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.forecast.whatif import Verdict
@@ -97,8 +98,38 @@ async def test_run_lengths_that_were_learnt_give_a_range() -> None:
     found = named(starts)["b"]
 
     assert found.verdict is Verdict.LATER
-    assert [after(each) for each in (found.earliest, found.expected, found.latest)] == [300, 600, 1000]
+    assert [after(each) for each in (found.earliest, found.expected, found.latest)] == [200, 600, 1000]
+    assert starts.range_share == 0, "nobody knows how many starts are in it"
     assert starts.ends == {Known.LEARNT: 4}
+
+
+async def test_ranges_come_from_the_errors_of_earlier_starts_as_soon_as_they_are_known() -> None:
+    errors = StartErrors()
+    for number in range(LEAST_SAMPLES):
+        errors.expect([(f"earlier-{number}", BEGIN + 540)], BEGIN)
+        errors.started(f"earlier-{number}", BEGIN + (240 if number % 2 else 1140))
+    present = await cluster_with(gang("runs").of(4).running_for(540), gang("b").of(3))
+    stream = ClusterStream(VirtualCluster())
+    solver = Counting(stream)
+    forecaster = StartForecaster(stream, solver)
+    starts = await forecaster.starts(present, NOTHING, errors, horizon_seconds=WEEK, limit_seconds=60)
+    found = named(starts)["b"]
+
+    assert [round(after(each) or 0) for each in (found.earliest, found.expected, found.latest)] == [240, 540, 1140]
+    assert starts.range_share == SHARE
+    played_once, solver.solves = solver.solves, 0
+    await forecaster.starts(present, NOTHING, horizon_seconds=WEEK, limit_seconds=60)
+    assert solver.solves == 3 * played_once, "without errors the cluster is played with three run lengths"
+
+
+class Counting(FirstFit):
+    """Counts solve requests."""
+
+    solves = 0
+
+    async def solve(self, effect: Solve) -> Solved:
+        self.solves += 1
+        return await super().solve(effect)
 
 
 async def test_learnt_run_lengths_do_not_change_what_the_rules_know() -> None:

@@ -9,10 +9,11 @@ import { overview } from "./overview.js";
 import { preemptions } from "./preemptions.js";
 import { problems } from "./problems.js";
 import { queue } from "./queue.js";
+import { usage } from "./usage.js";
 import { whatif } from "./whatif.js";
 
-const VIEWS = { "": overview, queue, gang, map, preemptions, problems, node, whatif };
-const LINKS = [["", "Overview"], ["queue", "Queue"], ["map", "Map"], ["preemptions", "Preemptions"], ["problems", "Problems"], ["whatif", "What if"]];
+const VIEWS = { "": overview, queue, gang, map, preemptions, problems, node, whatif, namespaces: usage };
+const LINKS = [["", "Overview"], ["queue", "Queue"], ["map", "Map"], ["namespaces", "Namespaces"], ["preemptions", "Preemptions"], ["problems", "Problems"], ["whatif", "What if"]];
 const THEMES = ["auto", "light", "dark"];
 
 const main = document.getElementById("main");

@@ -46,15 +46,29 @@ function node(member) {
 function sections(page) {
   return [
     h("p", {}, h("span", { class: `phase ${page.phase}` }, page.phase), " ", page.reason ? h("strong", {}, page.reason) : ""),
-    help(page), facts(page), infeasibility(page), list("Devices", page.devices), ahead(page),
+    help(page), list("What it lacks", page.lacks), facts(page), infeasibility(page), list("Devices", page.devices), ahead(page),
     list("Problems of its declaration", page.problems.map((problem) => `${problem.blocking ? "Error" : "Warning"}: ${problem.message}`)),
     timeline(page),
   ];
 }
 
+// Changes that were played; without a service that plays them there are only facts.
 function help(page) {
-  return page.would_help.length === 0 ? null : h("section", { class: "help" }, h("h2", {}, "What would let it start"),
-    h("ul", {}, page.would_help.map((text) => h("li", {}, text))));
+  const found = page.played;
+  if (!found) return null;
+  if (!found.found) {
+    return h("section", { class: "help" }, h("h2", {}, "It would start now if"),
+      h("p", {}, found.failure ? `No changes were played: ${found.failure}` : "Changes are being played on a copy of the cluster …"));
+  }
+  const at = `on a copy of the cluster as of ${new Date(found.read * 1000).toLocaleTimeString()}`;
+  if (found.starts_now) {
+    return h("section", { class: "help" }, h("h2", {}, "It would start now"), h("p", {}, `as the cluster is: it was played ${at}.`));
+  }
+  const changes = found.changes.map((text) => h("li", {}, text));
+  if (found.hidden) changes.push(h("li", {}, `${count(found.hidden, "change")} of namespaces that you cannot read`));
+  return h("section", { class: "help" }, h("h2", {}, "It would start now if"),
+    changes.length ? h("ul", {}, changes) : h("p", {}, "No single change with which it would was found in time."),
+    h("p", { class: "detail" }, `Each was played ${at}.`));
 }
 
 function facts(page) {

@@ -51,6 +51,7 @@ from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.queue.wake import WakeIndex
 from muster.coordinator.core.reconcile import Reconciler
+from muster.coordinator.core.report.no_reports import NoReports
 from muster.coordinator.core.report.reports import Reports, TreeReports
 from muster.coordinator.core.slices import OBJECTS, Slices, run_to_end
 from muster.coordinator.core.solve.concurrent import NodeSets
@@ -68,8 +69,10 @@ class _Timed(Protocol):
 class Machine:
     """One term of leadership. A new term has a new machine; what outlives a term is in etcd and in the cluster."""
 
-    def __init__(self, rules: Rules = DEFAULTS, resumes: TermState | None = None) -> None:
-        """`resumes`: what the memory of the leader holds whose decisions are to be foretold; None: nothing is known."""
+    def __init__(self, rules: Rules = DEFAULTS, resumes: TermState | None = None, *, reports: bool = True) -> None:
+        """`resumes`: what the memory of the leader holds whose decisions are to be foretold; None: nothing is known.
+        `reports`: whether reasons become conditions and events.
+        """
         self.rules = rules
         self._resumes = resumes
         ledger, trees = Ledger(), TopologyTrees()
@@ -83,7 +86,7 @@ class Machine:
         self._binds = Binds(self._confirmations, ledger, cache.gangs)
         self._deallocations = deallocations = Deallocations(cache)
         self._evictions = Evictions()
-        self._reports = Reports(cache)
+        self._reports: Reports | NoReports = Reports(cache) if reports else NoReports()
         self._tree_reports = TreeReports(trees)
         self._holds = holds = HoldAndWait(cache, permits)
         self._growths = growths = Growths(cache, rules)

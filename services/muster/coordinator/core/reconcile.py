@@ -32,6 +32,7 @@ from muster.coordinator.core.preemption.repair import Repairs
 from muster.coordinator.core.queue.pre_enqueue import could_be_free, lacks_free_resources, may_be_free
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.report.explain import stage_of
+from muster.coordinator.core.report.no_reports import NoReports
 from muster.coordinator.core.report.reports import Reports
 from muster.coordinator.core.slices import GANGS, OBJECTS, Slices
 from muster.coordinator.core.solve.request import equivalence_key, to_place
@@ -49,7 +50,7 @@ class Reconciler:
         queue: Queue,
         permits: Permits,
         deallocations: Deallocations,
-        reports: Reports,
+        reports: Reports | NoReports,
         holds: HoldAndWait,
         plans: Plans,
         repairs: Repairs,

@@ -39,7 +39,7 @@ def hints(stack: Stack) -> list[tuple[str, str]]:
     return [
         (f"export KUBECONFIG={shlex.quote(str(stack.kubeconfig))}", ""),
         ("kubectl get nodes,pods", "plain kubectl: apply, describe, delete, get -w"),
-        ("muster explain NAME", "why a gang is pending, what would let it start"),
+        ("muster explain NAME", "why a gang is pending, with what it would start"),
         ("muster trace NAME", "where the time was spent"),
         (stack.console_url, "the console, in a browser"),
         *_own_placement(stack),
