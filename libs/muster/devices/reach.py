@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
-from muster.devices.facts import Claim, Device, DeviceClass, Selection, Slice
+from muster.devices.facts import Allocation, Claim, Device, DeviceClass, Selection, Slice
 from muster.devices.selectors import SelectorResults
 from muster.gangs.facts import NodeOperator
 
@@ -50,6 +50,15 @@ def reach_of(
         return Reach(selector=limited[0])
     keys = {_only_label(each) for each in limited}
     return Reach(keys.pop()) if len(keys) == 1 and "" not in keys else ON_ONE_NODE
+
+
+def is_on_one_node(allocation: Allocation) -> bool:
+    """The devices are those of one node, or can be used on one node only."""
+    if allocation.node_selector is None or len(allocation.node_selector) != 1:
+        return False
+    [term] = allocation.node_selector
+    names = [each for each in term.labels if each.key == HOSTNAME]
+    return any(each.operator is NodeOperator.IN and len(each.values) == 1 for each in (*term.fields, *names))
 
 
 def _reaches(slice_: Slice, selections: Iterable[tuple[str, ...]], results: SelectorResults) -> Iterator[Reach]:

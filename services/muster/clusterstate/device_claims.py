@@ -15,13 +15,15 @@ from muster.clusterstate.device_claim_groups import DeviceClaimGroups, GroupKey
 from muster.clusterstate.device_claim_users import MAX_USERS, DeviceClaimUsers, UserPlace
 from muster.clusterstate.device_objects import ClaimId, DeviceObjects
 from muster.clusterstate.extended_resources import ExtendedResources
+from muster.clusterstate.shared_devices import SharedDevicesInUse
 from muster.devices.columns import MOST_PER_NODE, columns_of
 from muster.devices.facts import Claim
 from muster.devices.instance import problem_of
-from muster.devices.reach import Reach
+from muster.devices.reach import Reach, is_on_one_node
 from muster.devices.selectors import Selectors
 from muster.gangs.counted_resources import is_searched
 from muster.gangs.facts import Amounts, NodeFacts, NodeSelectorTerm, PodTerm
+from muster.gangs.quantity import INT64_MAX
 from muster.gangs.quoting import listed, quoted
 from muster.gangs.selectors import LabelSelector, Operator, PodSelector, Requirement, pod_selector
 from muster.kube.api_resources import RESOURCE_CLAIMS
@@ -42,14 +44,14 @@ _WEIGHT_OF_SEARCH: Final = 80
 
 
 class DeviceUse(Struct, frozen=True, gc=False):
-    """A pod that uses ResourceClaims. `bound`: it has a node; `gang`: the id of its gang; `since` orders pods; `group`:
-    the name of its PodGroup.
+    """A pod that uses ResourceClaims. `node`: the one that it has, if any; `gang`: the id of its gang; `since` orders
+    pods; `group`: the name of its PodGroup.
     """
 
     uid: str
     namespace: str
     claims: tuple[DeviceClaimOfPod, ...]
-    bound: bool
+    node: str = ""
     gang: str = ""
     since: int = 0
     group: str = ""
@@ -79,6 +81,7 @@ class DeviceClaims:
         """
         self._groups = DeviceClaimGroups()
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
+        self._in_use = SharedDevicesInUse()
         self._columns: dict[str, _Column] = {}
         self._selector_lists: Sequence[Selectors] | None = None
         """None: to be computed, because nodes offer numbers of other claims."""
@@ -104,7 +107,7 @@ class DeviceClaims:
             return
         self._release(use.uid)
         self._uses[use.uid] = use
-        place = UserPlace(not use.bound, use.since, use.uid)
+        place = UserPlace(not use.node, use.since, use.uid)
         for id_ in dict.fromkeys(_ids(use)):
             users = self._users.get(id_)
             if users is None:
@@ -131,6 +134,7 @@ class DeviceClaims:
         if use is None:
             return
         self._request(uid, {})
+        self._note_nodes(self._in_use.put(uid, "", {}))
         for id_ in _ids(use):
             users = self._users.get(id_)
             if users is None:
@@ -148,6 +152,7 @@ class DeviceClaims:
         terms: set[tuple[NodeSelectorTerm, ...]] = set()
         waiting: list[Claim] = []
         requested: list[Claim] = []
+        in_use: list[Claim] = []
         shared: list[tuple[PodTerm, PodSelector]] = []
         problems: list[str] = []
         for each in {each.name or each.reference: each for each in use.claims}.values():
@@ -171,11 +176,15 @@ class DeviceClaims:
                     terms.add(claim.allocation.node_selector)
                 if self._requests(use, each.name) and self._is_counted_claim((use.namespace, each.name)):
                     requested.append(replace(claim, allocation=None))
+                    if self._is_held((use.namespace, each.name)):
+                        in_use.append(requested[-1])
         units = columns_of(requested)
         problem = problem_of(waiting, self.objects.devices.classes).blocked
         problems += [problem] if problem else self._bad_expressions(waiting)
         amounts = {name: amount for name, amount in units.amounts.items() if self._has_place(name)}
         self._request(uid, {name: units.units[name] for name in amounts})
+        held = columns_of(in_use).amounts if in_use else {}
+        self._note_nodes(self._in_use.put(uid, use.node, {name: held[name] for name in amounts if name in held}))
         return Demands(
             tuple(sorted(terms, key=repr)),
             tuple(dict.fromkeys(each.name for each in use.claims if each.name)),
@@ -239,6 +248,15 @@ class DeviceClaims:
             return False
         return all(uid in users or self._groups.is_group(uid) for uid in known.facts.reserved_for)
 
+    def _is_held(self, id_: ClaimId) -> bool:
+        """A bound pod uses the claim, and other nodes might offer its devices, too: nobody offers them but the node of
+        the pod that requests them.
+        """
+        known, users = self.objects.claims.get(id_), self._users.get(id_)
+        if known is None or known.facts is None or known.facts.allocation is None or users is None:
+            return False
+        return users.has_bound and not is_on_one_node(known.facts.allocation)
+
     def _is_idle(self, id_: ClaimId) -> bool:
         """The claim is reserved for a PodGroup only, and no pod that uses it has a node."""
         known, users = self.objects.claims.get(id_), self._users.get(id_)
@@ -262,7 +280,7 @@ class DeviceClaims:
 
     def _hold(self, id_: ClaimId) -> None:
         self.objects.mark_idle(id_, idle=self._is_idle(id_))
-        counted = self._is_counted_claim(id_) or self.extended.is_counted(id_)
+        counted = (self._is_counted_claim(id_) and not self._is_held(id_)) or self.extended.is_counted(id_)
         self._note_nodes(self.objects.hold(id_, counted=counted))
 
     def _bad_expressions(self, claims: Iterable[Claim]) -> list[str]:
@@ -283,8 +301,10 @@ class DeviceClaims:
         """Amounts that a node offers of the resources that stand for devices."""
         if not self._columns:
             return ()
+        in_use = self._in_use.on(node.name)
         offers = [
-            (name, self.objects.offered(node, column.unit, MOST_PER_NODE)) for name, column in self._columns.items()
+            (name, min(self.objects.offered(node, column.unit, MOST_PER_NODE) + in_use[name], INT64_MAX))
+            for name, column in self._columns.items()
         ]
         return tuple((name, number) for name, number in offers if number)
 
@@ -463,7 +483,7 @@ def _users_selector(namespace: str, claim: str) -> PodSelector:
 
 def _is_own(claim: Claim, use: DeviceUse) -> bool:
     """The allocation is for the permit of this pod, or stale, and does not decide where the pod may be placed."""
-    return not use.bound and claim.owner == use.uid and claim.is_allocated_to_owner
+    return not use.node and claim.owner == use.uid and claim.is_allocated_to_owner
 
 
 def _ids(use: DeviceUse) -> list[ClaimId]:

@@ -85,7 +85,7 @@ class DeviceObjects:
         if before is not None and before.facts is not None and before.facts.idle and after.facts is not None:
             after = after._replace(facts=replace(after.facts, idle=True))  # until `hold`
         self._claim_ids[metadata.uid] = id_
-        if before == after:
+        if before == after or (before is not None and _differs_in_version_only(before, after)):
             return None, ()
         self.claims[id_] = after
         self._note(DeviceObjectKind.CLAIM, "/".join(id_), after.facts)
@@ -280,6 +280,15 @@ class DeviceObjects:
                 return None
             found |= nodes
         return found
+
+
+def _differs_in_version_only(before: KnownClaim, after: KnownClaim) -> bool:
+    """Nothing depends on the change of a claim that is not allocated, as when binding adds the finalizer: the version
+    matters to the deallocation of a stale allocation only.
+    """
+    if before.facts is None or after.facts is None or before.facts.allocation or after.facts.allocation:
+        return False
+    return before == after._replace(facts=replace(after.facts, version=before.facts.version))
 
 
 def _united(one: Collection[str] | None, other: Collection[str] | None) -> Collection[str] | None:

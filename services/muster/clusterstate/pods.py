@@ -220,8 +220,8 @@ class Pods:
             if group := pod_group_of(pod):
                 self.devices.put_other(uid, facts.namespace, group)
         elif devices:
-            bound, group = bool(facts.node), pod_group_of(pod)
-            use = DeviceUse(uid, facts.namespace, devices, bound, facts.gang, facts.created_seconds, group)
+            group = pod_group_of(pod)
+            use = DeviceUse(uid, facts.namespace, devices, facts.node, facts.gang, facts.created_seconds, group)
             self.devices.use(use)
         else:
             self.devices.release(uid)

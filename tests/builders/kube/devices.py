@@ -5,6 +5,8 @@ from typing import Any
 Object = dict[str, Any]
 
 DRIVER = "gpu.example.com"
+NETWORK = "network"
+"""Pool of devices that all nodes share."""
 
 
 def device_object(name: str, **more: Any) -> Object:
@@ -81,7 +83,7 @@ def resource_claim_object(
     **spec: Any,
 ) -> Object:
     """A ResourceClaim; `requests`: as of `exactly`, one by default; `devices`: those allocated, of the pool of node
-    `on`; `users`: uids of pods that it is reserved for.
+    `on`, or of pool "network", which all nodes share; `users`: uids of pods that it is reserved for.
     """
     metadata: Object = {"name": name, "namespace": namespace, "uid": uid or f"uid-claim-{namespace}-{name}"}
     if extended:
@@ -97,7 +99,8 @@ def resource_claim_object(
     if devices:
         results = [{"request": "r0", "driver": DRIVER, "pool": on, "device": each} for each in devices]
         here = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [on]}]}]
-        status["allocation"] = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": here}}
+        where = {} if on == NETWORK else {"nodeSelector": {"nodeSelectorTerms": here}}
+        status["allocation"] = {"devices": {"results": results}, **where}
     if users:
         status["reservedFor"] = [{"resource": "pods", "name": each, "uid": each} for each in users]
     return {"metadata": metadata, "spec": {"devices": {"requests": listed, **spec}}, "status": status}

@@ -296,15 +296,26 @@ def test_an_allocation_of_its_own_claim_does_not_restrict_a_pending_pod(users: t
     assert len(history.state.pods.classes[facts(history).class_id].volumes) == (0 if own else 1)
 
 
-def test_claims_are_streamed_in_their_version() -> None:
-    history = cluster()
+def versions_of_two_writes(history: History, claim: Object) -> list[str]:
     versions = []
     for _ in range(2):
-        history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)))
+        history.put(RESOURCE_CLAIMS, claim)
         known = history.state.pods.devices.objects.claims["ml", "c"].facts
         assert known is not None
         versions.append(known.version)
-    assert versions[0] != versions[1] != ""
+    return versions
+
+
+def test_allocated_claims_are_streamed_in_their_version() -> None:
+    """Stale allocations are removed in the version that was observed."""
+    before, after = versions_of_two_writes(cluster(), resource_claim_object("c", on="n0", devices=("gpu-0",)))
+    assert before != after != ""
+
+
+def test_a_new_version_of_a_claim_that_is_not_allocated_changes_nothing() -> None:
+    """As the finalizer, which binding adds before the allocation."""
+    before, after = versions_of_two_writes(cluster(), resource_claim_object("c", exactly(2)))
+    assert before == after
 
 
 def allocated_by_another(**of_result: Any) -> Object:

@@ -6,6 +6,7 @@ import pytest
 
 from builders.clusterstate.history import History, node_object, pod_object
 from builders.kube.devices import (
+    NETWORK,
     Object,
     device_class_object,
     exactly,
@@ -117,6 +118,40 @@ def test_an_allocated_claim_of_a_gang_is_requested_by_one_of_its_pods() -> None:
     on_n0 = resource_claim_object("c", exactly(2), on="n0", devices=("gpu-0", "gpu-1"), users=("uid-x",))
     history.put(RESOURCE_CLAIMS, on_n0)
     assert (requested(history, "x"), offered(history)) == ({GPUS: 2}, {GPUS: 4})
+
+
+def test_only_the_node_of_a_pod_offers_the_devices_that_it_has_of_all_nodes() -> None:
+    history = cluster(slice_object(NETWORK, 3, allNodes=True))
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)))
+    share(history, "x")
+    chosen = resource_claim_object("c", exactly(2), on=NETWORK, devices=("gpu-0", "gpu-1"), users=("uid-x",))
+    history.put(RESOURCE_CLAIMS, chosen)
+    assert [offered(history, node) for node in ("n0", "n1")] == [{GPUS: 3}, {GPUS: 3}], "the pod has no node yet"
+    share(history, "x", node="n0")
+    assert [offered(history, node) for node in ("n0", "n1")] == [{GPUS: 3}, {GPUS: 1}]
+    assert requested(history, "x") == {GPUS: 2}
+    history.remove(PODS, "uid-x")
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)), resource_claim_object("d", exactly(2)))
+    share(history, "y", claim="d")
+    assert [offered(history, node) for node in ("n0", "n1")] == [{GPUS: 3}, {GPUS: 3}]
+
+
+def test_devices_of_all_nodes_that_pods_of_a_gang_share_are_offered_where_one_requests_them() -> None:
+    history = cluster(slice_object(NETWORK, 3, allNodes=True))
+    chosen = resource_claim_object("c", exactly(2), on=NETWORK, devices=("gpu-0", "gpu-1"), users=("uid-x", "uid-y"))
+    history.put(RESOURCE_CLAIMS, chosen)
+    share(history, "x", node="n0")
+    share(history, "y", node="n1")
+    assert [requested(history, name) for name in ("x", "y")] == [{GPUS: 2}, {}]
+    assert [offered(history, node) for node in ("n0", "n1")] == [{GPUS: 3}, {GPUS: 1}]
+    history.remove(PODS, "uid-x")
+    history.put(
+        RESOURCE_CLAIMS, {**chosen, "status": {**chosen["status"], "reservedFor": chosen["status"]["reservedFor"][1:]}}
+    )
+    assert (requested(history, "y"), [offered(history, node) for node in ("n0", "n1")]) == (
+        {GPUS: 2},
+        [{GPUS: 1}, {GPUS: 3}],
+    )
 
 
 def test_devices_of_an_allocated_claim_of_two_gangs_are_not_offered() -> None:
