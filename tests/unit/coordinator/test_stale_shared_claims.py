@@ -166,7 +166,7 @@ def test_i9_a_claim_that_is_reserved_for_nobody_is_deallocated_before_anybody_is
     assert scenario.bound("low") == 8
     scenario.change(nodes=[replace(scenario.cluster.nodes["n1"], unschedulable=False)])
     leave(scenario)
-    pinned = PodClass(id="pinned", requests=pod_class(1).requests, volumes=(local("n0").node_selector,))
+    pinned = PodClass(id="pinned", requests=pod_class(1).requests, volumes=(local("n0").node_selector or (),))
     built = gang("a").of(2).with_priority(10)
     pods = [replace(pod, class_id="pinned", device_claims=("c",)) for pod in built.pods()]
     scenario.change(gangs=[built.gang_facts()], classes=[pinned], pods=pods)

@@ -186,7 +186,9 @@ def test_few_gangs_are_reported_in_one_slice() -> None:
     scenario.add(*(gang(f"g{number:03}").of(2).created(number) for number in range(GANGS)))
     scenario.run_effects()
     scenario.now += 10
-    due = scenario.leader._reports._due
+    own = scenario.leader._reports
+    assert isinstance(own, reports.Reports)
+    due = own._due
     assert len(due) == GANGS
     reported, effects = slices_of(scenario, Tick(), lambda: -len(due))
     assert sum(reported) == GANGS
