@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Final
+from uuid import uuid4
 
 import msgspec
 
@@ -48,6 +49,7 @@ class GangStream:
         self.seconds: dict[str, float] = {}
         """From the creation of a gang to its second bind."""
         self._number = 0
+        self._name = f"stream-{uuid4().hex[:6]}"
 
     @property
     def longest(self) -> float:
@@ -61,8 +63,12 @@ class GangStream:
             await listed.wait()
             while True:
                 self._number += 1
-                tasks.create_task(self._one(f"stream-{self._number}"))
+                tasks.create_task(self._one(f"{self._name}-{self._number}"))
                 await latency(_EVERY_SECONDS)
+
+    async def delete(self) -> None:
+        """Delete the pods of gangs that have not started."""
+        await self._session.request("DELETE", _PODS, query={"labelSelector": NAME}, timeout_seconds=_CALL_SECONDS)
 
     async def _one(self, gang: str) -> None:
         names = [f"{gang}-{number}" for number in range(2)]
@@ -100,4 +106,5 @@ async def gang_stream(kubeconfig: Path) -> AsyncIterator[GangStream]:
         running.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await running
+        await stream.delete()
         await session.close()

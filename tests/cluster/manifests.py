@@ -23,6 +23,7 @@ _COREFILE: Final = """
 """
 _NAME: Final = "coredns"
 _SYSTEM: Final = "kube-system"
+_RBAC: Final = "rbac.authorization.k8s.io/v1"
 _LABELS: Final = {"k8s-app": "kube-dns"}
 
 
@@ -31,21 +32,15 @@ def dns() -> list[JSON]:
     return [
         _object("v1", "ServiceAccount", _NAME),
         {
-            **_object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", _NAME, namespace=""),
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:kube-dns"},
-            "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": _SYSTEM}],
+            **_object(_RBAC, "ClusterRole", _NAME, namespace=""),
+            "rules": [
+                _reads("", "services", "pods", "namespaces", "endpoints"),
+                _reads("discovery.k8s.io", "endpointslices"),
+            ],
         },
         {
-            **_object("rbac.authorization.k8s.io/v1", "ClusterRole", "system:coredns-slices", namespace=""),
-            "rules": [{"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": ["list", "watch"]}],
-        },
-        {
-            **_object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "system:coredns-slices", namespace=""),
-            "roleRef": {
-                "apiGroup": "rbac.authorization.k8s.io",
-                "kind": "ClusterRole",
-                "name": "system:coredns-slices",
-            },
+            **_object(_RBAC, "ClusterRoleBinding", _NAME, namespace=""),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME},
             "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": _SYSTEM}],
         },
         {**_object("v1", "ConfigMap", _NAME), "data": {"Corefile": _COREFILE}},
@@ -139,6 +134,10 @@ def _volume(storage_class: str, node: NodeAddress, number: int) -> JSON:
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}},
         },
     }
+
+
+def _reads(group: str, *resources: str) -> JSON:
+    return {"apiGroups": [group], "resources": list(resources), "verbs": ["list", "watch"]}
 
 
 def _object(version: str, kind: str, name: str, *, namespace: str = _SYSTEM) -> JSON:

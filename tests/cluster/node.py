@@ -5,17 +5,20 @@ its own addresses. Everything that runs there ends with the first process.
 """
 
 import asyncio
+import errno
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
+from builders.wait import eventually
 from cluster import network, node_init
 from cluster.network import NodeAddress
 from cluster.requirements import CNI, tools
@@ -28,7 +31,6 @@ _CGROUPS: Final = Path("/sys/fs/cgroup")
 _SOCKET: Final = "/run/containerd/containerd.sock"
 _START_SECONDS: Final = 120.0
 _IMPORT_SECONDS: Final = 600.0
-_END_SECONDS: Final = 30.0
 
 
 class GroupChild(Child):
@@ -63,7 +65,8 @@ class Node:
         self.kube_proxy: GroupChild
 
     async def start(self, images: list[Path]) -> None:
-        """Start everything, and import the archives of images. Raises ChildDied and TimeoutError."""
+        """Start all but kube-proxy, and import the archives of images. Raises ChildDied and TimeoutError."""
+        shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         self._write_configurations()
         _create_cgroups(self._cgroup)
@@ -85,8 +88,11 @@ class Node:
             *("--kubeconfig", str(self._kubeconfigs["kubelet"]), "--node-ip", self.address.ip),
             *("--root-dir", "/var/lib/kubelet"),
         )
-        self.kube_proxy = self._program("kube-proxy", "--config", str(self.directory / "kube-proxy.json"))
         await self.kubelet.start()
+
+    async def start_proxy(self) -> None:
+        """Start kube-proxy, which needs the Node that the kubelet creates."""
+        self.kube_proxy = self._program("kube-proxy", "--config", str(self.directory / "kube-proxy.json"))
         await self.kube_proxy.start()
 
     async def stop(self) -> None:
@@ -95,8 +101,8 @@ class Node:
         for controller in _controllers():
             for path in sorted((controller / self._cgroup[1:]).rglob("*"), reverse=True):
                 if path.is_dir():
-                    await _remove_cgroup(path)
-            await _remove_cgroup(controller / self._cgroup[1:])
+                    await eventually(partial(_removed, path), f"{path} is empty")
+            await eventually(partial(_removed, controller / self._cgroup[1:]), f"{self._cgroup} is empty")
 
     async def ctr(self, *arguments: str) -> int:
         """Run ctr on the node; returns its exit code."""
@@ -212,21 +218,23 @@ def _create_cgroups(name: str) -> None:
                 (group / file).write_text((controller / file).read_text())
 
 
-async def _remove_cgroup(path: Path) -> None:
-    """Remove it once its processes have ended, which takes the kernel a moment."""
-    async with asyncio.timeout(_END_SECONDS):
-        while path.exists():
-            try:
-                path.rmdir()
-            except OSError:
-                await asyncio.sleep(0.05)
+def _removed(path: Path) -> bool:
+    """Remove the cgroup; False while processes in it are ending, which takes the kernel a moment."""
+    with suppress(FileNotFoundError):
+        try:
+            path.rmdir()
+        except OSError as error:
+            if error.errno != errno.EBUSY:
+                raise
+            return False
+    return True
 
 
 _CONTAINERD: Final = f"""
 version = 3
 root = "/var/lib/containerd"
 state = "/run/containerd"
-disabled_plugins = ["io.containerd.nri.v1.nri", "io.containerd.snapshotter.v1.blockfile", "io.containerd.snapshotter.v1.erofs"]
+disabled_plugins = ["io.containerd.nri.v1.nri"]
 [grpc]
 address = "{_SOCKET}"
 [plugins."io.containerd.cri.v1.images"]

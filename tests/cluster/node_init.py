@@ -20,7 +20,7 @@ OWN: Final = (
     "/var/log/pods",
     "/var/log/containers",
     "/run/containerd",
-    "/run/xtables",
+    "/run/netns",
     "/etc/cni/net.d",
 )
 """Directories of which each node has its own."""

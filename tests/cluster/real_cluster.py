@@ -6,6 +6,7 @@ async with running_cluster(directory, images) as cluster:
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any, Final
 
 import msgspec
 
+from builders.wait import eventually
 from cluster import network
 from cluster.manifests import dns, storage
 from cluster.network import NodeAddress
@@ -57,7 +59,7 @@ class RealCluster:
         ]
 
     async def start(self) -> None:
-        """Start everything, and wait until nodes and DNS are ready. Raises ChildDied, TimeoutError and CommandFailed."""
+        """Start everything; returns when nodes and DNS are ready. Raises ChildDied, TimeoutError and CommandFailed."""
         network.create(self.addresses)
         await self.plane.start()
         await self.scheduler.start()
@@ -65,9 +67,8 @@ class RealCluster:
         assert archives, f"no images in {self._images}"
         await asyncio.gather(*(node.start(archives) for node in self.nodes))
         await self.apply([*dns(), *storage(self.addresses, VOLUMES_PER_NODE)])
-        await self.kubectl(
-            "wait", "--for=create", *(f"node/{each.name}" for each in self.addresses), f"--timeout={_READY}"
-        )
+        await eventually(self._all_nodes_exist, "all kubelets created their Nodes", every_seconds=0.5)
+        await asyncio.gather(*(node.start_proxy() for node in self.nodes))
         await self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={_READY}")
         await self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_READY}")
 
@@ -77,6 +78,9 @@ class RealCluster:
         await self.scheduler.stop()
         await self.plane.stop()
         network.delete(self.addresses)
+
+    async def _all_nodes_exist(self) -> bool:
+        return len((await self.get("nodes"))["items"]) == len(self.nodes)
 
     def node(self, name: str) -> Node:
         """The node of a name."""
@@ -97,16 +101,17 @@ class RealCluster:
 
     async def helm(self, *arguments: str) -> str:
         """Run Helm; returns its output. Raises CommandFailed."""
-        return await self.run(str(tools() / "helm"), *arguments)
+        return await self.run("helm", *arguments)
 
     async def run(self, *command: str, given: bytes | None = None, **environment: str) -> str:
         """Run a command with KUBECONFIG; returns its output. Raises CommandFailed."""
+        path = f"{tools()}:{sys.prefix}/bin:{os.environ['PATH']}"  # kubectl is of the version of the cluster
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "KUBECONFIG": str(self.kubeconfig), **environment},
+            env={**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), **environment},
         )
         try:
             async with asyncio.timeout(_COMMAND_SECONDS):

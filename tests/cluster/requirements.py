@@ -16,6 +16,7 @@ PROGRAMS: Final = (
     "kube-scheduler",
     "kubelet",
     "kube-proxy",
+    "kubectl",
     "containerd",
     "containerd-shim-runc-v2",
     "ctr",
@@ -27,7 +28,6 @@ _DEBIAN: Final = {
     "conntrack": "conntrack",
     "ip": "iproute2",
     "nsenter": "util-linux",
-    "kubectl": "kubernetes-client",
 }
 """Debian's packages by program."""
 _TRIAL: Final = "muster-trial"
@@ -66,10 +66,11 @@ def _missing() -> Iterator[str]:
 def _refused() -> str:
     """The kernel's answer, if it refuses a namespace with a bridge and the rules of kube-proxy."""
     inside = ["ip", "netns", "exec", _TRIAL]
-    rule = "-t nat -A OUTPUT -p tcp -m comment --comment x -m statistic --mode random --probability 0.5 -j MARK --set-mark 1"
+    share = "-m comment --comment x -m statistic --mode random --probability 0.5"
+    rule = f"-t nat -A OUTPUT -p tcp {share} -j MARK --set-mark 1"
     attempts = (
         ["ip", "netns", "add", _TRIAL],
-        [*inside, "ip", "link", "add", "bridge", "type", "bridge"],
+        [*inside, "ip", "link", "add", "bridge0", "type", "bridge"],
         [*inside, "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1"],
         [*inside, "iptables", *rule.split()],
         ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"],
