@@ -41,6 +41,17 @@ interop: setup kubernetes ## workload controllers on kube-apiserver with Muster:
 	@tools/go/build $(VENV)/tools interop
 	@$(BIN)/python tests/interop/run.py $(ARGS)
 
+cluster: cluster-images ## run a Kubernetes cluster with containers on this machine, three nodes (root, Go, Debian)
+	@$(BIN)/python tests/cluster/run.py $(VENV)/cluster $(VENV)/cluster-images
+
+cluster-test: cluster-images ## install the chart on such a cluster and test it in operation (ARGS="-k drain" to select)
+	@$(BIN)/pytest tests/cluster --cluster containers -rs -s $(ARGS)
+
+cluster-images: setup kubernetes ## build the nodes' programs and images of the cluster (once, about half an hour on two cores)
+	@tools/need-cluster
+	@tools/go/build $(VENV)/tools cluster
+	@tools/cluster-images $(VENV)/cluster-images $(VENV)/tools
+
 simulate: setup ## random scenarios of the coordinator with faults everywhere (SEEDS=100000, or SEED=n for one)
 	@$(BIN)/python tests/simulation/run.py --seeds $(SEEDS) $(if $(SEED),--seed $(SEED))
 
@@ -130,4 +141,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes interop simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast bench-starts screenshots lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop cluster cluster-test cluster-images simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast bench-starts screenshots lock image clean chaos outages

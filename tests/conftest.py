@@ -46,9 +46,9 @@ def pytest_collection_finish() -> None:
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--cluster",
-        choices=["local", "real"],
+        choices=["local", "real", "containers"],
         default="local",
-        help="real: only the end-to-end tests, on the API server of KUBECONFIG",
+        help="real: only the end-to-end tests, on the API server of KUBECONFIG; containers: tests/cluster",
     )
     parser.addoption("--update-screenshots", action="store_true", help="write the pictures in docs/console")
 

@@ -16,6 +16,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ _START_SECONDS: Final = 120.0
 _GRACE_SECONDS: Final = 10.0
 _CALL_SECONDS: Final = 5.0
 _SERVICE_IPS: Final = "10.96.0.0/16"
+_KUBERNETES_IP: Final = "10.96.0.1"
 _GATES: Final = (
     "GenericWorkload=true",
     "TopologyAwareWorkloadScheduling=true",
@@ -52,15 +54,32 @@ class NotEmpty(RuntimeError):
     """The directory has other files."""
 
 
+@dataclass(frozen=True)
+class Nodes:
+    """What a control plane with kubelets needs in addition."""
+
+    address: str
+    """The API server's, HOST:PORT, which nodes reach."""
+    users: Sequence[tuple[str, str, Path]]
+    """Other users: name, groups separated by commas, and where their kubeconfig is written."""
+
+
 class ControlPlane:
-    """The processes of one control plane. The only user is the administrator of `kubeconfig`."""
+    """The processes of one control plane. Without nodes the only user is the administrator of `kubeconfig`."""
 
     def __init__(
-        self, directory: Path, gates: Sequence[str] = (), *, durable: bool = False, controllers: str = "*"
+        self,
+        directory: Path,
+        gates: Sequence[str] = (),
+        *,
+        durable: bool = False,
+        controllers: str = "*",
+        nodes: "Nodes | None" = None,
     ) -> None:
         """`gates` are added to those of native PodGroups; `durable`: etcd calls fsync; `controllers`: those of
-        kube-controller-manager's option. Raises NotBuilt.
+        kube-controller-manager's option; `nodes`: what kubelets need. Raises NotBuilt.
         """
+        self._nodes = nodes
         self._gates = ",".join((*_GATES, *gates))
         self._running_controllers = controllers
         self.directory = directory.absolute()
@@ -68,7 +87,7 @@ class ControlPlane:
         self.etcd = EtcdProcess(self.directory / "etcd", durable=durable)
         self._authority = Authority(self.directory / "tls", "kubernetes")
         self._token = secrets.token_hex(16)
-        self._address = f"127.0.0.1:{free_port()}"
+        self._address = nodes.address if nodes is not None else f"127.0.0.1:{free_port()}"
         self._controllers_port = str(free_port())
         self._signing_key = self.directory / "tls" / "service-accounts.key"
         self.api_server = Child("kube-apiserver", self._api_server_arguments(), self.directory / "api-server.log")
@@ -85,10 +104,19 @@ class ControlPlane:
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True, mode=0o700)
         await self._authority.create()
-        await self._authority.issue("api-server", "kubernetes", "kubernetes.default.svc")
+        host = self._address.rpartition(":")[0]
+        names = ("kubernetes", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
+        await self._authority.issue("api-server", *names, host, _KUBERNETES_IP)
         await self._authority.issue("service-accounts")
-        (self.directory / "tokens.csv").write_text(f"{self._token},admin,admin,system:masters\n")
-        self.kubeconfig.write_bytes(msgspec.json.encode(self._kubeconfig()))
+        users = [(self._token, "admin", "system:masters", self.kubeconfig)]
+        if self._nodes is not None:
+            await self._authority.issue("kubelet-client")
+            users += [(secrets.token_hex(16), *user) for user in self._nodes.users]
+        (self.directory / "tokens.csv").write_text(
+            "".join(f'{token},{user},{user},"{groups}"\n' for token, user, groups, _ in users)
+        )
+        for token, _, _, kubeconfig in users:
+            kubeconfig.write_bytes(msgspec.json.encode(self._kubeconfig(token)))
         await self.etcd.start()
         async with asyncio.timeout(_START_SECONDS):
             await self.api_server.start()
@@ -120,10 +148,10 @@ class ControlPlane:
             program("kube-apiserver"),
             *("--etcd-servers", f"http://{self.etcd.endpoint}"),
             *("--bind-address", host, "--secure-port", port),
-            *("--endpoint-reconciler-type", "none"),  # it refuses loopback addresses
+            *self._for_nodes(),
             *("--tls-cert-file", str(tls / "api-server.crt"), "--tls-private-key-file", str(tls / "api-server.key")),
             *("--token-auth-file", str(self.directory / "tokens.csv")),
-            *("--authorization-mode", "RBAC"),
+            *("--authorization-mode", "RBAC" if self._nodes is None else "Node,RBAC"),
             *("--service-account-issuer", "https://kubernetes.default.svc"),
             *("--service-account-key-file", str(tls / "service-accounts.crt")),
             *("--service-account-signing-key-file", str(self._signing_key)),
@@ -132,6 +160,26 @@ class ControlPlane:
             # The load of tests comes from a single user.
             "--enable-priority-and-fairness=false",
         ]
+
+    def _for_nodes(self) -> list[str]:
+        """Arguments of the API server that depend on whether there are nodes."""
+        if self._nodes is None:
+            return ["--endpoint-reconciler-type", "none"]  # it refuses loopback addresses
+        certificate = self._authority.files("kubelet-client")
+        return [
+            *("--advertise-address", self._address.rpartition(":")[0]),
+            *("--kubelet-client-certificate", str(certificate.certificate_file)),
+            *("--kubelet-client-key", str(certificate.key_file)),
+            *("--kubelet-preferred-address-types", "InternalIP"),
+            "--allow-privileged",
+            # Webhooks are called at the addresses of their pods: this machine has no kube-proxy.
+            "--enable-aggregator-routing",
+        ]
+
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority of this control plane."""
+        return self._authority.certificate
 
     def _controller_arguments(self) -> list[str]:
         return [
@@ -147,13 +195,13 @@ class ControlPlane:
             *("--kube-api-qps", "1000", "--kube-api-burst", "1000"),
         ]
 
-    def _kubeconfig(self) -> dict[str, object]:
+    def _kubeconfig(self, token: str) -> dict[str, object]:
         cluster = {"server": f"https://{self._address}", "certificate-authority": str(self._authority.certificate)}
         return {
             "apiVersion": "v1",
             "kind": "Config",
             "clusters": [{"name": "local", "cluster": cluster}],
-            "users": [{"name": "admin", "user": {"token": self._token}}],
+            "users": [{"name": "admin", "user": {"token": token}}],
             "contexts": [{"name": "local", "context": {"cluster": "local", "user": "admin"}}],
             "current-context": "local",
         }

@@ -20,6 +20,7 @@ from muster.binding.v1.binding_pb2_grpc import add_BindingServiceServicer_to_ser
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
 from muster.rpc.channel import open_channel
+from muster.rpc.kept_connection import keep_connected
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 
@@ -40,14 +41,16 @@ async def run(settings: Settings) -> None:
     connections = settings.requests_in_flight + _SPARE_CONNECTIONS
     session = await KubeSession.connect(settings.kube, connections=connections)
     try:
-        epochs = LeaderEpochReader(open_channel(settings.coordinator, settings.tls))
-        service = BindingService(session, settings, epochs)
+        coordinator = open_channel(settings.coordinator, settings.tls)
+        service = BindingService(session, settings, LeaderEpochReader(coordinator))
         await service.start()
+        connection = asyncio.create_task(keep_connected((coordinator,)))
         try:
             await until_stopped()
         finally:
+            connection.cancel()
             await service.stop()
-            await epochs.close()
+            await coordinator.close()
     finally:
         await session.close()
 

@@ -300,9 +300,15 @@ def _qualified(gang: str, arguments: Arguments, discovery: MusterDiscovery) -> s
 def _trace_in_backend(address: str, gang: str) -> CliError:
     from muster.cli.coordinator import call, explain_gang
 
-    trace_id = call(address, lambda stub: explain_gang(stub, address, gang)).gang.trace_id
+    found = call(address, lambda stub: explain_gang(stub, address, gang)).gang
+    trace_id = found.trace_id
+    if not trace_id and not found.members:
+        return CliError(f"{gang} has no trace yet", hint="its first pod starts one, where traces are exported")
     if not trace_id:
-        return CliError(f"{gang} has no trace yet", hint="its first pod starts one")
+        return CliError(
+            f"{gang} has no trace: this cluster exports none, or its sampler left this gang out",
+            hint="set tracing.endpoint in the values of the chart; docs/tracing.md has the details",
+        )
     return CliError(
         "this cluster writes no trace file on this machine",
         hint=f"look for trace {trace_id} in the tracing backend that Muster exports to",

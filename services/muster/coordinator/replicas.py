@@ -74,6 +74,11 @@ class Replicas:
         """Number of addresses."""
         return len(self._endpoints)
 
+    @property
+    def channels(self) -> list[aio.Channel]:
+        """One of each address."""
+        return [endpoint.channel for endpoint in self._endpoints]
+
     @asynccontextmanager
     async def acquire(self, excluded: Collection[Endpoint] = ()) -> AsyncIterator[Endpoint]:
         """Waits for an idle endpoint that is not excluded, and reserves it for one call, round robin."""

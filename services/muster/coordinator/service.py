@@ -15,6 +15,7 @@ from muster.etcd.election import Election
 from muster.etcd.store import Store
 from muster.retry.retrying import Backoff
 from muster.rpc.channel import open_channel
+from muster.rpc.kept_connection import keep_connected
 from muster.rpc.process import until_stopped
 from muster.rpc.server import RpcServer
 from muster.telemetry.metrics import expose_leadership
@@ -41,6 +42,7 @@ async def run(settings: Settings) -> None:
     work = [
         asyncio.create_task(_campaign_and_lead(settings, channels, store, servicer)),
         asyncio.create_task(_check_etcd(store, f"{settings.etcd_prefix}/leader", server)),
+        asyncio.create_task(keep_connected((channels.cluster_state, *channels.placement.channels, channels.binding))),
     ]
     stop = asyncio.create_task(until_stopped())
     try:

@@ -34,7 +34,9 @@ RESNET = pb.Gang(
     trace_id="a" * 32,
     terms=["schedulingPolicy.gang.minCount: 8 (PodGroup ml/resnet)"],
 )
-BERT = pb.Gang(id="native/default/bert", dialect="native", namespace="default", name="bert", phase=pb.PHASE_SATISFIED)
+BERT = pb.Gang(
+    id="native/default/bert", dialect="native", namespace="default", name="bert", phase=pb.PHASE_SATISFIED, members=2
+)
 
 
 class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
@@ -52,9 +54,10 @@ class Coordinator(coordinator_pb2_grpc.CoordinatorServiceServicer):
         return pb.LeaderResponse()
 
     async def Explain(self, request: pb.ExplainRequest, context: Any) -> pb.ExplainResponse:  # noqa: N802
-        if request.gang != "ml/resnet":
+        known = {"ml/resnet": RESNET, "default/bert": BERT}
+        if request.gang not in known:
             await context.abort(grpc.StatusCode.NOT_FOUND, "no such gang")
-        return pb.ExplainResponse(gang=RESNET)
+        return pb.ExplainResponse(gang=known[request.gang])
 
     async def Watch(self, request: pb.WatchRequest, context: Any) -> AsyncIterator[pb.WatchResponse]:  # noqa: N802
         yield pb.WatchResponse(gangs=[RESNET], synced=True)
@@ -132,6 +135,14 @@ class TestPublishedAddresses:
         ran = await kubectl_muster(tmp_path, "trace", "ml/resnet", KUBECONFIG=str(tmp_path / "config"))
         assert ran.code == 1
         assert f"look for trace {RESNET.trace_id} in the tracing backend" in ran.err
+
+    async def test_no_trace_is_promised_where_none_is_exported(
+        self, api: ApiClient, tmp_path: Path, leader: str
+    ) -> None:
+        await api.created(KUBE_PUBLIC, Endpoints(1, "", "", "127.0.0.1:1", "", "", leader).config_map())
+        ran = await kubectl_muster(tmp_path, "trace", "bert", KUBECONFIG=str(tmp_path / "config"))
+        assert ran.code == 1
+        assert "default/bert has no trace: this cluster exports none, or its sampler left this gang out" in ran.err
 
     async def test_trees_are_asked_of_cluster_state(self, api: ApiClient, tmp_path: Path) -> None:
         stream = ClusterStream()

@@ -44,6 +44,38 @@ async def test_the_standby_names_the_leader_and_takes_over_when_it_is_killed(etc
         await second.until("this replica leads")
 
 
+async def test_the_standby_is_connected_to_every_service_that_a_leader_calls(
+    etcd: EtcdProcess, tmp_path: Path
+) -> None:
+    async with connections() as (port, connected), coordinators(etcd, tmp_path, "first"):
+        address = f"127.0.0.1:{port}"
+        for service in ("cluster_state", "placement", "binding"):
+            connected.clear()
+            standby = Coordinator(f"standby-{service}", tmp_path, etcd=etcd.endpoint, **{service: address})
+            try:
+                await standby.start()
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await connected.wait()
+                assert "first leads" in await standby.ask()
+            finally:
+                await standby.child.kill()
+
+
+@asynccontextmanager
+async def connections() -> AsyncIterator[tuple[int, asyncio.Event]]:
+    """The port of a server that never answers, and an event that each connection to it sets."""
+    connected = asyncio.Event()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.set()
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(hold, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], connected
+
+
 async def test_a_stopped_leader_hands_over_and_exits_cleanly(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with coordinators(etcd, tmp_path, "first", "second") as (first, second):
         await first.child.stop()

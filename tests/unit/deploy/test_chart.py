@@ -67,6 +67,33 @@ def test_long_running_containers_have_probes(values: str) -> None:
                 assert {"startupProbe", "livenessProbe", "readinessProbe"} <= container.keys()
 
 
+def test_replicas_are_spread_by_host_where_nodes_have_no_zone() -> None:
+    for name, spec in pod_specs(objects("default")):
+        if component(name) != "test" and not component(name).startswith("etcd-users"):
+            # kube-scheduler ignores nodes that lack the label of any constraint, for all of them.
+            [constraint] = spec["topologySpreadConstraints"]
+            assert constraint["topologyKey"] == "kubernetes.io/hostname", name
+            # Otherwise both replicas may end where no replica of the revision before was.
+            assert constraint["matchLabelKeys"] == ["pod-template-hash"], name
+            [term] = spec["affinity"]["podAntiAffinity"]["preferredDuringSchedulingIgnoredDuringExecution"]
+            assert term["podAffinityTerm"]["topologyKey"] == "topology.kubernetes.io/zone", name
+            assert term["podAffinityTerm"]["labelSelector"] == constraint["labelSelector"], name
+
+
+def test_an_affinity_replaces_that_of_zones() -> None:
+    mine = "{nodeAffinity: {preferredDuringSchedulingIgnoredDuringExecution: []}}"
+    changed = of_kind(rendered(f"binding: {{affinity: {mine}}}"), "Deployment")["muster-binding"]
+    assert changed["spec"]["template"]["spec"]["affinity"] == yaml.safe_load(mine)
+
+
+def test_a_test_that_passed_leaves_nothing() -> None:
+    hooks = [each for each in objects("default") if "helm.sh/hook" in each["metadata"].get("annotations", {})]
+    assert "Pod" in {each["kind"] for each in hooks}
+    for each in hooks:
+        policies = each["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+        assert {"before-hook-creation", "hook-succeeded"} == set(policies), each["kind"]
+
+
 @pytest.mark.parametrize("values", SETS)
 def test_no_secret_is_in_an_argument_or_a_variable(values: str) -> None:
     secrets = {

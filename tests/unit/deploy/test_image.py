@@ -6,10 +6,14 @@ layers, and that a container finds the solver's machine code. `make image` and a
 
 import fnmatch
 import re
+import runpy
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
 import yaml
 
@@ -134,6 +138,20 @@ def test_the_allocator_that_is_preloaded_is_in_the_image() -> None:
     [copied] = [text for text in arguments("RUN") if library.name in text]
     assert f"{library.parent}/" in copied.split()
     assert "libjemalloc2" in copied
+
+
+def test_nothing_that_a_service_loads_is_pruned() -> None:
+    pruning = runpy.run_path(str(DOCKER / "prune.py"))
+    services = sorted(path.parent.name for path in (ROOT / "services/muster").glob("*/service.py"))
+    assert "placement" in services
+    modules = ", ".join(["muster.cli.main", *(f"muster.{service}.service" for service in services)])
+    source = f"import sys, {modules}; print(*(getattr(each, '__file__', None) for each in sys.modules.values()))"
+    listed = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    loaded = {Path(file) for file in listed.stdout.split() if file != "None"}
+    assert loaded
+    pruned = set(pruning["unused"](Path(numpy.__file__).parents[1]))
+    assert pruned
+    assert [file for file in loaded if pruned.intersection((file, *file.parents))] == []
 
 
 def test_compose_containers_run_with_least_privilege() -> None:

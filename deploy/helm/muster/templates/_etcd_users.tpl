@@ -2,7 +2,7 @@
 {{- define "muster.etcdUsersPod" -}}
 {{- $values := dict "terminationGracePeriodSeconds" 5 -}}
 {{- $secure := ne .Values.tls.mode "none" -}}
-{{ omit (include "muster.podSpec" (list . "etcd-users" $values) | fromYaml) "topologySpreadConstraints" | toYaml }}
+{{ omit (include "muster.podSpec" (list . "etcd-users" $values) | fromYaml) "affinity" "topologySpreadConstraints" | toYaml }}
 restartPolicy: OnFailure
 automountServiceAccountToken: false
 containers:

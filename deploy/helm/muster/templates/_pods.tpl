@@ -48,8 +48,18 @@ nodeSelector: {{- merge (dict) (default dict $values.nodeSelector) (dict "kubern
 {{- with $values.tolerations }}
 tolerations: {{- toYaml . | nindent 2 }}
 {{- end }}
-{{- with $values.affinity }}
-affinity: {{- toYaml . | nindent 2 }}
+{{- if $values.affinity }}
+affinity: {{- toYaml $values.affinity | nindent 2 }}
+{{- else }}
+# Not a spread constraint: kube-scheduler ignores nodes that lack the label of one of them, and with it all constraints.
+affinity:
+  podAntiAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+    - weight: 50
+      podAffinityTerm:
+        topologyKey: topology.kubernetes.io/zone
+        labelSelector:
+          matchLabels: {{- toYaml $selector | nindent 12 }}
 {{- end }}
 {{- with $root.Values.topologySpreadConstraints }}
 topologySpreadConstraints:

@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
@@ -45,19 +46,29 @@ class Authority:
         await _openssl("req", "-x509", *_ELLIPTIC, "-days", _DAYS, *files, "-subj", f"/CN={self._name}")
         partial.replace(self.certificate)
 
-    async def issue(self, name: str, *dns_names: str) -> None:
-        """Issue a new key and certificate for `name`; replaces previous ones. Raises NoCertificate."""
+    async def issue(self, name: str, *names: str) -> None:
+        """Issue a new key and certificate for `name`, valid for DNS names and addresses; replaces previous ones. Raises
+        NoCertificate.
+        """
         certificate, key = (self._directory / f"{name}.{ending}" for ending in ("crt", "key"))
         request, extensions = (self._directory / f"{name}.{ending}" for ending in ("csr", "extensions"))
         new_certificate, new_key = (self._directory / f"{name}.new-{ending}" for ending in ("crt", "key"))
-        names = "".join(f",DNS:{each}" for each in dns_names)
-        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1{names}\nbasicConstraints=CA:FALSE\n")
+        alternatives = "".join(f",{'IP' if _is_address(each) else 'DNS'}:{each}" for each in names)
+        extensions.write_text(f"subjectAltName=DNS:localhost,IP:127.0.0.1{alternatives}\nbasicConstraints=CA:FALSE\n")
         await _openssl("req", *_ELLIPTIC, "-keyout", str(new_key), "-out", str(request), "-subj", f"/CN={name}")
         signed_by = ("-CA", str(self.certificate), "-CAkey", str(self._key), "-CAcreateserial")
         files = ("-in", str(request), "-extfile", str(extensions), "-out", str(new_certificate))
         await _openssl("x509", "-req", *signed_by, "-days", _DAYS, *files)
         new_key.replace(key)
         new_certificate.replace(certificate)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 async def _openssl(*arguments: str) -> None:
