@@ -44,9 +44,7 @@ async def test_the_standby_names_the_leader_and_takes_over_when_it_is_killed(etc
         await second.until("this replica leads")
 
 
-async def test_the_standby_is_connected_to_every_service_that_a_leader_calls(
-    etcd: EtcdProcess, tmp_path: Path
-) -> None:
+async def test_the_standby_is_connected_to_every_service_that_a_leader_calls(etcd: EtcdProcess, tmp_path: Path) -> None:
     async with connections() as (port, connected), coordinators(etcd, tmp_path, "first"):
         address = f"127.0.0.1:{port}"
         for service in ("cluster_state", "placement", "binding"):
