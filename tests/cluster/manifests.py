@@ -17,7 +17,10 @@ _COREFILE: Final = """
         pods insecure
         ttl 30
     }
-    cache 30
+    cache 30 {
+        disable success cluster.local
+        disable denial cluster.local
+    }
     loadbalance
 }
 """
