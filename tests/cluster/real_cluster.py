@@ -7,9 +7,10 @@ async with running_cluster(directory, images) as cluster:
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
@@ -103,7 +104,9 @@ class RealCluster:
         """Run Helm; returns its output. Raises CommandFailed."""
         return await self.run("helm", *arguments)
 
-    async def run(self, *command: str, given: bytes | None = None, **environment: str) -> str:
+    async def run(
+        self, *command: str, given: bytes | None = None, environment: Mapping[str, str] = MappingProxyType({})
+    ) -> str:
         """Run a command with KUBECONFIG; returns its output. Raises CommandFailed."""
         path = f"{tools()}:{sys.prefix}/bin:{os.environ['PATH']}"  # kubectl is of the version of the cluster
         process = await asyncio.create_subprocess_exec(

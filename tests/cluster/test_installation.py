@@ -98,10 +98,10 @@ async def test_kubectl_muster_works_through_port_forward(
         environment[f"MUSTER_CLI_TLS__{variable}"] = str(directory / file)
     await cluster.apply([pod("solo-0", "solo", 2)])
     try:
-        gangs = await cluster.run("kubectl-muster", "gangs", "-A", **environment)
+        gangs = await cluster.run("kubectl-muster", "gangs", "-A", environment=environment)
         assert "solo" in gangs
-        assert "1 of 2 members exist" in await cluster.run("kubectl-muster", "explain", "solo", **environment)
+        assert "1 of 2 members exist" in await cluster.run("kubectl-muster", "explain", "solo", environment=environment)
         with pytest.raises(CommandFailed, match="solo has no trace: this cluster exports none"):
-            await cluster.run("kubectl-muster", "trace", "solo", **environment)
+            await cluster.run("kubectl-muster", "trace", "solo", environment=environment)
     finally:
         await cluster.kubectl("delete", "pod", "solo-0")
