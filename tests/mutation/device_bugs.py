@@ -105,20 +105,6 @@ DEVICE_BUGS = (
         first=_STALE_SHARED,
     ),
     Bug(
-        "a claim that is reserved for nobody is deallocated before its gang is tried with it",
-        "cache/stale_claims.py",
-        "    if devices.unreserved and _had_no_place(gang):",
-        "    if devices.unreserved:",
-        first=_STALE_SHARED,
-    ),
-    Bug(
-        "a claim that is reserved for nobody is deallocated although a pod that uses it has a place",
-        "cache/stale_claims.py",
-        "            if all(gang_of[uid].has_no_place(uid)",
-        "            if any(gang_of[uid].has_no_place(uid)",
-        first=_STALE_SHARED,
-    ),
-    Bug(
         "the claim of a PodGroup is deallocated although bound pods use it",
         "cache/stale_claims.py",
         "    return claim.idle and bool(users)",

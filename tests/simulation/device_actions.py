@@ -134,8 +134,7 @@ def leave_allocation(world: World, which: int, device: int) -> None:
         if is_shared(claim.name) and left.allocation is not None:
             term = NodeSelectorTerm(fields=(NodeRequirement("metadata.name", NodeOperator.IN, (id_.pool,)),))
             local = replace(left.allocation, node_selector=(term,))
-            users = (pod.group_uid or pod.uid,) if device % 4 else ()  # kube-scheduler leaves it reserved for nobody
-            scenario.claims.put(replace(left, allocation=local, reserved_for=users))
+            scenario.claims.put(replace(left, allocation=local, reserved_for=(pod.group_uid or pod.uid,)))
         else:
             scenario.claims.put(replace(left, reserved_for=(claim.owner,) if device % 2 else ()))
 

@@ -3,19 +3,19 @@
 import pytest
 from msgspec.structs import replace
 
-from builders.core.actions import asks_for_room, held_back, until
+from builders.core.actions import held_back, until
 from builders.core.objects import pod_class
 from builders.core.scenario import Scenario
 from builders.devices.facts import claim, way
 from builders.devices.streamed import allocated, class_object, slice_object
 from builders.gangs.facts import CoreGang, gang
-from muster.coordinator.core.effects import Bind, Deallocate, Solve
+from muster.coordinator.core.effects import Bind, Deallocate
 from muster.coordinator.core.events import BindCallFailed
 from muster.coordinator.core.permits.deallocation import OBSERVATION_SECONDS
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.waits import Wait
-from muster.devices.facts import Allocation, Claim, Unsupported
-from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodClass, PodFacts, PodPhase
+from muster.devices.facts import Allocation, Claim
+from muster.gangs.facts import NodeOperator, NodeRequirement, NodeSelectorTerm, PodFacts, PodPhase
 
 SHARED = replace(claim(way(2), name="c"), namespace="default", uid="uid-c")
 GROUP = "uid-of-pod-group"
@@ -127,67 +127,6 @@ def test_an_allocated_claim_that_is_reserved_for_nobody_is_used_where_it_is() ->
     assert not orders(scenario)
     scenario.run()
     assert (scenario.bound("a"), node_of_claim(scenario)) == (2, "n0")
-
-
-def test_i7_a_claim_that_is_reserved_for_nobody_is_deallocated_if_its_gang_does_not_fit_there() -> None:
-    scenario = cluster("n0", "n1")
-    scenario.cluster.nodes["n0"] = replace(scenario.cluster.nodes["n0"], unschedulable=True)
-    scenario.change(nodes=[scenario.cluster.nodes["n0"]])
-    leave(scenario)
-    pods = add(scenario, gang("a").of(2))
-    order = until(scenario, Deallocate)
-    assert [(each.name, [pod.uid for pod in each.pods]) for each in order.claims] == [("c", [pods[0].uid])]
-    assert scenario.gang("a").group.not_ready_wait is Wait.DEALLOCATING
-    scenario.pass_time(5)
-    assert (scenario.bound("a"), node_of_claim(scenario)) == (2, "n1")
-
-
-def test_a_claim_that_is_reserved_for_nobody_is_kept_while_one_of_its_pods_has_a_place() -> None:
-    """Its reservation is not observed yet."""
-    scenario = cluster("n0")
-    leave(scenario)
-    scenario.lagging = True
-    add(scenario, gang("a").of(1).needing(1))
-    scenario.lagging = False
-    scenario.blink()
-    held_back(scenario, Bind)
-    scenario.change(nodes=[replace(scenario.cluster.nodes["n0"], unschedulable=True)])
-    add(scenario, gang("b").of(1))
-    scenario.run()
-    assert (scenario.gang("b").group.solve.explanation is not None, orders(scenario)) == (True, [])
-    assert node_of_claim(scenario) == "n0"
-
-
-def test_i9_a_claim_that_is_reserved_for_nobody_is_deallocated_before_anybody_is_evicted() -> None:
-    scenario = cluster("n0", "n1")
-    on_one_node(scenario)
-    scenario.add(gang("low").of(8).with_priority(-10))
-    scenario.run()
-    assert scenario.bound("low") == 8
-    scenario.change(nodes=[replace(scenario.cluster.nodes["n1"], unschedulable=False)])
-    leave(scenario)
-    pinned = PodClass(id="pinned", requests=pod_class(1).requests, volumes=(local("n0").node_selector or (),))
-    built = gang("a").of(2).with_priority(10)
-    pods = [replace(pod, class_id="pinned", device_claims=("c",)) for pod in built.pods()]
-    scenario.change(gangs=[built.gang_facts()], classes=[pinned], pods=pods)
-    until(scenario, Deallocate)
-    assert not any(map(asks_for_room, (each for each in scenario.under_way if isinstance(each, Solve))))
-    scenario.change(pods=[replace(pod, class_id=pod_class(1).id) for pod in pods])
-    scenario.pass_time(5)
-    assert (scenario.bound("low"), scenario.bound("a"), node_of_claim(scenario)) == (8, 2, "n1")
-
-
-def test_a_claim_that_cannot_be_allocated_again_is_kept() -> None:
-    """Another scheduler allocated what is not supported here."""
-    scenario = cluster("n0", "n1")
-    scenario.change(nodes=[replace(scenario.cluster.nodes["n0"], unschedulable=True)])
-    [request] = SHARED.requests
-    odd = replace(request.alternatives[0], unsupported=Unsupported.CONSUMABLE_CAPACITY)
-    left = replace(SHARED, allocation=local("n0"), requests=(replace(request, alternatives=(odd,)),))
-    scenario.claims.put(left)
-    add(scenario, gang("a").of(2))
-    scenario.pass_time(30)
-    assert (scenario.bound("a"), node_of_claim(scenario)) == (0, "n0")
 
 
 def test_a_claim_of_two_gangs_is_ordered_once_and_both_wait() -> None:

@@ -271,8 +271,8 @@ class Cache:
         if gang is None:
             gang = self._gang_for(pod, gang_id)
         before, needed, priority = gang.pods.get(pod.uid), gang.must_place, gang.preempting_priority
-        if _uses_claims(pod) or (before is not None and _uses_claims(before)):
-            self.ledger.devices.put_pod(before, pod)
+        if pod.group_uid or (before is not None and before.group_uid):
+            self.ledger.devices.put_group_pod(before, pod)
         waited, ran = pod.uid in gang.pending, pod.uid in gang.bound
         if pod.seated and not gang.bind_sent(pod.uid) and pod.uid not in gang.bound:
             self._wake(ClusterEvent(EventKind.POD_BOUND_BY_OTHERS))
@@ -325,8 +325,8 @@ class Cache:
         if gang is None:
             return
         priority, pod = gang.preempting_priority, gang.pods[uid]
-        if _uses_claims(pod):
-            self.ledger.devices.put_pod(pod, None)
+        if pod.group_uid:
+            self.ledger.devices.put_group_pod(pod, None)
         seat = gang.drop_pod(uid)
         self.release(gang, [seat.uid] if seat is not None else [])
         self.touch(gang, edited=gang.preempting_priority > priority)
@@ -426,8 +426,8 @@ class Cache:
         for pod in pods:
             self.gang_of[pod.uid] = gang
             gang.put_pod(pod)
-            if _uses_claims(pod):
-                self.ledger.devices.put_pod(None, pod)
+            if pod.group_uid:
+                self.ledger.devices.put_group_pod(None, pod)
         return gang
 
     def drop_gang(self, gang: Gang) -> None:
@@ -437,8 +437,8 @@ class Cache:
         for uid, pod in gang.pods.items():
             if self.gang_of.get(uid) is gang:
                 del self.gang_of[uid]
-                if _uses_claims(pod):
-                    self.ledger.devices.put_pod(pod, None)
+                if pod.group_uid:
+                    self.ledger.devices.put_group_pod(pod, None)
         if self.gangs.get(gang.id) is gang:
             del self.gangs[gang.id]
         self._leave_group(gang)
@@ -593,7 +593,3 @@ def _with_bounded_wait(facts: GangFacts, most: float) -> GangFacts:
     warning = f"waiting-time {declared} is more than the cluster allows (max-waiting-time); {most:g} s is used"
     problems = (*facts.problems, Problem(Severity.WARNING, warning))
     return replace(facts, waiting_time_seconds=most, problems=problems)
-
-
-def _uses_claims(pod: PodFacts) -> bool:
-    return bool(pod.device_claims or pod.group_uid)

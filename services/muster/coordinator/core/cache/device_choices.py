@@ -72,17 +72,11 @@ class DeviceChoices:
         """The same claims by uid of the seat."""
         self._allocated: dict[str, dict[str, Claim]] = {}
         """Claims by uid of what they are allocated to (`Claim.allocated_to`), and id; each ends with its allocation."""
-        self.unreserved: dict[str, Claim] = {}
-        """Claims by id that are allocated, reserved for nobody and owned by no pod, and can be allocated again; each
-        ends with its allocation, or with a reservation.
-        """
         self._changed_users: dict[str, None] = {}
         """Uids of the same for which allocations changed, until `take_changed_users`, which every batch calls."""
         self._group_pods: dict[str, dict[str, None]] = {}
         """Uids of pods without a node that use claims of a PodGroup, by its uid; each ends with the pod, or its node.
         """
-        self._pods_with: dict[str, dict[str, None]] = {}
-        """Uids of known pods by id of the claims that they use; each ends with the pod."""
         self._contested = False
         """Seats hold devices that a claim got, or lost what was chosen for their claim, until `take_contested`."""
         self._apply: Final[Mapping[DeviceObjectKind, Callable[[DeviceObject], None]]] = {
@@ -147,13 +141,8 @@ class DeviceChoices:
             if not claims:
                 del self._allocated[uid]
             self._changed_users[uid] = None
-        if self.unreserved.pop(id_, None) is not None:
-            self._changed_users.update(dict.fromkeys(self.pods_with(id_)))
         if after is None:
             return
-        if after.allocation is not None and not (after.allocated_to or after.deleting or after.unsupported):
-            self.unreserved[id_] = after
-            self._changed_users.update(dict.fromkeys(self.pods_with(id_)))
         for uid in after.allocated_to:
             self._allocated.setdefault(uid, {})[id_] = after
             self._changed_users[uid] = None
@@ -165,22 +154,15 @@ class DeviceChoices:
         changed, self._changed_users = self._changed_users, {}
         return changed
 
-    def put_pod(self, before: PodFacts | None, after: PodFacts | None) -> None:
-        """A pod with claims was added, changed or removed: note which it uses, and which PodGroup's."""
+    def put_group_pod(self, before: PodFacts | None, after: PodFacts | None) -> None:
+        """A pod was added, changed or removed: note whose PodGroup's claims it uses."""
         if before is not None and before.group_uid:
-            _discard(self._group_pods, before.group_uid, before.uid)
+            pods = self._group_pods[before.group_uid]
+            pods.pop(before.uid, None)
+            if not pods:
+                del self._group_pods[before.group_uid]
         if after is not None and after.group_uid:
             self._group_pods.setdefault(after.group_uid, {})[after.uid] = None
-        if before is not None and after is not None and before.device_claims == after.device_claims:
-            return
-        for id_ in _claim_ids(before):
-            _discard(self._pods_with, id_, before.uid if before is not None else "")
-        for id_ in _claim_ids(after):
-            self._pods_with.setdefault(id_, {})[after.uid if after is not None else ""] = None
-
-    def pods_with(self, id_: str) -> Collection[str]:
-        """Uids of known pods that use the claim."""
-        return self._pods_with.get(id_, ())
 
     def pods_of_group(self, uid: str) -> Collection[str]:
         """Uids of pods without a node that use claims of the PodGroup."""
@@ -207,8 +189,8 @@ class DeviceChoices:
 
     @property
     def has_allocations(self) -> bool:
-        """Some claims are allocated to pods or PodGroups, or to nobody."""
-        return bool(self._allocated or self.unreserved)
+        """Some claims are allocated to pods or PodGroups."""
+        return bool(self._allocated)
 
     def allocated_to(self, uids: Set[str]) -> list[Claim]:
         """Claims that are allocated to one of these pods or PodGroups."""
@@ -532,18 +514,6 @@ def still_allocated(claim: Claim) -> str:
 def _held(seat: Seat) -> set[DeviceId]:
     """Devices that are chosen for the seat; admin access holds none."""
     return {id_ for _, allocation in seat.devices for id_ in _ids(allocation)}
-
-
-def _claim_ids(pod: PodFacts | None) -> list[str]:
-    return [f"{pod.namespace}/{name}" for name in dict.fromkeys(pod.device_claims)] if pod is not None else []
-
-
-def _discard(index: dict[str, dict[str, None]], key: str, uid: str) -> None:
-    """Remove the uid, and its entry with the last one."""
-    uids = index[key]
-    uids.pop(uid, None)
-    if not uids:
-        del index[key]
 
 
 def _ids(allocation: Allocation) -> set[DeviceId]:

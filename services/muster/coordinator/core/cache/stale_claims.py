@@ -2,22 +2,13 @@
 
 A claim that pods share may be reserved for pods of several gangs, or for a PodGroup. If one of these pods has a place,
 or is not known here, the allocation is in use.
-
-A named claim that is allocated and reserved for nobody, as kube-scheduler leaves one when it does not bind the pod, is
-used where its devices are. Its allocation is stale for a gang that had no place with it.
 """
 
 from collections.abc import Collection, Mapping
-from itertools import islice
-from typing import Final
 
 from muster.coordinator.core.cache.device_choices import DeviceChoices
 from muster.coordinator.core.gang.gang import Gang
-from muster.devices.decoding import MAX_RESERVED_FOR
 from muster.devices.facts import Claim
-
-_MOST_UNRESERVED: Final = 64
-"""Claims of one gang that are looked at together, each with its first pods; the others follow."""
 
 
 def stale_claims(gang: Gang, gang_of: Mapping[str, Gang], devices: DeviceChoices) -> list[Claim]:
@@ -26,38 +17,15 @@ def stale_claims(gang: Gang, gang_of: Mapping[str, Gang], devices: DeviceChoices
         return []
     unplaced = gang.pods.keys() - gang.seats.keys() - gang.acknowledged.keys() - gang.bound.keys()
     groups = {group for uid in unplaced if (group := gang.pods[uid].group_uid)}
-    found = [
+    return [
         claim
         for claim in devices.allocated_to({*unplaced, *groups})
         if all(_is_unplaced(claim, uid, gang_of, devices) for uid in claim.allocated_to)
     ]
-    if devices.unreserved and _had_no_place(gang):
-        found += [
-            claim
-            for claim in _unreserved(gang, devices)
-            if all(gang_of[uid].has_no_place(uid) for uid in pods_of(claim, gang_of, devices))
-        ]
-    return found
-
-
-def _had_no_place(gang: Gang) -> bool:
-    """Placement found no place for its group since it had one, or the one that it found could not be used."""
-    return gang.group.solve.explanation is not None or bool(gang.group.queueing.failure)
-
-
-def _unreserved(gang: Gang, devices: DeviceChoices) -> list[Claim]:
-    """Claims of the gang's pods that are allocated, and reserved for nobody."""
-    names = {f"{pod.namespace}/{name}" for pod in gang.pods.values() for name in pod.device_claims}
-    return [devices.unreserved[name] for name in sorted(names & devices.unreserved.keys())[:_MOST_UNRESERVED]]
 
 
 def pods_of(claim: Claim, gang_of: Mapping[str, Gang], devices: DeviceChoices) -> list[str]:
-    """Uids of the known pods that the claim is allocated to, in order; of a PodGroup those that use the claim; if it is
-    reserved for nobody, the first ones that use it.
-    """
-    if not claim.allocated_to:
-        users = (uid for uid in devices.pods_with(claim.id) if uid in gang_of)
-        return sorted(islice(users, MAX_RESERVED_FOR))
+    """Uids of the known pods that the claim is allocated to, in order; of a PodGroup those that use the claim."""
     found = set[str]()
     for uid in claim.allocated_to:
         found.update(_users(claim, uid, gang_of, devices) or {uid} & gang_of.keys())

@@ -5,10 +5,9 @@ because binding, the coordinator or an answer is lost, the allocation remains wh
 would hold the devices, and restrict the pod to their node. Such a pod is not placed before its claims are observed
 without allocation (`queue/pre_enqueue`), so that its next permit has devices for all of them.
 
-A claim that pods share has a stale allocation if all pods that it is reserved for are such pods; one that is reserved
-for nobody, if a gang that uses it had no place (`cache/stale_claims`). Claims are deallocated only in the version that
-was observed, and while none of these pods is bound: a later permit for them, or a bind, needs no protection from an
-order that is late.
+A claim that pods share has a stale allocation if all pods that it is reserved for are such pods
+(`cache/stale_claims`). Claims are deallocated only in the version that was observed, and while none of these pods is
+bound: a later permit for them, or a bind, needs no protection from an order that is late.
 """
 
 from collections.abc import Iterable
@@ -94,8 +93,7 @@ class Deallocations:
 
     def _stale_claim(self, claim: Claim) -> StaleClaim:
         gang_of = self._cache.gang_of
-        uids = pods_of(claim, gang_of, self._devices)
-        pods = tuple(gang_of[uid].pod_name(uid) for uid in (uids if claim.allocated_to else uids[:1]))
+        pods = tuple(gang_of[uid].pod_name(uid) for uid in pods_of(claim, gang_of, self._devices))
         groups = tuple(uid for uid in claim.allocated_to if uid not in gang_of)
         return StaleClaim(claim.name, claim.uid, claim.version, pods, groups)
 
