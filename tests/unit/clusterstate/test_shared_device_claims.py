@@ -136,7 +136,7 @@ def test_only_the_node_of_a_pod_offers_the_devices_that_it_has_of_all_nodes() ->
     assert [offered(history, node) for node in ("n0", "n1")] == [{GPUS: 3}, {GPUS: 3}]
 
 
-def test_devices_of_all_nodes_that_pods_of_a_gang_share_are_offered_where_one_requests_them() -> None:
+def test_shared_devices_of_a_gang_are_offered_where_one_pod_requests_them() -> None:
     history = cluster(slice_object(NETWORK, 3, allNodes=True))
     chosen = resource_claim_object("c", exactly(2), on=NETWORK, devices=("gpu-0", "gpu-1"), users=("uid-x", "uid-y"))
     history.put(RESOURCE_CLAIMS, chosen)
