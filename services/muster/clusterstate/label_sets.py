@@ -63,7 +63,7 @@ class LabelledPods(Struct, eq=False, gc=False):
 
 
 def selected(candidates: Iterable[LabelledPods], selector: LabelSelector) -> list[LabelledPods]:
-    """Those that a selector selects."""
+    """Returns the label sets that a selector selects."""
     if selector.requirements is None:
         return []
     found = list(candidates)

@@ -26,7 +26,7 @@ class Pod(Struct, gc=False):
     started_seconds: int
     seated: bool
     waits: bool
-    """It is to be placed."""
+    """The pod is to be placed."""
 
     @property
     def owner(self) -> str:

@@ -124,7 +124,7 @@ class Remedies(Struct, frozen=True):
     read_seconds: int
     """Of when the copy of the cluster is, since 1970."""
     starts_now: bool
-    """It would start as it is."""
+    """The gang would start as it is."""
     changes: tuple[str, ...]
 
 

@@ -94,5 +94,5 @@ class PlayedChanges:
 
 
 def waits_for_its_start(gang: Gang) -> bool:
-    """It is complete, and none of its members runs: changes are played for it."""
+    """The gang is complete, and none of its members runs: changes are played for it."""
     return gang.phase in _WAITING and not gang.bound and gang.members > 0
