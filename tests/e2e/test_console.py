@@ -187,7 +187,7 @@ async def test_every_view_shows_live_data(page: Page, busy: Stack, picture: Call
     await page.shows("typo", "min-available")
     await view(page, url, "whatif")
     await page.js(f"document.getElementById('manifest').value = {json.dumps(QUESTION)}")
-    await page.js("document.querySelector('form button').click()")
+    await page.js("document.querySelector('form.ask button').click()")
     await page.shows("It would start now on ", "Where it would run", "asked-0 (rank 0)")
     await page.js("document.getElementById('answer').scrollIntoView({block: 'end'})")
     await picture("whatif")

@@ -26,9 +26,9 @@ async def sign_in(page: Page, token: str) -> None:
 
 async def ask(page: Page, manifest: str) -> None:
     """Ask on the page "what if" what would happen to these manifests."""
-    await page.until("document.querySelector('form button')?.disabled === false")
+    await page.until("document.querySelector('form.ask button')?.disabled === false")
     await type_into(page, "manifest", manifest)
-    await page.js("document.querySelector('form button').click()")
+    await page.js("document.querySelector('form.ask button').click()")
 
 
 async def type_into(page: Page, id_: str, text: str) -> None:

@@ -268,7 +268,7 @@ async def test_without_forecast_the_page_says_what_to_set(page: Page) -> None:
         there.coordinator.put(gang(TRAIN))
         await view(page, url, "whatif")
         await page.shows("The console has no service forecast")
-        assert await page.js("document.querySelector('form button').disabled")
+        assert await page.js("document.querySelector('form.ask button').disabled")
         await view(page, url, "queue")
         await page.shows("train")
         assert "Expected start" not in await page.text()
