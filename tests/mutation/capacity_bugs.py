@@ -152,8 +152,8 @@ CAPACITY_BUGS = (
     Bug(
         "an outage of placement increases the backoff of pending gangs",
         "queue/queue.py",
-        "AWAY_SECONDS if away else self.next_backoff(group)",
-        "self.next_backoff(group)",
+        "(now // AWAY_SECONDS + 1) * AWAY_SECONDS if away else now + self.next_backoff(group)",
+        "now + self.next_backoff(group)",
         first="unit/coordinator/test_placement_outages.py",
     ),
     Bug(

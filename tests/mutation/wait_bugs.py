@@ -11,15 +11,15 @@ WAIT_BUGS = (
     Bug(
         "a gang is reported as incomplete while its pods are being created",
         _REPORTS,
-        "        elif len(gang.pods) > reported.members and not gang.all_present:\n",
+        "        elif len(gang.pods) > reported.members and not reported.complete:\n",
         "        elif False:\n",
         first="unit/coordinator/test_reports.py",
     ),
     Bug(
         "a gang of which pods are created without end is never reported",
         _REPORTS,
-        "max(min(now + SETTLE_SECONDS, latest), reported.not_before)",
-        "max(now + SETTLE_SECONDS, reported.not_before)",
+        "max(min(settled, reported.scheduled_at + CREATION_SECONDS), reported.not_before)",
+        "max(settled, reported.not_before)",
         first="unit/coordinator/test_reports.py",
     ),
     Bug(

@@ -1,8 +1,8 @@
 """Writes conditions of pods, and with PodScheduled the nominated node: reads the pod, compares, and patches only what
-changes.
+changes. The first condition of a pod is written without reading it: half the requests for a gang that has just arrived.
 
-The patch carries the resourceVersion that was read, so it cannot overwrite concurrent changes: PodScheduled=False is
-never written to a pod that another scheduler has just bound.
+A patch carries the resourceVersion that was read, or tests that the pod has no node, so it cannot overwrite concurrent
+changes: PodScheduled=False is never written to a pod that another scheduler has just bound.
 """
 
 import time
@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.request_bodies import STRATEGIC_MERGE_PATCH, status_patch
+from muster.binding.request_bodies import JSON_PATCH, STRATEGIC_MERGE_PATCH, first_condition_patch, status_patch
 from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall, WriteJob
@@ -54,8 +54,26 @@ class WriteCondition(WriteJob):
 
     async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
         """Write by the API server's cache, and read the pod itself unless that changed it."""
+        if self._condition.first and (outcome := await self._write_first(timeout_seconds)) is not None:
+            return outcome
         outcome = await self._write(timeout_seconds, cached=True)
         return outcome if outcome is not None else await self._write(timeout_seconds, cached=False) or self._written()
+
+    async def _write_first(self, timeout_seconds: float) -> WriteOutcome | None:
+        """Write the pod's first condition; None if the pod has to be read, because it has one, a node, or has ended."""
+        condition = self._condition
+        response = await self._session.request(
+            "PATCH",
+            pod_path(condition.namespace, condition.name) + "/status",
+            body=first_condition_patch(condition.uid, self._to_write(transition=True), condition.nominated_node),
+            content_type=JSON_PATCH,
+            timeout_seconds=timeout_seconds,
+        )
+        if response.status < 300:
+            return self._written()
+        if response.status == 404:
+            return self._gone()
+        return None if response.status in (409, 422) else retryable(response)
 
     async def _write(self, timeout_seconds: float, *, cached: bool) -> WriteOutcome | None:
         """Read the pod, and patch what differs; None if nothing does. A `cached` pod may be outdated: only a patch of
@@ -113,25 +131,26 @@ class WriteCondition(WriteJob):
 
     def _change(self, pod: Pod) -> dict[str, Any] | None:
         """The condition to merge into the pod's status; None if the pod has it already."""
-        condition = self._condition
-        message = condition.message[:_MAX_MESSAGE_CHARACTERS]
-        before = _found(pod, condition.type)
+        before = _found(pod, self._condition.type)
+        after = self._to_write(transition=before is None or before.status != self._condition.status)
         if before is not None and (before.status, before.reason or "", before.message or "") == (
-            condition.status,
-            condition.reason,
-            message,
+            after["status"],
+            after["reason"],
+            after["message"],
         ):
             return None
-        change = {
+        return after
+
+    def _to_write(self, *, transition: bool) -> dict[str, Any]:
+        condition = self._condition
+        written = {
             "type": condition.type,
             "status": condition.status,
             "reason": condition.reason,
-            "message": message,
+            "message": condition.message[:_MAX_MESSAGE_CHARACTERS],
             "lastProbeTime": None,  # unset, as kube-scheduler leaves it
         }
-        if before is None or before.status != condition.status:
-            change["lastTransitionTime"] = timestamp(time.time())
-        return change
+        return {**written, "lastTransitionTime": timestamp(time.time())} if transition else written
 
 
 def _found(pod: Pod, kind: str) -> _Condition | None:

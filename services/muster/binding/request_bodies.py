@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 JSON: Final = "application/json"
 STRATEGIC_MERGE_PATCH: Final = "application/strategic-merge-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
+JSON_PATCH: Final = "application/json-patch+json"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 """Annotation of a claim with its pod's node. The provisioner removes it if it cannot create the volume there."""
 
@@ -90,6 +91,19 @@ def metadata_patch(
 def status_patch(uid: str, resource_version: str, status: Mapping[str, Any]) -> bytes:
     """Strategic merge patch of a pod's status, if the pod still has that uid and version."""
     return _encode({"metadata": {"uid": uid, "resourceVersion": resource_version}, "status": status})
+
+
+def first_condition_patch(uid: str, condition: Mapping[str, Any], nominated_node: str) -> bytes:
+    """JSON patch of the status of a pending pod that has no conditions and no node, and still has that uid.
+
+    The API server tests the pod as it is when it writes. It takes a missing field for null.
+    """
+    expected = {"/metadata/uid": uid, "/spec/nodeName": None, "/status/phase": "Pending", "/status/conditions": None}
+    patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in expected.items()]
+    patch.append({"op": "add", "path": "/status/conditions", "value": [condition]})
+    if nominated_node:
+        patch.append({"op": "add", "path": "/status/nominatedNodeName", "value": nominated_node})
+    return _encode(patch)
 
 
 def encode(content: Mapping[str, Any]) -> bytes:

@@ -177,6 +177,7 @@ def _condition(condition: PodCondition) -> pb.PodCondition:
         reason=condition.reason,
         message=condition.message,
         nominated_node=condition.nominated_node,
+        first=condition.first,
     )
 
 

@@ -3,6 +3,7 @@
 from collections import Counter
 
 import pytest
+
 from builders.forecast.truth import by_first_fit, by_placement
 from muster.forecast.whatif import Verdict
 

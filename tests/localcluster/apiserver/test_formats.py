@@ -138,6 +138,7 @@ def test_status_column_of_pods(pod: dict[str, Any], word: str) -> None:
         ([{"op": "move", "from": "/a", "path": "/c"}], {"c": 1, "list": ["p", "q"]}),
         ([{"op": "copy", "from": "/list", "path": "/c"}], {"a": 1, "list": ["p", "q"], "c": ["p", "q"]}),
         ([{"op": "test", "path": "/a", "value": 1}, {"op": "add", "path": "", "value": {}}], {}),
+        ([{"op": "test", "path": "/b", "value": None}, {"op": "remove", "path": "/list"}], {"a": 1}),
     ],
 )
 def test_json_patches(patch: list[Any], expected: Any) -> None:
@@ -148,6 +149,9 @@ def test_json_patches(patch: list[Any], expected: Any) -> None:
     "patch",
     [
         [{"op": "test", "path": "/a", "value": 2}],
+        [{"op": "test", "path": "/a", "value": None}],
+        [{"op": "test", "path": "/b/c", "value": None}],
+        [{"op": "test", "path": "/b"}],
         [{"op": "remove", "path": "/b"}],
         [{"op": "remove", "path": "/list/2"}],
         [{"op": "add", "path": "/b/c", "value": 1}],

@@ -1,5 +1,7 @@
 """Validation of requests: invalid ones are rejected with the offending value quoted."""
 
+from typing import Any
+
 import grpc
 import pytest
 
@@ -87,7 +89,7 @@ def test_invalid_resource_claims_are_rejected(pods: list[pb.PodBinding], problem
 
 
 def condition(**fields: str) -> pb.PodCondition:
-    known = {"uid": "u", "namespace": "ml", "name": "pod-0", "type": "PodScheduled", "status": "False"}
+    known: dict[str, Any] = {"uid": "u", "namespace": "ml", "name": "pod-0", "type": "PodScheduled", "status": "False"}
     return pb.PodCondition(**(known | fields))
 
 

@@ -15,6 +15,7 @@ from muster.coordinator.core.gang.gang import Gang, Group
 from muster.coordinator.core.report.explain import AmbiguousGang, find
 from muster.coordinator.core.report.reasons import reason
 from muster.coordinator.core.report.reports import (
+    BETWEEN_PODS_SECONDS,
     CHANGES_PER_SECOND,
     CREATION_SECONDS,
     MAX_CHANGES_SAVED,
@@ -51,16 +52,27 @@ def create_one_by_one(scenario: Scenario, built: CoreGang, seconds: float) -> No
 def test_pods_that_are_still_being_created_are_not_reported_as_too_few() -> None:
     scenario = Scenario({"n2": 2})
     built = gang("a").of(5)
-    create_one_by_one(scenario, built, SETTLE_SECONDS * 0.8)
+    create_one_by_one(scenario, built, BETWEEN_PODS_SECONDS * 0.8)
     scenario.pass_time(SETTLE_SECONDS)
     messages = {message for pod in built.pods() for message in conditions_of(scenario, pod.uid)}
     assert len(messages) == 1 and "2 of 5 members fit" in messages.pop()
 
 
+def test_only_the_first_condition_of_a_pod_is_called_the_first() -> None:
+    scenario = Scenario({"n2": 2})
+    a = gang("a").of(9)
+    scenario.add(a)
+    scenario.pass_time(SETTLE_SECONDS)
+    scenario.change(nodes=[node("n3", 3)])
+    scenario.pass_time(60)
+    written = [each for report in scenario.reports for each in report.conditions if each.uid == a.pods()[0].uid]
+    assert [each.first for each in written] == [True, False]
+
+
 def test_later_pods_of_an_elastic_gang_have_conditions_and_one_event() -> None:
     scenario = Scenario({"n": 2})
     built = gang("a").of(6).needing(2)
-    create_one_by_one(scenario, built, 2 * SETTLE_SECONDS)
+    create_one_by_one(scenario, built, 2 * BETWEEN_PODS_SECONDS)
     scenario.pass_time(2 * SETTLE_SECONDS)
     later = [pod for pod in built.pods() if pod.uid in scenario.gang("a").pending]
     assert len(later) == 4
@@ -77,9 +89,9 @@ def event_notes(scenario: Scenario) -> list[str]:
 def test_a_creation_that_takes_long_is_reported() -> None:
     scenario = Scenario({"n2": 2})
     built = gang("a").of(20)
-    create_one_by_one(scenario, built, SETTLE_SECONDS * 0.8)
+    create_one_by_one(scenario, built, BETWEEN_PODS_SECONDS * 0.8)
     first = conditions_of(scenario, built.pods()[0].uid)[0]
-    created = int(CREATION_SECONDS / (SETTLE_SECONDS * 0.8)) + 1
+    created = int(CREATION_SECONDS / (BETWEEN_PODS_SECONDS * 0.8)) + 1
     assert f"{created} of 20 members exist" in first
 
 

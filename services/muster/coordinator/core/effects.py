@@ -138,6 +138,8 @@ class PodCondition(Struct, frozen=True):
     reason: str
     message: str
     nominated_node: str = ""
+    first: bool = False
+    """This leader has written none to the pod."""
 
 
 class EventType(StrEnum):

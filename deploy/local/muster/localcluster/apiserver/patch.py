@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 import msgspec
-from jsonpath import JSONPatch
-from jsonpath.exceptions import JSONPatchError
+from jsonpath import JSONPatch, JSONPointer
+from jsonpath.exceptions import JSONPatchError, JSONPointerError
 
 from muster.localcluster.apiserver.kinds import Kind
 from muster.localcluster.apiserver.status import StatusError, bad_request
@@ -44,13 +44,26 @@ def patched(kind: Kind, current: Object, content_type: str, body: bytes) -> Any:
 
 
 def apply_json_patch(document: Any, patch: Any) -> Any:
-    """RFC 6902: the document after all operations; may modify `document`. Raises BadPatch."""
+    """RFC 6902: the document after all operations; may modify `document`. Raises BadPatch.
+
+    As in kube-apiserver, and unlike in the RFC, a test for null is true of a member that is missing.
+    """
     if not isinstance(patch, list):
         raise BadPatch("a JSON patch is a list of operations")
     try:
-        return JSONPatch(patch).apply(document)
-    except JSONPatchError as error:
+        for operation in patch:
+            if not _is_true_of_missing(operation, document):
+                document = JSONPatch([operation]).apply(document)
+    except (JSONPatchError, JSONPointerError) as error:
         raise BadPatch(str(error)) from error
+    return document
+
+
+def _is_true_of_missing(operation: Any, document: Any) -> bool:
+    if not (isinstance(operation, dict) and operation.get("op") == "test" and operation.get("value", "") is None):
+        return False
+    pointer = JSONPointer(str(operation.get("path")))
+    return pointer.parent().exists(document) and not pointer.exists(document)
 
 
 def apply_merge_patch(current: Object, patch: Object) -> Object:

@@ -35,7 +35,7 @@ MAX_RETRY_WAIT_SECONDS = 1.0
 INITIAL_BACKOFF_SECONDS = 0.1
 MAX_BACKOFF_SECONDS = 10.0
 AWAY_SECONDS = 0.5
-"""Backoff when placement cannot be reached, which is not the gang's fault."""
+"""How often a placement that cannot be reached is asked again, with all groups that failed for that in one request."""
 
 
 @dataclass(frozen=True)
@@ -107,9 +107,10 @@ class Queue:
         """Try the group again after a pause that doubles with every failure in a row; soon if placement is `away`."""
         group.queueing.fail(failure)
         self._move(group, represents=group.queueing.equivalence_key)
-        seconds = max(AWAY_SECONDS if away else self.next_backoff(group), at_least)
-        self._backoff_until[group.id] = now + seconds
-        heapq.heappush(self._backoff, (now + seconds, group.id))
+        until = (now // AWAY_SECONDS + 1) * AWAY_SECONDS if away else now + self.next_backoff(group)
+        until = max(until, now + at_least)
+        self._backoff_until[group.id] = until
+        heapq.heappush(self._backoff, (until, group.id))
 
     @staticmethod
     def next_backoff(group: Group) -> float:

@@ -10,7 +10,7 @@ autoscalers act on the condition's reason: nodes are not asked for any longer th
 nominated node, on which a member holds capacity: that of its seat, or of a nomination for its group.
 """
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -60,8 +60,10 @@ class Budget:
         self._empty_at = max(self._empty_at, now - self._saving_seconds)
 
 
-SETTLE_SECONDS = 0.5
+SETTLE_SECONDS = 0.2
 """How long a reason must hold before it is reported: gangs that start at once get no conditions."""
+BETWEEN_PODS_SECONDS = 0.5
+"""The same for a gang that lacks members: its next pod is likely to be created within this time."""
 CREATION_SECONDS = 2.0
 """How long at most a gang is not reported as incomplete because its pods are still being created."""
 STARTING_SECONDS = 1.0
@@ -98,6 +100,8 @@ class _Reported:
     overlaps: Overlaps = field(default_factory=Overlaps)
     acted_on: bool = False
     """Some members were last reported to wait for nodes, or to have a nominated one: autoscalers act on it."""
+    complete: bool = False
+    """All members existed when the report that is due was scheduled."""
     members: int = 0
     """Number of pods when the report that is due was scheduled, or when more had been created since."""
     scheduled_at: float = 0.0
@@ -144,13 +148,16 @@ class Reports:
             reported.theme = NOTHING
             self._unchanged(gang)
         elif gang not in self._due:
-            reported.members, reported.scheduled_at = len(gang.pods), now
-            self._due.put(gang, max(now + SETTLE_SECONDS, reported.not_before))
-        elif len(gang.pods) > reported.members and not gang.all_present:
-            reported.members = len(gang.pods)
-            latest = reported.scheduled_at + CREATION_SECONDS
-            self._due.put(gang, max(min(now + SETTLE_SECONDS, latest), reported.not_before))
+            reported.scheduled_at = now
+            self._schedule(gang, reported, now)
+        elif len(gang.pods) > reported.members and not reported.complete:
+            self._schedule(gang, reported, now)
         return self._warn(gang, reported)
+
+    def _schedule(self, gang: Gang, reported: _Reported, now: float) -> None:
+        reported.members, reported.complete = len(gang.pods), gang.all_present
+        settled = now + (SETTLE_SECONDS if reported.complete else BETWEEN_PODS_SECONDS)
+        self._due.put(gang, max(min(settled, reported.scheduled_at + CREATION_SECONDS), reported.not_before))
 
     def forget(self, gang: Gang) -> None:
         """Drops the state of a removed gang."""
@@ -161,7 +168,7 @@ class Reports:
     def repeat(self) -> None:
         """Report all reasons again: what was written may be lost."""
         for gang, reported in self._reported.items():
-            again = _reported_earlier(gang)
+            again = _reported_earlier(gang, reported.pods)
             reported.theme, reported.pods, reported.warnings = NOTHING, again.pods, ()
             reported.acted_on = again.acted_on
 
@@ -232,7 +239,6 @@ class Reports:
             self._unchanged(gang)
         events = self._events(gang, reported, why, news)
         news.update(other_waits)
-        reported.pods.update(news)
         if not news and not events:
             return None
         self._budget.use_up(len(news), now)
@@ -247,7 +253,6 @@ class Reports:
                 changes[uid] = _after(before, message)
         if not changes:
             return None
-        reported.pods.update(changes)
         self._budget.spend(len(changes), now)
         return self._report(gang, reported, changes, (), now)
 
@@ -305,6 +310,7 @@ class Reports:
     def _report(
         gang: Gang, reported: _Reported, pods: dict[str, _Message], events: tuple[KubeEvent, ...], now: float
     ) -> Report:
+        earlier, reported.pods = reported.pods, reported.pods | pods
         reported.acted_on = any(message.wait.nodes_help or message.node for message in reported.pods.values())
         reported.paid_at = max(reported.paid_at, now) + 1 + len(pods) / PODS_PER_SECOND
         reported.not_before = max(now, reported.paid_at - 1 - len(gang.pods) / PODS_PER_SECOND)
@@ -312,7 +318,11 @@ class Reports:
         return Report(
             gang.id,
             tuple(
-                PodCondition(pod.uid, pod.namespace, pod.name, message.wait.reason, message.text, message.node)
+                PodCondition(
+                    *(pod.uid, pod.namespace, pod.name),
+                    *(message.wait.reason, message.text, message.node),
+                    first=pod.uid not in earlier,
+                )
                 for pod, message in conditions
             ),
             events,
@@ -352,14 +362,16 @@ class Reports:
         )
 
 
-def _reported_earlier(gang: Gang) -> _Reported:
-    """Before the first report: nominated nodes that an earlier leader wrote are to be confirmed or removed."""
+def _reported_earlier(gang: Gang, uids: Container[str] = ()) -> _Reported:
+    """Before the first report: nominated nodes that an earlier leader wrote are to be confirmed or removed. The pods
+    with these uids have a condition.
+    """
     pods = {
         uid: _Message(NOTHING, "", Wait.TURN, pod.nominated_node)
         for uid, pod in gang.pods.items()
-        if pod.nominated_node
+        if pod.nominated_node or uid in uids
     }
-    return _Reported(pods=pods, acted_on=bool(pods))
+    return _Reported(pods=pods, acted_on=any(message.node for message in pods.values()))
 
 
 def _after(before: _Message, message: _Message) -> _Message:
