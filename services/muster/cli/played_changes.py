@@ -27,7 +27,7 @@ class Play(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What was found."""
+    """Changes found for a gang."""
 
     starts_now: bool
     """The gang would start as it is."""

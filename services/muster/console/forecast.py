@@ -119,7 +119,7 @@ def _asked(question: Question) -> Asked:
 
 
 class Remedies(Struct, frozen=True):
-    """What was played for a gang that waits. `changes` complete "it would start now if"."""
+    """Changes played for a gang that waits. `changes` complete "it would start now if"."""
 
     read_seconds: int
     """Of when the copy of the cluster is, since 1970."""

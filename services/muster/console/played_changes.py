@@ -27,7 +27,7 @@ _WAITING: Final = frozenset({Phase.PHASE_QUEUED, Phase.PHASE_SOLVING, Phase.PHAS
 
 
 class Played(Struct, frozen=True):
-    """What was found for a gang."""
+    """Changes found for a gang, or why none were looked for."""
 
     version: int
     """Of the gang's row, before it was played."""
@@ -51,7 +51,7 @@ class PlayedChanges:
         self._asked = asyncio.Event()
 
     def of(self, gang: Gang, version: int) -> Played | None:
-        """What was found for a gang that waits, which may be out of date; it is played again then. `version`: of its
+        """The last answer for a gang that waits; if it is out of date, the gang is played again. `version`: of its
         row. None: nothing is known yet.
         """
         now = asyncio.get_running_loop().time()
