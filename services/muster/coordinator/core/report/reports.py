@@ -60,7 +60,7 @@ class Budget:
         self._empty_at = max(self._empty_at, now - self._saving_seconds)
 
 
-SETTLE_SECONDS = 0.2
+SETTLE_SECONDS = 0.1
 """How long a reason must hold before it is reported: gangs that start at once get no conditions."""
 BETWEEN_PODS_SECONDS = 0.5
 """The same for a gang that lacks members: its next pod is likely to be created within this time."""
