@@ -90,6 +90,22 @@ CLAIM_BUGS = (
         first=_PLANS,
     ),
     Bug(
+        "a victim whose eviction is refused is chosen again and again",
+        "preemption/potential_victims.py",
+        "                if gang.eviction.refused:\n"
+        "                    self._refused.append(gang)\n"
+        "                    continue\n",
+        "",
+        first=_PLANS,
+    ),
+    Bug(
+        "a gang whose evictions were refused is no potential victim any more",
+        "preemption/preemption.py",
+        "            self.victim_added(gang)\n",
+        "            pass\n",
+        first=_PLANS,
+    ),
+    Bug(
         "each of many preemptors evicts pods in vain",
         "preemption/preemption.py",
         "        if by_priority and (ready_at",
@@ -99,7 +115,7 @@ CLAIM_BUGS = (
     Bug(
         "as many plans of a namespace begin at once as it has preemptors",
         "preemption/budgets.py",
-        "self._gained.get(namespace, 0) - self._under_way(namespace) - 1",
+        "self._gained.get(namespace, 0) - under_way - 1",
         "self._gained.get(namespace, 0) - 1",
         first=_BUDGETS,
     ),

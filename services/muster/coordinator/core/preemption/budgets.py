@@ -9,6 +9,7 @@ is under way. A new leader does not know what was in vain, and begins with half 
 """
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from muster.coordinator.core.cache.cache import Cache
@@ -61,8 +62,10 @@ class PreemptorBudgets:
         self._gained: dict[str, int] = {}
         """Starts that make room for further plans. An entry ends when no plan of the namespace is under way."""
         self._starts: list[_Start] = []
-        self._refused: dict[str, None] = {}
-        """Namespaces for which a plan could not begin, until one may."""
+        self.refused: dict[str, float] = {}
+        """Namespaces for which a plan could not begin, and when one may: infinite, when one under way has ended. An
+        entry ends then.
+        """
 
     # -- outcomes
 
@@ -93,8 +96,9 @@ class PreemptorBudgets:
             self._starts = [other for other in self._starts if other is not start]
         for namespace in [name for name, each in self._in_vain.items() if not _left(each, now)]:
             del self._in_vain[namespace]
-        for namespace in [name for name in self._gained if not self._under_way(name)]:
-            del self._gained[namespace]
+        if self._gained:
+            under_way = self._under_way()
+            self._gained = {name: starts for name, starts in self._gained.items() if under_way[name]}
 
     def _charge(self, namespace: str, now: float) -> None:
         plans = min(float(MAX_COUNTED), self._in_vain_at(namespace, now) + 1)
@@ -108,27 +112,31 @@ class PreemptorBudgets:
         under way has ended.
         """
         namespace = namespace_of(group.key)
-        in_vain = self._in_vain_at(namespace, now)
-        free = MAX_IN_VAIN + self._gained.get(namespace, 0) - self._under_way(namespace) - 1
-        if in_vain <= free:
-            return now
-        self._refused[namespace] = None
-        return now + math.ceil((in_vain - free) * FORGET_SECONDS) if free >= 0 else math.inf
+        ready_at = self._ready_at(namespace, self._under_way()[namespace], now)
+        if ready_at > now:
+            self.refused[namespace] = ready_at
+        return ready_at
 
     def take_ready(self, now: float) -> list[str]:
         """Namespaces for which a plan could not begin, and may now: each once."""
-        ready = [
-            name
-            for name in self._refused
-            if self._in_vain_at(name, now) + self._under_way(name) + 1 <= MAX_IN_VAIN + self._gained.get(name, 0)
-        ]
+        if not self.refused:
+            return []
+        under_way = self._under_way()
+        ready = [name for name in self.refused if self._ready_at(name, under_way[name], now) <= now]
         for namespace in ready:
-            del self._refused[namespace]
+            del self.refused[namespace]
         return ready
 
-    def _under_way(self, namespace: str) -> int:
-        nominations = self._cache.nominations.values()
-        return sum(each.namespace == namespace and _preempts(each) for each in nominations)
+    def _ready_at(self, namespace: str, under_way: int, now: float) -> float:
+        in_vain = self._in_vain_at(namespace, now)
+        free = MAX_IN_VAIN + self._gained.get(namespace, 0) - under_way - 1
+        if in_vain <= free:
+            return now
+        return now + math.ceil((in_vain - free) * FORGET_SECONDS) if free >= 0 else math.inf
+
+    def _under_way(self) -> Counter[str]:
+        """Plans that evict pods by priority, by namespace."""
+        return Counter(each.namespace for each in self._cache.nominations.values() if _preempts(each))
 
     def _in_vain_at(self, namespace: str, now: float) -> float:
         known = self._in_vain.get(namespace)
