@@ -191,7 +191,7 @@ PREEMPTION_BUGS = (
         "preemption/plan.py",
         "        return self._evictions.send(gang, there)",
         "        return []",
-        first="simulation/test_found_scenarios.py",
+        first="unit/coordinator/test_blocked_repairs.py",
     ),
     Bug(
         "a gang that is evicted as a whole keeps its permit",

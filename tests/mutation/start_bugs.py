@@ -40,6 +40,7 @@ START_BUGS = (
         "queue/pre_enqueue.py",
         "    for gang in gangs:\n        lack = _lacks(gang, known, trees, ledger, gang_of)",
         "    for gang in gangs[:1]:\n        lack = _lacks(gang, known, trees, ledger, gang_of)",
+        first="unit/coordinator/test_claims_of_groups.py",
     ),
     Bug(
         "gang groups need not be declared by all their gangs",
@@ -420,6 +421,7 @@ START_BUGS = (
         "gang/gang.py",
         "facts.minimum or not (facts.counts_succeeded or self.resumes):",
         "facts.minimum:",
+        first="unit/coordinator/test_gang_requirements.py",
     ),
     Bug(
         "succeeded members never count",
