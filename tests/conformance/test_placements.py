@@ -12,7 +12,7 @@ import pytest
 from muster.localcluster.child_process import Child
 from muster.localcluster.ports import free_port
 
-_SECONDS = 400.0
+_SECONDS = 1200.0  # of the suite on a busy machine; it takes two minutes on two idle cores
 
 SEARCHES = {"C10", "C11", "C12", "C13", "C15"}
 """Cases that need a search."""
@@ -51,7 +51,7 @@ def failures(report: dict[str, Any]) -> dict[str, str]:
     return {case["id"]: case["reason"] for case in report["cases"] if case["verdict"] == "failed"}
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1300)
 async def test_placement_passes_every_case(tmp_path: Path) -> None:
     code, report = await report_on("placement", tmp_path, "--require", "all")
     assert failures(report) == {}
@@ -59,7 +59,7 @@ async def test_placement_passes_every_case(tmp_path: Path) -> None:
     assert report["implementation"] == "best-fit"
 
 
-@pytest.mark.timeout(480)
+@pytest.mark.timeout(1300)
 async def test_first_fit_fails_only_cases_that_need_a_search(tmp_path: Path) -> None:
     code, report = await report_on("first-fit", tmp_path)
     assert failures(report).keys() <= FIRST_FIT_FAILS, failures(report)
