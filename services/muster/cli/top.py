@@ -27,6 +27,7 @@ from muster.console.suite import Followed, following
 from muster.coordinator.v1.coordinator_pb2 import Phase
 
 _COMPLETE_SECONDS = 30.0
+_RETRY_SECONDS = 5.0  # for a service that is being restarted
 _REFRESH_SECONDS = 0.5
 _MAX_GANGS = 50  # in JSON, and when printed once
 _OTHER_LINES = 6
@@ -61,14 +62,19 @@ async def _top(coordinator: str, cluster_state: str, *, live: bool, as_json: boo
 
 
 async def _complete(followed: Followed) -> None:
-    try:
-        async with asyncio.timeout(_COMPLETE_SECONDS):
-            await followed.until_complete()
-    except TimeoutError:
-        raise CliError(
-            f"the state of the cluster is not complete after {_COMPLETE_SECONDS:g} s; {'; '.join(followed.missing)}",
-            hint="is Muster running, and do --coordinator and --cluster-state name its addresses?",
-        ) from None
+    began = time.monotonic()
+    for seconds in (_RETRY_SECONDS, _COMPLETE_SECONDS - _RETRY_SECONDS):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await followed.until_complete()
+            return
+        if followed.failing:
+            break
+    raise CliError(
+        f"the state of the cluster is not complete after {time.monotonic() - began:.0f} s; "
+        f"{'; '.join(followed.missing)}",
+        hint="is Muster running, and do --coordinator and --cluster-state name its addresses?",
+    )
 
 
 async def _show_live(followed: Followed) -> None:

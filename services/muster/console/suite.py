@@ -44,6 +44,11 @@ class Followed(Struct, frozen=True):
         sources = self.state.sources.values()
         return [f"{source.name}: {source.detail}" for source in sources if not source.connected]
 
+    @property
+    def failing(self) -> bool:
+        """A service cannot be followed, rather than that it is still sending what there is."""
+        return any(not source.connected and source.since_seconds for source in self.state.sources.values())
+
     def overview(self) -> dict[str, Any]:
         """As on the console's first page."""
         return overview(self.state, None, int(time.time()))
