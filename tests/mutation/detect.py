@@ -24,7 +24,7 @@ from simulation.runner import collect_rarely, generate
 
 FIRST_SEEDS = 60
 """Random scenarios that run before the tests: they detect most bugs, and more of them take longer than the tests."""
-STUCK_SECONDS = 40
+STUCK_SECONDS = 20
 """Scenarios take 0.03 s, and no test more than 3 s."""
 
 
