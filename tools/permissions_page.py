@@ -36,6 +36,8 @@ RBAC cannot select by labels or fields, so some permissions are wider than their
   that `schedulerName` only, and creates and deletes those for their extended resources.
 * For Sakkara, cluster-state may read and binding may patch any ConfigMap, because labelled
   ConfigMaps declare groups. Set `sakkara.enabled: false` where nobody uses them.
+* cluster-state may list any event. It lists those of namespaces in which a gang lacks members, to
+  say why controllers cannot create them.
 * lifecycle may create and delete any pod: those of QueueJobs, and those of PodGroups with a restart
   policy. Control over lifecycle therefore allows running pods with any ServiceAccount in any
   namespace: protect it like a controller of the cluster.

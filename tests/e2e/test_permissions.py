@@ -253,6 +253,19 @@ async def quota(world: World) -> None:
     await wait_for_object(cluster, ledger, lambda found: found is None)
 
 
+async def refused_pods(world: World) -> None:
+    """A quota refuses a pod of a gang, and its reason names the quota."""
+    cluster, here = world.cluster, {"namespace": world.name}
+    train = world.here(gang("train").of(2).declared_by("lightweight"))
+    await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.name}})
+    limits = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "team", **here}}
+    await cluster.apply({**limits, "spec": {"hard": {"pods": "1"}}})
+    path = f"/api/v1/namespaces/{world.name}/resourcequotas/team"
+    await wait_for_object(cluster, path, lambda found: "used" in found.get("status", {}))
+    await world.create_job(train, "train", 2)
+    await world.waits(train, "its controller cannot create more pods: Job train: ", "exceeded quota: team")
+
+
 def job(world: World, name: str, **labels: str) -> JSON:
     task = template(labels=labels, nodeSelector={LABEL: world.name})
     return queue_job(name, (2, task), minimum=2, namespace=world.name)
@@ -308,6 +321,7 @@ ACTS = (
     volcano,
     kueue_workload,
     quota,
+    refused_pods,
     device_webhook,
     queue_jobs,
     reader_of_the_console,

@@ -33,6 +33,8 @@ class Withheld:
     """Sets it in the objects of a workload."""
     says: str
     """Words of the explanation."""
+    reason: str = ""
+    """Words of the reason that the coordinator gives of the gang."""
 
 
 @dataclass(frozen=True)

@@ -387,6 +387,8 @@ class GangFacts(Struct, frozen=True, gc=False):
     can spare some. `subgroups`: the first policy that selects a member decides its subgroup.
     `composites`: the sets that contain the gang, the outermost first; all gangs of that one are in `group`.
     `independent`: its pods start and run one by one; none of them is surplus.
+    `creation_failure`: why its controller cannot create the members that it lacks; it names what is in the gang's
+    namespace, so it is not for readers of others.
     """
 
     id: str
@@ -416,6 +418,7 @@ class GangFacts(Struct, frozen=True, gc=False):
     subgroups: tuple[SubgroupPolicy, ...] = ()
     composites: tuple[CompositeFacts, ...] = ()
     independent: bool = False
+    creation_failure: str = ""
 
     @property
     def named_trees(self) -> list[str]:

@@ -351,6 +351,7 @@ def encode_gang(gang: GangFacts) -> pb.Gang:
         subgroups=map(encode_subgroups, gang.subgroups),
         composites=map(encode_composite, gang.composites),
         independent=gang.independent,
+        creation_failure=gang.creation_failure,
     )
 
 
@@ -392,6 +393,7 @@ def decode_gang(message: pb.Gang) -> GangFacts:
         subgroups,
         tuple(decode_composite(each, len(message.group)) for each in message.composites),
         message.independent,
+        message.creation_failure,
     )
 
 

@@ -23,6 +23,8 @@ _MAX_OBJECTS: Final = 12
 _MAX_ADVICE: Final = 8
 _GONE: Final = ("deleting", "ended")
 """States of members in whose place controllers create others; of gated and invalid ones none is created."""
+_CREATION_FAILS: Final = "cannot create more pods: "
+"""In the reason of a gang if its controllers' events were read by cluster-state; they are then not read here."""
 _NAMES: Final = ("Forbidden", "NotFound", "the server doesn't have a resource type")
 
 
@@ -37,7 +39,8 @@ def missing_members(kubectl: Kubectl, answer: ExplainResponse) -> list[str]:
         for start in (*_pods(kubectl, gang.namespace, answer), *_definitions(kubectl, answer)):
             hints += chain.follow(start)
         reasons = why_incomplete(tuple(chain.found.values()), gang.minimum, gang.members)
-        for each in chain.found.values():
+        told = _CREATION_FAILS in gang.reason
+        for each in () if told else chain.found.values():
             if each.creates_pods:
                 reasons += creation_failures(each, _events(kubectl, each))
     except CliError as error:

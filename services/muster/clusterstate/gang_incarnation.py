@@ -18,7 +18,7 @@ gone by then, or was created before an older one of the same second.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import IntEnum
 
 from msgspec import Struct
@@ -37,11 +37,12 @@ class MemberState(IntEnum):
 
 
 class Member(Struct, frozen=True, gc=False):
-    """A pod of a gang. `controller` is the uid of its controller, or NO_CONTROLLER."""
+    """A pod of a gang. `controller` is the uid of its controller, or NO_CONTROLLER; `succeeded`: it ended so."""
 
     age: PodAge
     state: MemberState
     controller: str
+    succeeded: bool = False
 
 
 class Incarnation:
@@ -54,6 +55,11 @@ class Incarnation:
         self._controller: str | None = None
         self._live: Counter[str] = Counter()
         self._not_deleting: Counter[str] = Counter()  # live or ended
+
+    @property
+    def controllers(self) -> Collection[str]:
+        """Controllers with pods that are not being deleted, NO_CONTROLLER included."""
+        return self._not_deleting.keys()
 
     def change(self, before: Member | None, after: Member | None) -> None:
         """A pod was added (before: None), changed, or removed (after: None)."""

@@ -7,7 +7,7 @@ those that ended; if there are none either, from those that are being deleted.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from heapq import nsmallest
 from itertools import islice
 from typing import Final
@@ -16,13 +16,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from muster.clusterstate.foreign_pods import ForeignPods
-from muster.clusterstate.gang_incarnation import Incarnation, Member, MemberState
+from muster.clusterstate.gang_incarnation import NO_CONTROLLER, Incarnation, Member, MemberState
+from muster.clusterstate.incomplete_gangs import IncompleteGangs, ReportedFailure, failure_to_report
 from muster.dialects import registry
 from muster.dialects.composite_groups import CompositeGroups
 from muster.dialects.composites import PARENT
 from muster.dialects.definitions import Definition
 from muster.dialects.marks import MAX_DECLARATIONS, NO_PRIORITIES, GangMarks, MarkSet, PodAge
 from muster.gangs.facts import GangFacts, Problem, Severity
+from muster.kube.creation_failures import CreationFailure
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 
 _MALFORMED: Final = MalformedObjects("gangs")
@@ -55,6 +57,7 @@ class Gangs:
         self.unsettled_weight = 0
         """Microseconds, about, that it takes to compute the facts of all gangs that have changed."""
         self.foreign = ForeignPods()
+        self.incomplete = IncompleteGangs()
         self._priorities: Mapping[str, int] = NO_PRIORITIES
 
     def put_pod(
@@ -123,6 +126,17 @@ class Gangs:
                 self._touch(gang_id, kind, revision)
         return False
 
+    def controllers_of(self, gang_id: str) -> set[str]:
+        """Uids of the controllers of a gang's pods and definitions."""
+        gang = self._gangs.get(gang_id)
+        return gang.controllers if gang is not None else set()
+
+    def note_creation_failures(self, gang_id: str, failures: Collection[CreationFailure]) -> None:
+        """All failures to create pods that events report of the controllers of a gang."""
+        gang = self._gangs.get(gang_id)
+        if gang is not None and gang.note_failures(failures):
+            self._unsettle(gang_id)
+
     @property
     def unsettled(self) -> int:
         """Number of gangs that have changed since their facts were computed."""
@@ -143,6 +157,11 @@ class Gangs:
                 after = gang.read(gang_id, before, self._priorities, self.foreign, self._composites)
             except Exception as error:  # one declaration must not block all other gangs
                 after = _unread(gang_id, before, error)
+            lacks = after is not None and gang.lacks_members(after.minimum)
+            self.incomplete.note(gang_id, lacks=lacks)
+            failure = gang.keep_failure(lacks=lacks)
+            if after is not None and after.creation_failure != failure:
+                after = replace(after, creation_failure=failure)
             if after == before:
                 continue
             if after is None:
@@ -172,11 +191,15 @@ class Gangs:
                 self._touch(gang_id, kind, revision)
 
     def _touch(self, gang_id: str, kind: str, revision: int) -> None:
+        since = self._unsettle(gang_id)
+        since[kind] = max(revision, since.get(kind, 0))
+
+    def _unsettle(self, gang_id: str) -> dict[str, int]:
+        """The facts of a gang may change; returns the revisions by kind because of which."""
         weight = self._gangs[gang_id].weight
         self.unsettled_weight += weight - self._weights.get(gang_id, 0)
         self._weights[gang_id] = weight
-        since = self._unsettled.setdefault(gang_id, {})
-        since[kind] = max(revision, since.get(kind, 0))
+        return self._unsettled.setdefault(gang_id, {})
 
 
 class _MemberSet:
@@ -199,7 +222,8 @@ class _Entry(Struct, frozen=True, gc=False):
 class _Gang:
     """Pods and definitions (by API group and name) of one gang. Of several definitions the oldest one applies.
 
-    Definitions end with their object, pods and sets of them with the pods (I11).
+    Definitions end with their object, pods and sets of them with the pods; the failure to create pods ends when no
+    member is missing, or its controller has created one since (I11).
     """
 
     def __init__(self) -> None:
@@ -211,6 +235,8 @@ class _Gang:
         """Pods by state, oldest first: each may have marks and a controller of its own."""
         self._read: tuple[object, ...] = ()
         self._weight = 0  # of all definitions
+        self._succeeded = 0
+        self._failure: ReportedFailure | None = None
 
     @property
     def weight(self) -> int:
@@ -238,6 +264,7 @@ class _Gang:
             member_set = sets[marks] = _MemberSet(marks)
         insort(member_set.ages, member.age)
         insort(self._ages.setdefault(member.state, []), member.age)
+        self._succeeded += member.succeeded
         self._pods[uid] = _Entry(member_set, member)
         return True
 
@@ -262,6 +289,40 @@ class _Gang:
         for key in removed:
             self._weight -= _weight(self.definitions.pop(key))
         return bool(removed)
+
+    def lacks_members(self, minimum: int) -> bool:
+        """More pods must be created; a gang whose pods have all ended, or are being deleted, is about to end itself."""
+        live = len(self._ages.get(MemberState.LIVE, ()))
+        return live + self._succeeded < minimum and (live > 0 or not self._pods)
+
+    @property
+    def controllers(self) -> set[str]:
+        """Uids of the controllers of its pods and definitions."""
+        defining = {each.controller.uid for each in self.definitions.values() if each.controller is not None}
+        return defining.union(self._incarnation.controllers) - {NO_CONTROLLER}
+
+    def note_failures(self, failures: Iterable[CreationFailure]) -> bool:
+        """Failures of its controllers to create pods. Returns whether another one, or none, is to be reported now."""
+        before = self._failure
+        self._failure = failure_to_report(before, [each for each in failures if not self._is_outdated(each)])
+        return (before.text if before is not None else "") != (self._failure.text if self._failure is not None else "")
+
+    def keep_failure(self, *, lacks: bool) -> str:
+        """Drop the failure unless the gang `lacks` members because of it; returns its text."""
+        failure = self._failure
+        if failure is not None and (not lacks or self._is_outdated(failure.last)):
+            self._failure = failure = None
+        return failure.text if failure is not None else ""
+
+    def _is_outdated(self, failure: CreationFailure) -> bool:
+        """The controller has created a pod since."""
+        for ages in self._ages.values():
+            for age in reversed(ages):
+                if age.created_seconds <= failure.seen_seconds:
+                    break
+                if self._pods[age.uid].member.controller == failure.controller:
+                    return True
+        return False
 
     def decide(self) -> None:
         self._incarnation.decide(self._oldest_members())
@@ -327,6 +388,7 @@ class _Gang:
         del ages[bisect_left(ages, entry.member.age)]
         if not ages:
             del self._ages[entry.member.state]
+        self._succeeded -= entry.member.succeeded
 
 
 def _oldest(member_set: _MemberSet) -> PodAge:

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 
 from muster.clusterstate import metrics
 from muster.clusterstate.broadcaster import Broadcaster
+from muster.clusterstate.creation_failures import CreationFailures
 from muster.clusterstate.encodable import NotEncoded
+from muster.clusterstate.event_passes import Pace
 from muster.clusterstate.settings import Settings
 from muster.clusterstate.state import ClusterState
 from muster.clusterstate.trees import Trees
@@ -89,7 +91,13 @@ async def _freeze_initial_state(service: "ClusterStateService") -> None:
 class ClusterStateService:
     """One replica of cluster-state."""
 
-    def __init__(self, session: KubeSession, settings: Settings, pace: InformerOptions = InformerOptions()) -> None:  # noqa: B008 (frozen)
+    def __init__(
+        self,
+        session: KubeSession,
+        settings: Settings,
+        pace: InformerOptions = InformerOptions(),  # noqa: B008 (frozen)
+        event_pace: Pace = Pace(),  # noqa: B008 (frozen)
+    ) -> None:
         trees = Trees(settings.label_keys, settings.default_tree)
         self.state = ClusterState(settings.scheduler_names, trees, settings.arbitrator_owner_kinds, perf_counter)
         self.broadcaster = Broadcaster(self.state.snapshot, report=self._note_not_encoded)
@@ -105,6 +113,7 @@ class ClusterStateService:
             for resource in resources
             if resource.kind not in unread
         }
+        self._failures = CreationFailures(session, self.state, self.broadcaster.publish, event_pace)
         self._malformed: dict[str, MalformedObjects] = {}  # by kind of facts (I11)
         self._stale = asyncio.Event()
         self._work = asyncio.Event()
@@ -132,6 +141,7 @@ class ClusterStateService:
             self.complete.set()
             self._server.set_ready(True)
             tasks.create_task(self._review(), name="review trees")
+            tasks.create_task(self._failures.run(), name="list events")
             while True:
                 await asyncio.sleep(_SWEEP_SECONDS)
                 self.broadcaster.publish(self.state.sweep())

@@ -1,6 +1,6 @@
 """The cluster's state as facts: applies object changes and returns the resulting batch for subscribers."""
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -24,7 +24,7 @@ from muster.dialects import native, registry
 from muster.dialects.composite_groups import CompositeGroups
 from muster.dialects.definitions import ControllerGang, DefinitionKind
 from muster.dialects.marks import GangMarks, Membership
-from muster.gangs.facts import TREE_REVISIONS, Batch, GangFacts
+from muster.gangs.facts import TREE_REVISIONS, Batch, GangFacts, PodPhase
 from muster.kube.api_resources import (
     BUDGETS,
     CLAIMS,
@@ -47,6 +47,7 @@ from muster.kube.api_resources import (
     VOLUMES,
 )
 from muster.kube.budget_facts import PodDisruptionBudget
+from muster.kube.creation_failures import CreationFailure
 from muster.kube.gang_marks import definition, gang_marks, pod_age
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable, rejected
 from muster.kube.object_changes import ObjectChanges, Removed
@@ -320,6 +321,14 @@ class ClusterState:
         self._cause = (PODS.kind, self.through.get(PODS.kind, 0))
         self._queue(Recomputed.POD, self.pods.block(classes))
 
+    def note_creation_failures(self, found: Mapping[str, Collection[CreationFailure]]) -> Batch:
+        """All failures to create pods that events report of the controllers of these gangs; returns the resulting
+        batch.
+        """
+        for gang_id, failures in found.items():
+            self.gangs.note_creation_failures(gang_id, failures)
+        return self._take_batch()
+
     def snapshot(self) -> Batch:
         """The whole state."""
         return Batch(
@@ -580,7 +589,8 @@ class ClusterState:
             if not owned and not group:
                 return
         state = MemberState.DELETING if facts.deleting else MemberState.ENDED if facts.phase.ended else MemberState.LIVE
-        member = Member(pod_age(pod), state, controller.uid if controller is not None else NO_CONTROLLER)
+        succeeded = state is MemberState.ENDED and facts.phase is PodPhase.SUCCEEDED
+        member = Member(pod_age(pod), state, controller.uid if controller is not None else NO_CONTROLLER, succeeded)
         if owned and controller is not None:
             self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
         if group:

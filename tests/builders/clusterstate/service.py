@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from builders.clusterstate.mirror import Mirror, mirroring
+from muster.clusterstate.event_passes import Pace
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
 from muster.config.settings import KubeSettings
@@ -17,10 +18,14 @@ QUICK = InformerOptions(retry_seconds=(0.01, 0.1), unavailable_seconds=(0.02, 0.
 
 
 @asynccontextmanager
-async def replica(config: KubeSettings, **settings: Any) -> AsyncIterator[tuple[ClusterStateService, int]]:
+async def replica(
+    config: KubeSettings,
+    event_pace: Pace = Pace(),  # noqa: B008 (frozen)
+    **settings: Any,
+) -> AsyncIterator[tuple[ClusterStateService, int]]:
     """A replica with these settings and its port, once all lists are complete."""
     session = await KubeSession.connect(config)
-    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK)
+    service = ClusterStateService(session, Settings(listen="127.0.0.1:0", kube=config, **settings), QUICK, event_pace)
     port = await service.start()
     following = asyncio.create_task(service.follow())
     try:

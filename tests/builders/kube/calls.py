@@ -15,6 +15,9 @@ _KINDS = {
     "Node": "/api/v1/nodes",
     "Namespace": "/api/v1/namespaces",
     "ConfigMap": "/api/v1/namespaces/{namespace}/configmaps",
+    "Event": "/api/v1/namespaces/{namespace}/events",
+    "ResourceQuota": "/api/v1/namespaces/{namespace}/resourcequotas",
+    "Job": "/apis/batch/v1/namespaces/{namespace}/jobs",
     "PriorityClass": "/apis/scheduling.k8s.io/v1/priorityclasses",
     "CustomResourceDefinition": "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     "PodDisruptionBudget": "/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets",
@@ -30,6 +33,7 @@ _KINDS = {
     "ResourceClaimTemplate": "/apis/resource.k8s.io/v1/namespaces/{namespace}/resourceclaimtemplates",
 }
 _VERSIONS = {
+    "Job": "batch/v1",
     "PriorityClass": "scheduling.k8s.io/v1",
     "CustomResourceDefinition": "apiextensions.k8s.io/v1",
     "PodDisruptionBudget": "policy/v1",

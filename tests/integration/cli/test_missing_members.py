@@ -73,7 +73,9 @@ async def member(api: ApiClient, name: str, owner: Object) -> None:
     await create(api, "v1", "Pod", "pods", name, spec, owner)
 
 
-async def asked(tmp_path: Path, *pods: str, minimum: int = 4, dialect: str = "lightweight") -> list[str]:
+async def asked(
+    tmp_path: Path, *pods: str, minimum: int = 4, dialect: str = "lightweight", reason: str = ""
+) -> list[str]:
     """The lines that `kubectl muster explain` adds for a gang of these pods."""
     gang = pb.Gang(
         id=f"{dialect}/default/g",
@@ -83,6 +85,7 @@ async def asked(tmp_path: Path, *pods: str, minimum: int = 4, dialect: str = "li
         phase=pb.PHASE_GATHERING,
         minimum=minimum,
         members=len(pods),
+        reason=reason,
     )
     answer = pb.ExplainResponse(gang=gang, members=[pb.Member(pod=f"default/{pod}", state="pending") for pod in pods])
     kubectl = Kubectl(("--kubeconfig", str(tmp_path / "config")))
@@ -140,6 +143,8 @@ async def test_a_quota_is_quoted_from_the_controllers_event(api: ApiClient, tmp_
     await api.created(EVENTS, {"apiVersion": "v1", "kind": "Event", **event})
     (reason,) = await asked(tmp_path, "db-0")
     assert reason.startswith(f"StatefulSet default/db cannot create pods: {message}; raise the ResourceQuota")
+    why = "gang default/g is pending: 1 of 4 members exist; its controller cannot create more pods: StatefulSet db: no"
+    assert await asked(tmp_path, "db-0", reason=why) == [], "the gang's reason says it already"
 
 
 async def test_an_unknown_kind_is_a_hint(api: ApiClient, tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def _limit_pods(objects: list[JSON]) -> None:
     objects.insert(0, _QUOTA | {"metadata": {"name": metadata["name"], "namespace": metadata["namespace"]}})
 
 
-_QUOTA_EXCEEDED: Final = Withheld(_limit_pods, "raise the ResourceQuota")
+_QUOTA_EXCEEDED: Final = Withheld(_limit_pods, "raise the ResourceQuota", reason="exceeded quota: ")
 _TOO_FEW: Final = Withheld(_set("parallelism", 1), "creates at most 1 pod at a time")
 """Native PodGroups of Jobs have the parallelism as minimum."""
 

@@ -28,10 +28,11 @@ async def _says(box: Sandbox, gang: Gang, case: Withheld) -> None:
         for each in box.coordinator_gangs(gang):
             answer = await shell(box.cluster, box.namespace, f"kubectl muster explain {each.id} -o json")
             found[:] = [answer]
-            if case.says in answer:
+            if case.says in answer and case.reason in each.reason:
                 return True
         return False
 
-    await eventually(
-        said, lambda: f"explain says {case.says!r} of {gang.name}: {found}\n{box.described()}", seconds=WAIT_SECONDS
-    )
+    def expected() -> str:
+        return f"explain says {case.says!r} {case.reason!r} of {gang.name}: {found}\n{box.described()}"
+
+    await eventually(said, expected, seconds=WAIT_SECONDS)

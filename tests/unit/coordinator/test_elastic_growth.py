@@ -312,6 +312,8 @@ def test_a_raised_minimum_is_the_reason_while_further_pods_do_not_exist() -> Non
     runs = "gang default/a runs with 4 of 6 members, since its minimum was raised from 2 to 6"
     assert reason(scenario.gang("a")) == f"{runs}; it needs 2 more pods: create them, or lower the minimum"
     assert f"{runs}; it needs 2 more pods: create them, or lower the minimum" in scenario.notes()
+    scenario.change(gangs=[replace(WIDE.needing(6).gang_facts(), creation_failure="Job a: no")])
+    assert reason(scenario.gang("a")).endswith("the minimum; its controller cannot create more pods: Job a: no")
     scenario.change(gangs=[WIDE.needing(3).gang_facts()])
     assert reason(scenario.gang("a")) == ""
 

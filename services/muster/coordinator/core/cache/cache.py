@@ -404,12 +404,12 @@ class Cache:
                 self._leave_partners(before)
             for id_ in facts.group:
                 self._partners[id_].add(facts.id)
-        if before is None or replace(before, terms=()) != replace(facts, terms=()):
+        if before is None or _declared(before) != _declared(facts):
             self.touch(gang, edited=True)
             self.touch_partners(gang)
             if before is None or (before.group, before.problems) != (facts.group, facts.problems):
                 self._outdated.update(dict.fromkeys(self._partners.get(facts.id, ())))
-        else:  # only the terms differ: they name the oldest pod
+        else:
             self.touch(gang)
 
     @staticmethod
@@ -583,6 +583,13 @@ def _without(known: Iterable[str], present: Iterable[str]) -> tuple[str, ...]:
     """Known entries that are not present."""
     present = set(present)
     return tuple(each for each in known if each not in present)
+
+
+def _declared(facts: GangFacts) -> GangFacts:
+    """The facts on which a gang's start depends. Its terms name the oldest pod, and a failure to create pods is only
+    reported.
+    """
+    return replace(facts, terms=(), creation_failure="")
 
 
 def _with_bounded_wait(facts: GangFacts, most: float) -> GangFacts:

@@ -1,4 +1,4 @@
-"""Pods of a gang that exist and do not count toward its minimum, and what would let them count."""
+"""Members that a gang lacks: pods that exist and do not count, what would let them count, why none are created."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 from muster.coordinator.core.gang.gang import Gang
 from muster.gangs.facts import OTHER_SCHEDULER
 
+_QUOTA: Final = "exceeded quota"
 _MOST_PROBLEMS: Final = 2
 """Pods with a problem of their own that are named."""
 
@@ -95,6 +96,21 @@ def missing_members(gang: Gang) -> list[str]:
     if not found.existing and (reached := facts.minimum - gang.required + gang.counted) > 0:
         changes[-1] += f", or a minimum of at most {reached}"
     return changes
+
+
+def not_created(gang: Gang) -> str:
+    """Why a controller creates no more members, to be added to how many exist; empty: it is not known.
+
+    Readers of other namespaces see the reason of a gang group with gangs there, and are not told why.
+    """
+    failure = gang.facts.creation_failure if gang.facts is not None else ""
+    if not failure:
+        return ""
+    namespaces = {each.facts.namespace for each in gang.group.gangs if each.facts is not None}
+    if len(namespaces) > 1:
+        return "; its controller cannot create more pods; events of its namespace name the reason"
+    remedy = "; raise the ResourceQuota, or lower what its pods request" if _QUOTA in failure else ""
+    return f"; its controller cannot create more pods: {failure}{remedy}"
 
 
 def _pods(count: int, *, more: bool = False) -> str:

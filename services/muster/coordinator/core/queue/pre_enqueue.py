@@ -35,7 +35,7 @@ from muster.coordinator.core.cache.stale_claims import pods_of, stale_claims
 from muster.coordinator.core.gang.composite_trees import lacks_children
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.gang.subgroups import attempt_of, has_subgroups, held_off
-from muster.coordinator.core.gang.uncounted import uncounted
+from muster.coordinator.core.gang.uncounted import not_created, uncounted
 from muster.coordinator.core.report.reasons import in_units
 from muster.coordinator.core.report.waits import Lack, Wait, of_problem
 from muster.devices.facts import Claim
@@ -258,6 +258,10 @@ def _members(gang: Gang) -> str:
 
 
 def _too_few(gang: Gang, minimum: int) -> str:
+    return f"{_existing(gang, minimum)}{not_created(gang)}"
+
+
+def _existing(gang: Gang, minimum: int) -> str:
     if gang.required < minimum:
         return f"{gang.counted} of {gang.required} members exist, besides {len(gang.succeeded)} that succeeded"
     found = uncounted(gang)

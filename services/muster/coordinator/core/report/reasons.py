@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from msgspec.structs import replace
 
 from muster.coordinator.core.gang.gang import Gang
+from muster.coordinator.core.gang.uncounted import not_created
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import GangMode, NodeRequirement, NodeSelectorTerm, PodClass, Severity
 from muster.gangs.solve import Explanation
@@ -147,7 +148,8 @@ def _absent(gang: Gang) -> str:
     gated = sum(pod.gated and not pod.deleting for pod in gang.pods.values())
     more = "1 more pod" if missing == 1 else f"{missing} more pods"
     existing = f" ({gated} gated)" if gated else ""
-    return f"it needs {more}{existing}: create {'it' if missing == 1 else 'them'}, or lower the minimum"
+    create = f"create {'it' if missing == 1 else 'them'}, or lower the minimum"
+    return f"it needs {more}{existing}: {create}{not_created(gang)}"
 
 
 def warnings(gang: Gang) -> list[str]:
