@@ -139,6 +139,17 @@ def test_i13_preemptors_that_start_make_room_for_more_plans() -> None:
     assert max(under_way) > 2 * MAX_IN_VAIN
 
 
+def test_plans_of_a_namespace_begin_at_once_while_none_in_vain_is_remembered() -> None:
+    scenario = crowd()
+    scenario.pass_time(MAX_IN_VAIN * FORGET_SECONDS)
+    scenario.add(*map(preemptor, range(VICTIMS)))
+    scenario.pass_time(30)
+    assert len(evicted(scenario)) == VICTIMS
+    steal(scenario)
+    scenario.add(*map(preemptor, range(VICTIMS, 2 * VICTIMS)))
+    assert stolen(scenario, 60) == 0
+
+
 def test_i13_the_budget_is_used_again_when_plans_in_vain_are_forgotten() -> None:
     scenario = crowd()
     scenario.add(*map(preemptor, range(20)))

@@ -5,10 +5,13 @@ capacity, victims did not end, the preemptor was edited or deleted. The pause of
 group, so each preemptor of many, or one that is created again under another name, would evict others at once. Therefore
 a namespace has room for MAX_IN_VAIN plans, which are under way or were in vain. One in vain is forgotten after
 FORGET_SECONDS. What starts makes room for more plans at once, as a window that grows: until a plan is in vain, or none
-is under way. A new leader does not know what was in vain, and begins with half of the room.
+is under way. Without one in vain it is as large as it can be. A new leader does not know what was in vain, and begins
+with half of the room.
 """
 
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from muster.coordinator.core.cache.cache import Cache
@@ -93,8 +96,9 @@ class PreemptorBudgets:
             self._starts = [other for other in self._starts if other is not start]
         for namespace in [name for name, each in self._in_vain.items() if not _left(each, now)]:
             del self._in_vain[namespace]
-        for namespace in [name for name in self._gained if not self._under_way(name)]:
-            del self._gained[namespace]
+        if self._gained:
+            under_way = self._under_way()
+            self._gained = {name: starts for name, starts in self._gained.items() if name in under_way}
 
     def _charge(self, namespace: str, now: float) -> None:
         plans = min(float(MAX_COUNTED), self._in_vain_at(namespace, now) + 1)
@@ -109,7 +113,7 @@ class PreemptorBudgets:
         """
         namespace = namespace_of(group.key)
         in_vain = self._in_vain_at(namespace, now)
-        free = MAX_IN_VAIN + self._gained.get(namespace, 0) - self._under_way(namespace) - 1
+        free = self._room(namespace, in_vain, self._under_way()) - 1
         if in_vain <= free:
             return now
         self._refused[namespace] = None
@@ -117,18 +121,23 @@ class PreemptorBudgets:
 
     def take_ready(self, now: float) -> list[str]:
         """Namespaces for which a plan could not begin, and may now: each once."""
-        ready = [
-            name
-            for name in self._refused
-            if self._in_vain_at(name, now) + self._under_way(name) + 1 <= MAX_IN_VAIN + self._gained.get(name, 0)
-        ]
+        if not self._refused:
+            return []
+        under_way = self._under_way()
+        in_vain = {name: self._in_vain_at(name, now) for name in self._refused}
+        ready = [name for name, plans in in_vain.items() if plans + 1 <= self._room(name, plans, under_way)]
         for namespace in ready:
             del self._refused[namespace]
         return ready
 
-    def _under_way(self, namespace: str) -> int:
-        nominations = self._cache.nominations.values()
-        return sum(each.namespace == namespace and _preempts(each) for each in nominations)
+    def _room(self, namespace: str, in_vain: float, under_way: Mapping[str, int]) -> int:
+        """For plans in vain and one more, beside those under way; less than 0: too many are."""
+        gained = self._gained.get(namespace, 0) if in_vain else MAX_GAINED
+        return MAX_IN_VAIN + gained - under_way.get(namespace, 0)
+
+    def _under_way(self) -> Mapping[str, int]:
+        """Plans by namespace."""
+        return Counter(each.namespace for each in self._cache.nominations.values() if _preempts(each))
 
     def _in_vain_at(self, namespace: str, now: float) -> float:
         known = self._in_vain.get(namespace)
