@@ -99,8 +99,8 @@ CLAIM_BUGS = (
     Bug(
         "as many plans of a namespace begin at once as it has preemptors",
         "preemption/budgets.py",
-        "self._gained.get(namespace, 0) - self._under_way(namespace) - 1",
-        "self._gained.get(namespace, 0) - 1",
+        "MAX_IN_VAIN + gained - under_way.get(namespace, 0)",
+        "MAX_IN_VAIN + gained",
         first=_BUDGETS,
     ),
     Bug(
