@@ -32,7 +32,7 @@ class Played(NamedTuple):
     starts_now: bool
     """The gang would start as it is."""
     changes: list[str]
-    """They complete "it would start now if"."""
+    """Each completes the sentence "it would start now if"."""
 
 
 def played_changes(play: Play, coordinator: str, gang: Gang, kubectl: Kubectl | None) -> Played | None:

@@ -195,8 +195,8 @@ class ClusterStateService:
 
 
 def _pace_of(kind: str, pace: InformerOptions) -> InformerOptions:
-    """What takes long is handled in smaller steps (I12): a ResourceSlice with 128 devices takes 2 ms, and a disruption
-    budget that covers 20,000 label sets 40 ms.
+    """Objects that take long are handled in smaller steps (I12): a ResourceSlice with 128 devices takes 2 ms, and a
+    disruption budget that covers 20,000 label sets 40 ms.
     """
     most = {RESOURCE_SLICES.kind: _SLICES_PER_STEP, BUDGETS.kind: _BUDGETS_PER_STEP}.get(kind)
     return pace if most is None else replace(pace, batch_size=min(pace.batch_size, most))

@@ -77,7 +77,7 @@ class Asked(Struct, frozen=True):
     question: Question
     facts: Batch
     namespaces: frozenset[str]
-    """Those of its pods and gangs, and those that its manifests name."""
+    """Namespaces of its pods and gangs, and namespaces that its manifests name."""
 
 
 def decode_question(body: bytes) -> Question:
@@ -160,7 +160,7 @@ class ForecastClient:
             return await asyncio.to_thread(_asked, question)
 
     async def what_if(self, asked: Asked) -> pb.WhatIfResponse:
-        """What would happen. Raises BadQuestion and NoForecast."""
+        """Ask the service forecast. Raises BadQuestion and NoForecast."""
         try:
             return await self._stub.WhatIf(
                 pb.WhatIfRequest(
@@ -248,7 +248,7 @@ def check_allowed(asked: Asked, namespaces: Collection[str] | None) -> None:
 
 
 def named_namespaces(answer: pb.WhatIfResponse) -> frozenset[str]:
-    """Those of the gangs that an answer names, at most MAX_NAMESPACES."""
+    """Namespaces of the gangs that an answer names, at most MAX_NAMESPACES."""
     gangs = (*(each.gang for each in answer.preempts), *map(_gang, answer.after_the_ends_of), *answer.replaces)
     found = dict.fromkeys(namespace_of(gang) for gang in gangs)
     return frozenset(list(found)[:MAX_NAMESPACES])

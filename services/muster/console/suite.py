@@ -19,7 +19,7 @@ from muster.coordinator.v1.coordinator_pb2 import Gang
 from muster.rpc.subscription import subscribe
 
 _LOOK_SECONDS: Final = 0.2
-"""What is read from the coordinator's records need not change a row."""
+"""Pause between looks: records that are read need not change a row."""
 
 __all__ = ["Followed", "following"]
 

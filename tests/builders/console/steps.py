@@ -1,4 +1,4 @@
-"""What people do in the console: open a view, sign in, ask what would happen."""
+"""Steps of people in the console: open a view, sign in, ask what would happen."""
 
 import json
 

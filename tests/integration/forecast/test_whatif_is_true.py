@@ -1,4 +1,4 @@
-"""What `muster whatif` says is what happens when the gang is then submitted: to the same rules, with a random past."""
+"""Answers of `muster whatif` are true: the gang is then submitted to the same rules, with a random past."""
 
 from collections import Counter
 

@@ -1,4 +1,4 @@
-"""Members that a gang lacks: pods that exist and do not count, what would let them count, why none are created."""
+"""Members that a gang lacks: pods that exist and do not count, how to let them count, and why none are created."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -46,7 +46,7 @@ class Uncounted(NamedTuple):
         return [*([states] if states else []), *named, *others]
 
     def remedies(self) -> Iterator[str]:
-        """What lets the existing pods count."""
+        """Changes with which the existing pods count."""
         if self.gated:
             yield (
                 f"remove the scheduling gates of {_pods(self.gated)}, or have the controller remove them that set them"
@@ -78,7 +78,7 @@ def uncounted(gang: Gang) -> Uncounted:
 
 
 def missing_members(gang: Gang) -> list[str]:
-    """What would let so many members count that the gang is tried; empty if as many count."""
+    """Changes with which so many members count that the gang is tried; empty if as many count."""
     facts, found = gang.facts, uncounted(gang)
     absent = gang.required - gang.counted
     if facts is None or absent <= 0:
