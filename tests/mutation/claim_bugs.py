@@ -7,6 +7,7 @@ _RESERVATIONS = "unit/coordinator/test_reservations_end.py"
 _HOLDS = "unit/coordinator/test_holds_end.py"
 _MINIMUM = "unit/coordinator/test_minimum_resources_starve.py"
 _PLANS = "unit/coordinator/test_plans_end.py"
+_BUDGETS = "unit/coordinator/test_preemptor_budgets.py"
 
 CLAIM_BUGS = (
     Bug(
@@ -87,6 +88,52 @@ CLAIM_BUGS = (
         "if (in_vain := group.preemption.plans_in_vain) > 1:",
         "if (in_vain := 0) > 1:",
         first=_PLANS,
+    ),
+    Bug(
+        "each of many preemptors evicts pods in vain",
+        "preemption/preemption.py",
+        "        if by_priority and (ready_at",
+        "        if False and (ready_at",
+        first=_BUDGETS,
+    ),
+    Bug(
+        "as many plans of a namespace begin at once as it has preemptors",
+        "preemption/budgets.py",
+        "MAX_IN_VAIN + gained - under_way.get(namespace, 0)",
+        "MAX_IN_VAIN + gained",
+        first=_BUDGETS,
+    ),
+    Bug(
+        "a plan whose preemptor is gone was not in vain",
+        "preemption/plan.py",
+        "            self.budgets.failed(nomination, now.monotonic_seconds)\n"
+        "            if cache.groups.get(group.id) is not group or not group.gangs_to_place:\n"
+        "                continue\n",
+        "            if cache.groups.get(group.id) is not group or not group.gangs_to_place:\n"
+        "                continue\n"
+        "            self.budgets.failed(nomination, now.monotonic_seconds)\n",
+        first=_BUDGETS,
+    ),
+    Bug(
+        "a plan that ends while its victims terminate was not in vain",
+        "preemption/plan.py",
+        "            or any(gang.pods[uid].deleting or uid in gang.eviction.pods for uid, gang in gangs)\n",
+        "",
+        first=_BUDGETS,
+    ),
+    Bug(
+        "a start that loses its places at once was not in vain",
+        "preemption/budgets.py",
+        "            if any(_lost(gang, places, self._cache) for gang, places in start.places.items()):",
+        "            if False:",
+        first=_BUDGETS,
+    ),
+    Bug(
+        "starts of preemptors make no room for more plans",
+        "preemption/budgets.py",
+        "min(MAX_GAINED, self._gained.get(namespace, 0) + 1)",
+        "0",
+        first=_BUDGETS,
     ),
     Bug(
         "a gang whose binds fail again and again is placed again at once",

@@ -307,8 +307,8 @@ PREEMPTION_BUGS = (
     Bug(
         "evictions by repair policies count as preemption",
         "preemption/preemption.py",
-        "        preempted = sum(map(len, victims.preempted.values()))",
-        "        preempted = sum(map(len, victims.bound.values()))",
+        "        if victims.preempted and not self._may_evict",
+        "        if victims.bound and not self._may_evict",
         first=_BLOCKED,
     ),
     Bug(

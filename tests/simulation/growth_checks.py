@@ -5,9 +5,12 @@ from typing import Final
 from builders.core.entries import entries
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
+from muster.coordinator.core.preemption.budgets import FORGET_SECONDS, MAX_COUNTED
 from simulation.world import World
 
 PROBE_SECONDS = 60.0
+REMEMBERED_SECONDS: Final = MAX_COUNTED * FORGET_SECONDS
+"""How long the core remembers what is gone: plans of preemption in vain."""
 SPARE: Final = 16
 PER_NODE: Final = 64
 """Entries of arrays that are kept for each node that the cluster ever had at once; rows are used again."""
@@ -52,6 +55,7 @@ def check_nothing_grows(world: World) -> None:
 
 
 def _come_and_go(scenario: Scenario) -> None:
+    scenario.pass_time(REMEMBERED_SECONDS)
     last = gang("last").of(2)
     scenario.add(last)
     scenario.pass_time(PROBE_SECONDS)

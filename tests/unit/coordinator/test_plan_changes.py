@@ -308,6 +308,9 @@ def test_i9_a_failed_eviction_is_not_retried_for_a_preemptor_with_other_victims(
     victims = pods_of(scenario, "v")
     assert {pod.uid for pod in victims} == {name.uid for name in first.pods}
     scenario.change(nodes=[replace(scenario.cluster.nodes[victims[0].node], unschedulable=True)])
+    scenario.pass_time(59)
+    scenario.now += 1  # the pause is over
+    scenario.wake()
     until(scenario, Evict, lambda effect: effect.gang.endswith("/w"))
     scenario.evict_failures.update({pod.uid: 1 for pod in victims})
     scenario.under_way.append(first)

@@ -11,12 +11,14 @@ from builders.forecast.random_clusters import BEGIN, CLASSES, RandomCluster, fac
 from builders.forecast.solver import FirstFit
 from builders.gangs.facts import gang
 from muster.coordinator.core.term_state import (
+    BudgetTermState,
     GangWithBindTrouble,
     PausedGroup,
     PreemptingGroup,
     PreemptionTermState,
     QueueTermState,
     SolveTermState,
+    SpentBudget,
     TermState,
     TurnState,
     UnschedulableGroup,
@@ -141,6 +143,7 @@ async def test_pauses_slow_groups_and_bind_trouble_are_resumed() -> None:
             reservation_is_next=True,
             requests=7,
             last_requests={"default": 6},
+            budgets=BudgetTermState(BEGIN - 900, (SpentBudget("default", 2.5, BEGIN - 60),)),
         ),
         bind_trouble=(GangWithBindTrouble(id_of("troubled"), ("a",), ((pod.uid, 6),), later),),
     )
@@ -155,4 +158,5 @@ async def test_pauses_slow_groups_and_bind_trouble_are_resumed() -> None:
         *state.preemption.groups,
     ]
     assert found.preemption.tokens == state.preemption.tokens
+    assert found.preemption.budgets == state.preemption.budgets
     assert (found.preemption.requests, found.preemption.last_requests) == (7, {"default": 6})

@@ -342,6 +342,7 @@ class Machine:
         self._growths.resume(state.growth, now)
         self._effects += yield from self._reconciler.reconcile(now)
         yield from self._plans.resume(state.nominations, now)
+        self._plans.budgets.resume(state.preemption.budgets, now)
         self._backfill.resume(state.backfill, now)
         self._repairs.resume(state.repairs, now)
         self._effects += yield from self._reconciler.reconcile(now)

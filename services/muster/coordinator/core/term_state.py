@@ -76,6 +76,22 @@ class PreemptingGroup(Struct, frozen=True):
     yields_to: str = ""
 
 
+class SpentBudget(Struct, frozen=True):
+    """How many plans of preemption of a namespace were in vain, at a time."""
+
+    namespace: str
+    plans: float
+    at: float
+
+
+class BudgetTermState(Struct, frozen=True):
+    """Plans of preemption in vain, since when they are counted, and how many starts make room for further plans."""
+
+    began: float | None = None
+    in_vain: tuple[SpentBudget, ...] = ()
+    gained: dict[str, int] = {}
+
+
 class PreemptionTermState(Struct, frozen=True):
     """Groups with results of preemption, and the limits of the cluster."""
 
@@ -92,6 +108,7 @@ class PreemptionTermState(Struct, frozen=True):
     """Number of the last of them by namespace."""
     new_victims_from: int | None = None
     """Lowest priority of gangs that became potential victims, and were not considered yet."""
+    budgets: BudgetTermState = BudgetTermState()
 
 
 class NominatedGroup(Struct, frozen=True):

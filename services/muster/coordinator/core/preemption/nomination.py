@@ -63,8 +63,12 @@ class Nomination:
     """Monotonic time at which the last of `leaving` is expected to have ended; infinite: not known."""
     held_before: frozenset[str] = frozenset()
     """Uids of members that had a seat before: the nomination is not for them."""
+    namespace: str = ""
+    """The namespace of the group, which may be gone when the nomination ends."""
+    served: bool = False
+    """The group got its seats."""
     used: bool = False
-    """The group got its seats; the rest of the capacity is not needed any more."""
+    """The same, and the rest of the capacity is not needed any more."""
     overtaken: bool = False
     """An earlier group in the queue took some of the capacity."""
     topology: tuple[object, ...] = ()

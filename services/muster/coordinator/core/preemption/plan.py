@@ -14,6 +14,7 @@ from muster.coordinator.core.gang.subgroups import is_bound_by_others
 from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import HoldAndWait
 from muster.coordinator.core.permits.permits import Permits
+from muster.coordinator.core.preemption.budgets import KEPT_SECONDS, PreemptorBudgets
 from muster.coordinator.core.preemption.eviction import Evictions, evicted
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
@@ -29,6 +30,7 @@ from muster.coordinator.core.preemption.nomination import (
 )
 from muster.coordinator.core.preemption.surplus import keeps_minimums
 from muster.coordinator.core.queue.queue import Queue
+from muster.coordinator.core.queue.turns import namespace_of
 from muster.coordinator.core.slices import GANGS, Slices
 from muster.coordinator.core.solve.request import demand
 from muster.coordinator.core.term_state import NominatedGroup, monotonic_time, monotonic_time_or_never
@@ -39,8 +41,6 @@ REFUSED_PLAN_SECONDS = 60.0
 INITIAL_PAUSE_SECONDS = 60.0
 """Pause of a group after a plan whose capacity it did not get; it doubles with every such plan in a row."""
 MAX_PAUSE_SECONDS = 3600.0
-KEPT_SECONDS = 60.0
-"""A group that needs others to be evicted again this soon, since it lost its seats, did not get its capacity either."""
 MAX_RECORDS = 64
 MAX_PODS = 5000
 """Limits of one transaction; etcd's defaults are 128 writes and 1.5 MiB."""
@@ -62,6 +62,7 @@ class Plans:
         self._cache, self._queue, self._permits = cache, queue, permits
         self._evictions, self._holds, self._growths = evictions, holds, growths
         self._timeout = rules.eviction_timeout_seconds
+        self.budgets = PreemptorBudgets(cache)
         self._ended: list[Nomination] = []
         """Nominations with evictions that ended since the last update."""
         self._yielding: dict[Group, None] = {}
@@ -76,6 +77,7 @@ class Plans:
         if not nomination.backfill:
             nomination.expires_at = now.monotonic_seconds + self._timeout
         nomination.topology = self._cache.topology_of(nomination.group)
+        nomination.namespace = namespace_of(nomination.group.key)
         self._queue.leave_class(nomination.group)  # its equals cannot use the capacity
         self._cache.nominations[nomination.group] = nomination
         nomination.group.verdicts.conclude(Verdict.RESERVATION if nomination.backfill else Verdict.PREEMPTION, "")
@@ -366,9 +368,15 @@ class Plans:
         ended, self._ended = self._ended, []
         for nomination in ended:
             group, cache = nomination.group, self._cache
-            if nomination.used or cache.groups.get(group.id) is not group or not group.gangs_to_place:
+            if nomination.served:
+                self.budgets.started(nomination, now.monotonic_seconds)
                 continue
             there = nomination.remaining(cache.ledger)
+            if not self._evicted_some(nomination, there):
+                continue
+            self.budgets.failed(nomination, now.monotonic_seconds)
+            if cache.groups.get(group.id) is not group or not group.gangs_to_place:
+                continue
             if nomination.expired and (known := [uid for uid in there if uid in cache.gang_of]):
                 pods = [cache.gang_of[uid].pods[uid] for uid in known]
                 group.preemption.fail()
@@ -380,13 +388,23 @@ class Plans:
                     ClaimEnded("nomination", "victims_remain"),
                 ]
                 continue
-            if nomination.leaving and len(there) == len(nomination.leaving):
-                continue  # nobody was evicted
             group.preemption.fail()
             self._pause(group, group.preemption.plans_in_vain, self._taken(nomination), now)
             effects += capacity_taken(group, group.verdicts[Verdict.PREEMPTION])
             effects.append(ClaimEnded("nomination", "capacity_taken"))
         return effects
+
+    def _evicted_some(self, nomination: Nomination, there: Sequence[str]) -> bool:
+        """Pods were evicted for the nomination that has ended, of which these still hold capacity: some have left, are
+        being deleted, or are evicted at this moment.
+        """
+        known = self._cache.gang_of
+        gangs = [(uid, known[uid]) for uid in there if uid in known]
+        return (
+            not nomination.leaving
+            or len(there) < len(nomination.leaving)
+            or any(gang.pods[uid].deleting or uid in gang.eviction.pods for uid, gang in gangs)
+        )
 
     def _pause(self, group: Group, times: int, why: str, now: Now) -> float:
         """Nothing is evicted for the group for a while. Returns the seconds."""
@@ -425,6 +443,7 @@ class Plans:
         gangs were touched.
         """
         changed = False
+        self.budgets.update(now.monotonic_seconds)
         if not (self._cache.nominations or self._yielding):
             return changed
         for nomination in list(self._cache.nominations.values()):

@@ -7,6 +7,7 @@ which they are expected to end (`backfill`). What the answer removes becomes a p
 for the group (`nomination`) until it starts, or does not want it any more.
 """
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from muster.coordinator.core.preemption.eviction import EvictionLimit
 from muster.coordinator.core.preemption.nomination import (
     Nomination,
     Plan,
+    Victims,
     after_departure,
     as_amounts,
     may_borrow,
@@ -171,7 +173,7 @@ class Preemption:
             else:
                 group.preemption.succeed()
             if own is not None:
-                own.used = not group.non_strict
+                own.served, own.used = True, not group.non_strict
 
     def ask_again(self, group: Group, now: Now) -> None:
         """Other gangs may be evicted for the group than at the last request."""
@@ -220,6 +222,7 @@ class Preemption:
             requests=self._requests,
             last_requests=dict(self._last_requests),
             new_victims_from=new_victims_from,
+            budgets=self._plans.budgets.term_state(now),
         )
 
     def resume(self, state: PreemptionTermState, now: Now) -> Slices[None]:
@@ -309,7 +312,13 @@ class Preemption:
         return victims
 
     def consider_new_victims(self, now: Now) -> Slices[None]:
-        """Gangs became potential victims: unschedulable groups that may preempt them are asked for again."""
+        """Gangs became potential victims, or plans have ended for which others of their namespace had to wait: groups
+        that may preempt are asked for again.
+        """
+        if ready := self._plans.budgets.take_ready(now.monotonic_seconds):
+            for group in [group for group in self._due_at if group.gangs and namespace_of(group.key) in ready]:
+                self._due_at[group] = min(self._due_at[group], now.monotonic_seconds)
+            yield
         priority, self._new_victims_from = self._new_victims_from, None
         if priority is None:
             return
@@ -356,9 +365,7 @@ class Preemption:
             return False
         if any(len(gang.pending) < gang.must_place_to_run for gang in group.gangs_to_place):
             return False  # its minimum would not run (I9)
-        if any(other is not group for other in self._holds.groups) or (nomination is not None and nomination.lent):
-            return True
-        if self._repairs.may_yield_to(group):
+        if not self._only_preempts(group):
             return True
         lowest = self.running.lowest
         return lowest is not None and group.preempting_priority > lowest and may_preempt(group)
@@ -484,23 +491,53 @@ class Preemption:
                 return effects
         if (reserved := self._cache.nominations.get(attempt.group)) is not None:
             self._plans.drop(reserved)  # it need not wait for pods to end
-        preempted = sum(map(len, victims.preempted.values()))
-        if preempted and not self._may_evict(attempt.group, preempted, now):
+        if victims.preempted and not self._may_evict(attempt.group, victims, now):
             return []
         self._new_victims_from = self.running.lowest  # equal groups may have victims as well
         return self._plans.begin(plan, now)
 
-    def _may_evict(self, group: Group, pods: int, now: Now) -> bool:
-        """The evictions are within the limit of the cluster; otherwise the group is asked for again when they are."""
+    def _may_evict(self, group: Group, victims: Victims, now: Now) -> bool:
+        """The evictions are within the budget of the namespace and the limit of the cluster; otherwise the group is
+        asked for again when they are.
+        """
         time = now.monotonic_seconds
+        by_priority = not victims.borrowers.issuperset(victims.preempted)
+        if by_priority and (ready_at := self._plans.budgets.ready_at(group, time)) > time:
+            self._await_budget(group, ready_at, now)
+            return False
         if (ready_at := self._limit.ready_at(time)) > time:
             self._due_at[group] = ready_at
             wait = f"the next pods may be evicted in {ready_at - time:.0f} s"
             used_up = f"{self._limit.per_hour} evictions per hour are used up: {wait}"
             self._conclude(group, used_up)
             return False
-        self._limit.use(pods, time)
+        self._limit.use(sum(map(len, victims.preempted.values())), time)
         return True
+
+    def _await_budget(self, group: Group, ready_at: float, now: Now) -> None:
+        """Plans of the group's namespace are in vain, or under way: none begins for its other groups, either."""
+        time, namespace = now.monotonic_seconds, namespace_of(group.key)
+        until = ready_at if ready_at < math.inf else time + self._rules.eviction_timeout_seconds
+        self._due_at[group] = until
+        for other, at in self._due_at.items():
+            if at < until and other.gangs and namespace_of(other.key) == namespace and self._only_preempts(other):
+                self._due_at[other] = until
+        if ready_at < math.inf:
+            wait = f"the next may be in {ready_at - time:.0f} s"
+            what = f"too many preemptors of namespace {namespace} did not get what was evicted for them; {wait}"
+        else:
+            what = f"nothing is preempted for it before other preemptors of namespace {namespace} have started"
+        self._conclude(group, what)
+
+    def _only_preempts(self, group: Group) -> bool:
+        """Nothing but preemption by priority may help the group."""
+        nomination = self._cache.nominations.get(group)
+        lent = nomination is not None and bool(nomination.lent)
+        return not (lent or self._holds_beside(group) or self._repairs.may_yield_to(group))
+
+    def _holds_beside(self, group: Group) -> bool:
+        """Other groups hold reservations."""
+        return any(other is not group for other in self._holds.groups)
 
     def _violates_constraint(self, attempt: _Attempt, assignments: Sequence[Assignment]) -> bool:
         """The assignments violate a hard constraint: no pod is evicted for them."""
