@@ -90,6 +90,22 @@ CLAIM_BUGS = (
         first=_PLANS,
     ),
     Bug(
+        "a victim whose eviction is refused is chosen again and again",
+        "preemption/potential_victims.py",
+        "                if gang.eviction.refused:\n"
+        "                    self._refused.append(gang)\n"
+        "                    continue\n",
+        "",
+        first=_PLANS,
+    ),
+    Bug(
+        "a gang whose evictions were refused is no potential victim any more",
+        "preemption/preemption.py",
+        "            self.victim_added(gang)\n",
+        "            pass\n",
+        first=_PLANS,
+    ),
+    Bug(
         "each of many preemptors evicts pods in vain",
         "preemption/preemption.py",
         "        if by_priority and (ready_at",
@@ -97,10 +113,17 @@ CLAIM_BUGS = (
         first=_BUDGETS,
     ),
     Bug(
+        "a preemptor that is deleted soon after its start is taken for one whose capacity others took",
+        "preemption/budgets.py",
+        "    return any(uid in gang.pods and not gang.pods[uid].deleting for uid in without)\n",
+        "    return bool(without)\n",
+        first=_BUDGETS,
+    ),
+    Bug(
         "as many plans of a namespace begin at once as it has preemptors",
         "preemption/budgets.py",
-        "MAX_IN_VAIN + gained - under_way.get(namespace, 0)",
-        "MAX_IN_VAIN + gained",
+        "MAX_IN_VAIN + gained - under_way - 1",
+        "MAX_IN_VAIN + gained - 1",
         first=_BUDGETS,
     ),
     Bug(

@@ -4,7 +4,8 @@ from collections.abc import Callable, Iterable
 
 from msgspec.structs import replace
 
-from builders.core.actions import brought_back, end, evicted, full
+from builders.core.actions import brought_back, end, evicted, full, places, pods_of
+from builders.core.entries import entries
 from builders.core.objects import node, plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
@@ -254,6 +255,68 @@ def test_i13_victims_that_do_not_leave_are_not_followed_by_others_for_ever() -> 
     assert len(evicted(scenario)) == 6
     scenario.pass_time(4 * 3600)
     assert len(evicted(scenario)) <= 11
+
+
+# -- victims that cannot be evicted
+
+
+def refusing(scenario: Scenario, name: str) -> None:
+    """The API server refuses the evictions of a gang's pods, as by a webhook or a budget that Muster does not read."""
+    scenario.evict_failures.update({pod.uid: 1_000_000 for pod in pods_of(scenario, name)})
+
+
+def test_i13_another_victim_is_chosen_when_evictions_are_refused() -> None:
+    scenario = full(gang("old").of(4).created(1), gang("young").of(4).created(9), nodes={"a": 4, "b": 4})
+    refusing(scenario, "young")
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    scenario.pass_time(30)
+    assert evicted(scenario) == {"old"}
+    end(scenario)
+    assert places(scenario, ["old", "young", "p"]) == {"old": 0, "young": 4, "p": 4}
+
+
+def test_i13_plans_with_a_victim_that_cannot_be_evicted_pause_and_say_why() -> None:
+    scenario = full(gang("v").of(4), nodes={"n": 4})
+    refusing(scenario, "v")
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    scenario.pass_time(3600)
+    plans = [event for report in scenario.reports for event in report.events if event.reason == "Preempting"]
+    assert 3 <= len(plans) <= 10
+    assert any(
+        "nothing is preempted for it: pods of gang default/v could not be evicted lately" in each
+        for each in scenario.notes()
+    )
+
+
+def test_i8_a_victim_is_evicted_as_soon_as_it_is_a_potential_victim_again() -> None:
+    scenario = full(gang("v").of(4), nodes={"n": 4})
+    refusing(scenario, "v")
+    scenario.add(gang("p").of(4).with_priority(10).created(50))
+    scenario.pass_time(30)
+    assert not evicted(scenario)
+    scenario.evict_failures.clear()
+    scenario.pass_time(61)
+    assert evicted(scenario) == {"v"}
+    end(scenario)
+    assert scenario.bound("p") == 4
+
+
+def test_i11_refused_evictions_are_forgotten_with_their_gang() -> None:
+    scenario = Scenario({"n": 4})
+    scenario.run()
+    before = entries(scenario.leader)
+    for number in range(5):
+        victim, preemptor = gang(f"v{number}").of(4), gang(f"p{number}").of(4).with_priority(10)
+        scenario.add(victim)
+        scenario.run_effects()
+        refusing(scenario, victim.name)
+        scenario.add(preemptor)
+        scenario.pass_time(30)
+        scenario.delete(preemptor)
+        scenario.delete(victim)
+        scenario.run_effects()
+    kept = entries(scenario.leader) - before
+    assert not [path for path in kept if "running" in path]
 
 
 # -- the limit of the cluster

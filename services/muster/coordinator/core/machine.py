@@ -346,7 +346,7 @@ class Machine:
         self._backfill.resume(state.backfill, now)
         self._repairs.resume(state.repairs, now)
         self._effects += yield from self._reconciler.reconcile(now)
-        self._preemption.resume_victims(state.preemption)
+        self._preemption.resume_victims(state.preemption, now)
         self.queue.resume(state.queue, now)
         yield from self._solves.resume(state.solves, now)
         self._preemption_first = state.preemption.has_next_turn

@@ -92,6 +92,14 @@ class BudgetTermState(Struct, frozen=True):
     gained: dict[str, int] = {}
 
 
+class RefusedGang(Struct, frozen=True):
+    """A gang of which pods could not be evicted, so many times in a row: it is no potential victim until then."""
+
+    gang: str
+    refusals: int
+    until: float
+
+
 class PreemptionTermState(Struct, frozen=True):
     """Groups with results of preemption, and the limits of the cluster."""
 
@@ -109,6 +117,7 @@ class PreemptionTermState(Struct, frozen=True):
     new_victims_from: int | None = None
     """Lowest priority of gangs that became potential victims, and were not considered yet."""
     budgets: BudgetTermState = BudgetTermState()
+    refused: tuple[RefusedGang, ...] = ()
 
 
 class NominatedGroup(Struct, frozen=True):

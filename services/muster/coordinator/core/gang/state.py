@@ -288,6 +288,12 @@ class Eviction(Struct, gc=False):
     """The pods run on capacity that is reserved for the preemptor and was lent to them."""
     preempted_by: str = ""
     """Id of the gang for which the whole gang was evicted, until it could start again."""
+    refusals: int = 0
+    """Plans in a row that ended since pods of the gang could not be evicted."""
+    refused_until: float = 0.0
+    """Monotonic time until which the gang is no potential victim after the last of them."""
+    refused: bool = False
+    """That time has not come."""
 
     def begin(self, pods: Iterable[PodName], preemptor: str, *, whole: bool, revoked: bool = False) -> None:
         for pod in pods:
@@ -305,6 +311,14 @@ class Eviction(Struct, gc=False):
 
     def sent(self) -> None:
         self.begun = True
+
+    def refuse(self, refusals: int, until: float) -> None:
+        """Pods of the gang cannot be evicted: the `refusals`-th time in a row."""
+        self.refusals, self.refused_until, self.refused = refusals, until, True
+
+    def end_refusal(self) -> None:
+        """The gang is a potential victim again."""
+        self.refused = False
 
     def remove(self, uid: str) -> None:
         """The pod has left its node, or stays after all."""

@@ -11,8 +11,9 @@ with half of the room.
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import chain
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.events import Now
@@ -43,12 +44,20 @@ class _InVain:
     at: float
 
 
+@dataclass(slots=True)
+class _Places:
+    """Members of a gang that had a place when it started, by uid, and how many members have one or have succeeded."""
+
+    uids: frozenset[str]
+    members: int
+
+
 @dataclass(slots=True, frozen=True)
 class _Start:
     """A start on capacity for which pods were evicted: its gangs may still lose their places."""
 
     namespace: str
-    places: dict[Gang, int]
+    places: dict[Gang, _Places]
     until: float
 
 
@@ -64,8 +73,10 @@ class PreemptorBudgets:
         self._gained: dict[str, int] = {}
         """Starts that make room for further plans. An entry ends when no plan of the namespace is under way."""
         self._starts: list[_Start] = []
-        self._refused: dict[str, None] = {}
-        """Namespaces for which a plan could not begin, until one may."""
+        self.refused: dict[str, float] = {}
+        """Namespaces for which a plan could not begin, and when one may: infinite, when one under way has ended. An
+        entry ends then.
+        """
 
     # -- outcomes
 
@@ -74,7 +85,7 @@ class PreemptorBudgets:
         if _preempts(nomination):
             namespace = nomination.namespace
             self._gained[namespace] = min(MAX_GAINED, self._gained.get(namespace, 0) + 1)
-            places = {gang: gang.places for gang in nomination.group.gangs}
+            places = {gang: _Places(frozenset(_seated(gang)), _members(gang)) for gang in nomination.group.gangs}
             self._starts.append(_Start(namespace, places, now + KEPT_SECONDS))
 
     def failed(self, nomination: Nomination, now: float) -> None:
@@ -112,31 +123,31 @@ class PreemptorBudgets:
         under way has ended.
         """
         namespace = namespace_of(group.key)
-        in_vain = self._in_vain_at(namespace, now)
-        free = self._room(namespace, in_vain, self._under_way()) - 1
-        if in_vain <= free:
-            return now
-        self._refused[namespace] = None
-        return now + math.ceil((in_vain - free) * FORGET_SECONDS) if free >= 0 else math.inf
+        ready_at = self._ready_at(namespace, self._under_way()[namespace], now)
+        if ready_at > now:
+            self.refused[namespace] = ready_at
+        return ready_at
 
     def take_ready(self, now: float) -> list[str]:
         """Namespaces for which a plan could not begin, and may now: each once."""
-        if not self._refused:
+        if not self.refused:
             return []
         under_way = self._under_way()
-        in_vain = {name: self._in_vain_at(name, now) for name in self._refused}
-        ready = [name for name, plans in in_vain.items() if plans + 1 <= self._room(name, plans, under_way)]
+        ready = [name for name in self.refused if self._ready_at(name, under_way[name], now) <= now]
         for namespace in ready:
-            del self._refused[namespace]
+            del self.refused[namespace]
         return ready
 
-    def _room(self, namespace: str, in_vain: float, under_way: Mapping[str, int]) -> int:
-        """For plans in vain and one more, beside those under way; less than 0: too many are."""
+    def _ready_at(self, namespace: str, under_way: int, now: float) -> float:
+        in_vain = self._in_vain_at(namespace, now)
         gained = self._gained.get(namespace, 0) if in_vain else MAX_GAINED
-        return MAX_IN_VAIN + gained - under_way.get(namespace, 0)
+        free = MAX_IN_VAIN + gained - under_way - 1
+        if in_vain <= free:
+            return now
+        return now + math.ceil((in_vain - free) * FORGET_SECONDS) if free >= 0 else math.inf
 
-    def _under_way(self) -> Mapping[str, int]:
-        """Plans by namespace."""
+    def _under_way(self) -> Counter[str]:
+        """Plans that evict pods by priority, by namespace."""
         return Counter(each.namespace for each in self._cache.nominations.values() if _preempts(each))
 
     def _in_vain_at(self, namespace: str, now: float) -> float:
@@ -170,7 +181,22 @@ def _left(in_vain: _InVain, now: float) -> float:
     return max(0.0, in_vain.plans - (now - in_vain.at) / FORGET_SECONDS)
 
 
-def _lost(gang: Gang, places: int, cache: Cache) -> bool:
-    """The gang lost some of these places, and neither by success nor by preemption; one that is gone did not."""
-    runs = cache.gangs.get(gang.id) is gang and not gang.eviction.preempted_by
-    return runs and gang.places + len(gang.succeeded) < places
+def _seated(gang: Gang) -> Iterable[str]:
+    return chain(gang.bound, gang.seats, gang.acknowledged, gang.eviction.pods)
+
+
+def _members(gang: Gang) -> int:
+    return gang.places + len(gang.succeeded)
+
+
+def _lost(gang: Gang, start: _Places, cache: Cache) -> bool:
+    """Members of the gang lost the places of its start: neither by success, nor by preemption, nor since they were
+    deleted. Pods are looked at only if fewer members have a place than at the last call.
+    """
+    if cache.gangs.get(gang.id) is not gang or gang.eviction.preempted_by:
+        return False
+    before, start.members = start.members, _members(gang)
+    if start.members >= before:
+        return False
+    without = start.uids.difference(_seated(gang), gang.succeeded)
+    return any(uid in gang.pods and not gang.pods[uid].deleting for uid in without)

@@ -20,6 +20,12 @@ MAX_RETRY_SECONDS = 30.0
 MAX_FAILURES = 3
 """Failed evictions of a pod after which a plan that needs it is dropped. Each takes the binding service up to a minute.
 """
+INITIAL_REFUSED_SECONDS = 10.0
+"""A gang of which pods could not be evicted is no potential victim for this long, or for twice the time that the plan
+took, so that others are reached although each refusal takes a minute; it doubles with every time in a row.
+"""
+MAX_REFUSED_SECONDS = 3600.0
+"""Longest such time; a time as long without such a plan ends the row."""
 CALL_RETRY_SECONDS = 0.5
 SECONDS_PER_HOUR = 3600.0
 
@@ -34,6 +40,15 @@ class Evictions:
     def stuck(gang: Gang) -> bool:
         """Some of its pods cannot be evicted."""
         return any(leaving.failures >= MAX_FAILURES for leaving in gang.eviction.pods.values())
+
+    @staticmethod
+    def refused(gang: Gang, began: float, now: float) -> None:
+        """A plan that began then ends since pods of the gang cannot be evicted: the next ones are to choose others."""
+        continues = now <= gang.eviction.refused_until + MAX_REFUSED_SECONDS
+        refusals = gang.eviction.refusals + 1 if continues else 1
+        first = max(INITIAL_REFUSED_SECONDS, 2 * (now - began))
+        pause = backoff_seconds(first, MAX_REFUSED_SECONDS, refusals)
+        gang.eviction.refuse(refusals, now + pause)
 
     @staticmethod
     def stoppable(gang: Gang) -> list[str]:

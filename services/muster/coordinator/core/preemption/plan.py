@@ -452,6 +452,9 @@ class Plans:
                 nomination.expired = expired
                 if expired and nomination.revoked_from:
                     note_defaults(nomination, self._cache)
+                for gang in nomination.victims:
+                    if self._evictions.stuck(gang):
+                        self._evictions.refused(gang, nomination.begun_at, now.monotonic_seconds)
                 self.drop(nomination)
                 changed = True
             elif nomination.lent and nomination.backfill:

@@ -9,7 +9,7 @@ preemptor's repair has timed out, come gangs behind it that could not be repaire
 level per gang, the last in the queue first (`preemption/repair`): they have no use of their capacity. Then come running
 gangs of lower priority, one level per priority, the lowest first, and within a level the youngest gang first.
 Pods that a disruption budget protects, that are being evicted already, or whose capacity is nominated for other groups
-are not potential victims.
+are not potential victims; nor, for a while, gangs of which pods could not be evicted.
 
 Of a gang with more bound pods than its minimum, those above it are removed one by one, in the order of
 `preemption/surplus`. Where a gang of a priority has subgroups that it can spare, the priority has two levels: pods of
@@ -27,7 +27,9 @@ from msgspec.structs import replace
 
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
+from muster.coordinator.core.deadlines import Deadlines
 from muster.coordinator.core.elastic.loans import borrowers, gives_back
+from muster.coordinator.core.events import Now
 from muster.coordinator.core.gang.gang import SYSTEM_CRITICAL_PRIORITY, Gang, Group
 from muster.coordinator.core.gang.subgroups import gang_id_of
 from muster.coordinator.core.preemption.nomination import Victims, may_preempt
@@ -41,6 +43,7 @@ from muster.coordinator.core.preemption.offers import (
 )
 from muster.coordinator.core.preemption.surplus import given_up_key, keeps_minimums, spare
 from muster.coordinator.core.slices import OBJECTS, Slices
+from muster.coordinator.core.term_state import RefusedGang, monotonic_time, unix_time
 from muster.gangs.facts import PodFacts, SubgroupPolicy
 from muster.gangs.solve import PotentialVictim, VictimGang
 
@@ -62,6 +65,8 @@ class RunningGangs:
         self._offers: dict[Gang, OfferedPods] = {}
         self._splits: dict[Gang, SplitOffer] = {}
         self._covered: dict[Gang, Counter[str]] = {}
+        self._refused: Deadlines[Gang] = Deadlines()
+        """When gangs are potential victims again of which pods could not be evicted."""
         self._settled: dict[Gang, tuple[int, tuple[SubgroupPolicy, ...]]] = {}
         """Gangs of which no bind or eviction is under way, how many pods they can spare, and their subgroups."""
 
@@ -83,6 +88,8 @@ class RunningGangs:
             self.divided[gang] = None
         else:
             self.divided.pop(gang, None)
+        if gang.eviction.refused:
+            self._refused.put(gang, gang.eviction.refused_until)
         if not gang.bound or gang.in_transition:
             self._settled.pop(gang, None)
             return False
@@ -97,6 +104,7 @@ class RunningGangs:
         self._splits.pop(gang, None)
         self._covered.pop(gang, None)
         self._settled.pop(gang, None)
+        self._refused.discard(gang)
         self.divided.pop(gang, None)
         priority = self._priority.pop(gang, None)
         if priority is not None:
@@ -104,6 +112,30 @@ class RunningGangs:
             if not self._gangs[priority]:
                 del self._gangs[priority]
             self._sorted.pop(priority, None)
+
+    def next_time(self) -> float | None:
+        """When a gang of which pods could not be evicted is a potential victim again."""
+        return self._refused.next_time()
+
+    def take_evictable(self, now: float) -> list[Gang]:
+        """The gangs that are potential victims again by now."""
+        gangs = list(self._refused.take_due(now))
+        for gang in gangs:
+            gang.eviction.end_refusal()
+        return gangs
+
+    def refused(self, now: Now) -> tuple[RefusedGang, ...]:
+        """Gangs that are no potential victims, since pods of them could not be evicted."""
+        return tuple(
+            RefusedGang(gang.id, gang.eviction.refusals, unix_time(until, now)) for gang, until in self._refused.items()
+        )
+
+    def resume(self, states: Iterable[RefusedGang], gangs: Mapping[str, Gang], now: Now) -> None:
+        """They are not for as long as they were not to be."""
+        for each in states:
+            if (gang := gangs.get(each.gang)) is not None and gang.bound:
+                gang.eviction.refuse(each.refusals, monotonic_time(each.until, now))
+                self._refused.put(gang, gang.eviction.refused_until)
 
     @property
     def lowest(self) -> int | None:
@@ -174,6 +206,8 @@ class PotentialVictims:
         self.potential_victims: list[PotentialVictim] = []
         self.beyond_budget = False
         """The chosen victims exceed a disruption budget."""
+        self._refused: list[Gang] = []
+        """Gangs of lower priority that are not listed, since pods of them could not be evicted."""
         self._protected: dict[Gang, str] = {}
         """Gangs of lower priority that are not listed whole, each with a disruption budget that does not allow it."""
 
@@ -230,7 +264,7 @@ class PotentialVictims:
         """Returns the number of preemption levels so far. `allowed`: evictions that budgets allow for all together."""
         for gang in yielding:
             covered = self._running.covered(gang)
-            if gang in self._borrowers or not self._claimed.isdisjoint(gang.bound):
+            if gang in self._borrowers or gang.eviction.refused or not self._claimed.isdisjoint(gang.bound):
                 continue
             if allowed is not None:
                 if any(count > allowed[budget] for budget, count in covered.items()):
@@ -250,6 +284,9 @@ class PotentialVictims:
                 if number % OBJECTS == 0:
                     yield
                 if gang in self._yielding or gang.in_transition:
+                    continue
+                if gang.eviction.refused:
+                    self._refused.append(gang)
                     continue
                 if self._claimed and not self._claimed.isdisjoint(gang.bound):
                     continue
@@ -321,13 +358,19 @@ class PotentialVictims:
 
     @property
     def protected(self) -> str:
-        """Which gangs are protected by disruption budgets, in words; "" if none is."""
-        if not self._protected:
-            return ""
-        gang, budget = min(self._protected.items(), key=lambda pair: pair[0].id)
-        more = len(self._protected) - 1
-        others = f"; budgets protect {more} more {'gang' if more == 1 else 'gangs'}" if more else ""
-        return f"disruption budget {budget} does not allow to evict gang {gang.label}{others}"
+        """Which gangs are protected by disruption budgets, or could not be evicted, in words; "" if none is."""
+        sentences = []
+        if self._protected:
+            gang, budget = min(self._protected.items(), key=lambda pair: pair[0].id)
+            sentences.append(f"disruption budget {budget} does not allow to evict gang {gang.label}")
+            if more := len(self._protected) - 1:
+                sentences.append(f"budgets protect {more} more {'gang' if more == 1 else 'gangs'}")
+        if self._refused:
+            first = min(self._refused, key=lambda gang: gang.id)
+            more = len(self._refused) - 1
+            others = f" and {more} more {'gang' if more == 1 else 'gangs'}" if more else ""
+            sentences.append(f"pods of gang {first.label}{others} could not be evicted lately")
+        return "; ".join(sentences)
 
     def _allowed(self) -> Counter[str]:
         """Evictions that budgets allow beyond those that are decided and not observed yet."""

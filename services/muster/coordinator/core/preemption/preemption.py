@@ -223,6 +223,7 @@ class Preemption:
             last_requests=dict(self._last_requests),
             new_victims_from=new_victims_from,
             budgets=self._plans.budgets.term_state(now),
+            refused=self.running.refused(now),
         )
 
     def resume(self, state: PreemptionTermState, now: Now) -> Slices[None]:
@@ -245,16 +246,17 @@ class Preemption:
         self._reservation_is_next = state.reservation_is_next
         self._requests, self._last_requests = state.requests, dict(state.last_requests)
 
-    def resume_victims(self, state: PreemptionTermState) -> None:
+    def resume_victims(self, state: PreemptionTermState, now: Now) -> None:
         """The other potential victims were considered already. Call it when all gangs are reconciled."""
         self._new_victims_from = state.new_victims_from
+        self.running.resume(state.refused, self._cache.gangs, now)
 
     # -- requests
 
     def next_time(self) -> float | None:
         """When a request may be due."""
         due = (max(at, group.preemption.not_before) for group, at in self._due_at.items())
-        times = [min(due, default=None), self._backfill.starving.next_time()]
+        times = [min(due, default=None), self._backfill.starving.next_time(), self.running.next_time()]
         return min((max(self._not_before, time) for time in times if time is not None), default=None)
 
     def wants_to_ask(self, now: Now) -> bool:
@@ -316,9 +318,13 @@ class Preemption:
         that may preempt are asked for again.
         """
         if ready := self._plans.budgets.take_ready(now.monotonic_seconds):
-            for group in [group for group in self._due_at if group.gangs and namespace_of(group.key) in ready]:
-                self._due_at[group] = min(self._due_at[group], now.monotonic_seconds)
-            yield
+            for groups in parts(tuple(self._due_at)):
+                for group in groups:
+                    if group.gangs and namespace_of(group.key) in ready and group in self._due_at:
+                        self._due_at[group] = min(self._due_at[group], now.monotonic_seconds)
+                yield
+        for gang in self.running.take_evictable(now.monotonic_seconds):
+            self.victim_added(gang)
         priority, self._new_victims_from = self._new_victims_from, None
         if priority is None:
             return
@@ -341,6 +347,7 @@ class Preemption:
         due = tuple(group for group, at in self._due_at.items() if max(at, group.preemption.not_before) <= now)
         first: list[Group] = []
         for groups in parts(due):
+            groups = self._with_budget(groups, now)
             gaining = [group for group in groups if group in self._queue and self._may_gain(group)]
             gain = set(gaining)
             for group in (group for group in groups if group not in gain):  # in order: a scenario plays the same again
@@ -503,7 +510,7 @@ class Preemption:
         time = now.monotonic_seconds
         by_priority = not victims.borrowers.issuperset(victims.preempted)
         if by_priority and (ready_at := self._plans.budgets.ready_at(group, time)) > time:
-            self._await_budget(group, ready_at, now)
+            self._await_budget(group, ready_at, time)
             return False
         if (ready_at := self._limit.ready_at(time)) > time:
             self._due_at[group] = ready_at
@@ -514,20 +521,30 @@ class Preemption:
         self._limit.use(sum(map(len, victims.preempted.values())), time)
         return True
 
-    def _await_budget(self, group: Group, ready_at: float, now: Now) -> None:
-        """Plans of the group's namespace are in vain, or under way: none begins for its other groups, either."""
-        time, namespace = now.monotonic_seconds, namespace_of(group.key)
-        until = ready_at if ready_at < math.inf else time + self._rules.eviction_timeout_seconds
-        self._due_at[group] = until
-        for other, at in self._due_at.items():
-            if at < until and other.gangs and namespace_of(other.key) == namespace and self._only_preempts(other):
-                self._due_at[other] = until
+    def _await_budget(self, group: Group, ready_at: float, now: float) -> None:
+        """Plans of the group's namespace are in vain, or under way: ask for the group when one may begin."""
+        namespace = namespace_of(group.key)
         if ready_at < math.inf:
-            wait = f"the next may be in {ready_at - time:.0f} s"
+            wait = f"the next plan may begin in {ready_at - now:.0f} s"
             what = f"too many preemptors of namespace {namespace} did not get what was evicted for them; {wait}"
         else:
+            ready_at = now + self._rules.eviction_timeout_seconds  # at the latest
             what = f"nothing is preempted for it before other preemptors of namespace {namespace} have started"
+        self._due_at[group] = ready_at
         self._conclude(group, what)
+
+    def _with_budget(self, groups: tuple[Group, ...], now: float) -> tuple[Group, ...]:
+        """The groups but for those whose namespace has no budget; these are due when it has."""
+        refused = self._plans.budgets.refused
+        if not refused:
+            return groups
+        without = set()
+        for group in groups:
+            ready_at = refused.get(namespace_of(group.key)) if group.gangs else None
+            if ready_at is not None and ready_at > now and self._only_preempts(group):
+                self._await_budget(group, ready_at, now)
+                without.add(group)
+        return tuple(group for group in groups if group not in without)
 
     def _only_preempts(self, group: Group) -> bool:
         """Nothing but preemption by priority may help the group."""
