@@ -285,6 +285,20 @@ CLAIM_BUGS = (
         first=_RESERVATIONS,
     ),
     Bug(
+        "a declared run time is believed again of the next pod of its owner",
+        "backfill/run_times.py",
+        "    return namespace, series(name)\n",
+        "    return namespace, name\n",
+        first=_RESERVATIONS,
+    ),
+    Bug(
+        "an owner whose run time was overrun once is never believed again",
+        "backfill/run_times.py",
+        "        run_time.believe()\n",
+        "        pass\n",
+        first=_RESERVATIONS,
+    ),
+    Bug(
         "a gang that overran its run time may backfill",
         "preemption/nomination.py",
         "    if any(gang.run_time.overran for gang in group.gangs):\n        return math.inf\n",

@@ -5,12 +5,13 @@ from typing import Final
 from builders.core.entries import entries
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
+from muster.coordinator.core.backfill.run_times import DISTRUST_SECONDS
 from muster.coordinator.core.preemption.budgets import FORGET_SECONDS, MAX_COUNTED
 from simulation.world import World
 
 PROBE_SECONDS = 60.0
-REMEMBERED_SECONDS: Final = MAX_COUNTED * FORGET_SECONDS
-"""How long the core remembers what is gone: plans of preemption in vain."""
+REMEMBERED_SECONDS: Final = max(MAX_COUNTED * FORGET_SECONDS, DISTRUST_SECONDS)
+"""How long the core remembers what is gone: plans of preemption in vain, and declared run times that were overrun."""
 SPARE: Final = 16
 PER_NODE: Final = 64
 """Entries of arrays that are kept for each node that the cluster ever had at once; rows are used again."""

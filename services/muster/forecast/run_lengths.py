@@ -8,7 +8,6 @@ bounded in number.
 """
 
 import math
-import re
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from muster.gangs.facts import PodFacts, PodPhase
+from muster.gangs.series import series
 
 MAX_OWNERS: Final = 20_000
 MAX_SAMPLES: Final = 64
@@ -27,8 +27,6 @@ OVERRUN_SECONDS: Final = 60.0
 
 Owner = tuple[str, str, str]
 """Level, namespace, and series or pod class."""
-
-_SUFFIX: Final = re.compile(r"([-._](?=[0-9a-z]*[0-9])[0-9a-z]+)+$")
 
 
 class Known(Enum):
@@ -99,11 +97,6 @@ def has_ended_by_itself(before: PodFacts, after: PodFacts | None) -> bool:
 def _owners(pod: PodFacts) -> tuple[Owner, Owner]:
     name = pod.gang.rpartition("/")[2] if pod.gang else pod.name
     return ("series", pod.namespace, series(name)), ("class", pod.namespace, pod.class_id)
-
-
-def series(name: str) -> str:
-    """The name without trailing numbers and random suffixes."""
-    return _SUFFIX.sub("", name) or name
 
 
 def _quantile(ordered: Sequence[float], quantile: float) -> float:

@@ -11,6 +11,7 @@ from builders.core.actions import crowded, ends, full
 from builders.core.objects import plain_pod
 from builders.core.scenario import Scenario
 from builders.gangs.facts import gang
+from muster.coordinator.core.backfill.run_times import DISTRUST_SECONDS
 from muster.coordinator.core.events import Rules
 from muster.coordinator.core.machine import DEFAULTS
 from muster.coordinator.core.preemption.nomination import longest_run
@@ -118,6 +119,28 @@ def test_i13_a_run_time_that_was_overrun_is_not_believed_when_another_gang_starv
             break
     (nomination,) = scenario.leader.cache.nominations.values()
     assert (nomination.owner, nomination.starts_at) == (scenario.gang("q").id, math.inf)
+
+
+def test_i13_a_run_time_that_was_overrun_is_not_believed_of_its_owner() -> None:
+    """Pods of one Job, whose names differ in a suffix; that ends a day after the last overrun."""
+    scenario = full(gang("slow").of(4), nodes={"a": 4, "b": 4})
+    scenario.pass_time(1000)
+    scenario.add_pods(*(replace(plain_pod(f"job-x{number}k2p"), expected_seconds=100.0) for number in range(4)))
+    scenario.run_effects()
+    starving = gang("p").of(4).created(50)
+    scenario.add(starving)
+    scenario.pass_time(161)
+    assert expirations(scenario)
+    scenario.delete(starving)
+    pods = [pod for pod in scenario.cluster.pods.values() if pod.name.startswith("job-")]
+    scenario.change(remove_pods=[pod.uid for pod in pods])
+    others = plain_pod("job-bcdfg"), plain_pod("job-2"), plain_pod("jib-1")
+    scenario.add_pods(*(replace(pod, expected_seconds=100.0) for pod in others))
+    scenario.run_effects()
+    gangs = [scenario.leader.cache.gang_of[pod.uid] for pod in others]
+    assert [each.run_time.overran for each in gangs] == [True, True, False]
+    scenario.pass_time(DISTRUST_SECONDS)
+    assert not any(each.run_time.overran for each in gangs)
 
 
 def test_i8_a_gang_starts_among_liars_that_replace_each_other() -> None:

@@ -1,10 +1,9 @@
 """How long pods run is learnt from earlier pods of the same owner."""
 
-import pytest
 from msgspec.structs import replace
 
 from builders.core.objects import plain_pod
-from muster.forecast.run_lengths import MAX_OWNERS, Known, RunLengths, has_ended_by_itself, series
+from muster.forecast.run_lengths import MAX_OWNERS, Known, RunLengths, has_ended_by_itself
 from muster.gangs.facts import PodFacts, PodPhase
 
 NOW = 1_700_000_000.0
@@ -72,21 +71,6 @@ def test_owners_are_bounded_in_number() -> None:
         lengths.ended(replace(pod(ran=10), namespace=f"ns-{number}"), NOW)
 
     assert len(lengths) == MAX_OWNERS
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("etl-28374650", "etl"),
-        ("etl-28374650-x7k2p", "etl"),
-        ("train-x7k2p", "train"),
-        ("train", "train"),
-        ("train-large", "train-large"),
-        ("12", "12"),
-    ],
-)
-def test_runs_of_one_series_have_the_same_name(name: str, expected: str) -> None:
-    assert series(name) == expected
 
 
 def test_pods_that_were_evicted_or_failed_teach_nothing() -> None:

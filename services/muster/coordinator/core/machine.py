@@ -324,7 +324,7 @@ class Machine:
             solves=(yield from self._solves.term_state(now)),
             preemption=replace(preemption, has_next_turn=self._preemption_first),
             nominations=(yield from self._plans.term_state(now)),
-            backfill=(yield from self._backfill.term_state(now)),
+            backfill=self._backfill.term_state(now),
             repairs=self._repairs.term_state(now),
             short=(yield from self._reconciler.term_state(now)),
             bind_trouble=self._binds.term_state(now),

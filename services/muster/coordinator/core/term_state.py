@@ -153,14 +153,22 @@ class StarvingGroup(Struct, frozen=True):
     paused_until: float | None = None
 
 
+class OverrunOwner(Struct, frozen=True):
+    """When pods of an owner were last seen to run longer than they declared."""
+
+    namespace: str
+    series: str
+    at: float
+
+
 class BackfillTermState(Struct, frozen=True):
     """Groups without a place, those that have none for the longest first, and the pause of all."""
 
     groups: tuple[StarvingGroup, ...] = ()
     not_before: float = 0.0
     unpaid_seconds: float = 0.0
-    overran: tuple[str, ...] = ()
-    """Gangs whose declared run time is not believed."""
+    overran: tuple[OverrunOwner, ...] = ()
+    """Owners whose declared run time is not believed, the earliest overrun first."""
 
 
 class RepairedGang(Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Final, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from muster.coordinator.core.backfill.run_times import RunTimes
 from muster.coordinator.core.cache.cache import Cache
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.events import Now
@@ -123,15 +124,15 @@ def expected_end(gang: Gang, pod: PodFacts, now: Now) -> float:
     return now.monotonic_seconds + max(0.0, pod.expected_seconds - ran)
 
 
-def note_overruns(gangs: Iterable[Gang], now: Now) -> bool:
-    """Do not believe gangs again of which a pod runs for longer than it declared. True: there are some."""
+def note_overruns(gangs: Iterable[Gang], run_times: RunTimes, now: Now) -> bool:
+    """Do not believe owners again of which a pod runs for longer than it declared. True: there are some."""
     overrunning = [
         gang
         for gang in gangs
         if any(pod.seated and not pod.deleting and _overrun(pod, now) > 0 for pod in gang.pods.values())
     ]
     for gang in overrunning:
-        gang.run_time.overrun()
+        run_times.overrun(gang.id, now.monotonic_seconds)
     return bool(overrunning)
 
 

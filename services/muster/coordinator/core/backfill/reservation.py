@@ -27,7 +27,7 @@ from muster.coordinator.core.preemption.plan import Plans
 from muster.coordinator.core.priority_queue import PriorityQueue
 from muster.coordinator.core.queue.queue import Queue
 from muster.coordinator.core.slices import OBJECTS, Slices
-from muster.coordinator.core.term_state import BackfillTermState, StarvingGroup, monotonic_time, unix_time
+from muster.coordinator.core.term_state import BackfillTermState, OverrunOwner, StarvingGroup, monotonic_time, unix_time
 from muster.gangs.facts import PodFacts
 from muster.retry.backoff import backoff_seconds
 
@@ -122,21 +122,13 @@ class BackfillReservations:
         self._held = nomination
         return capacity_reserved(nomination, now)
 
-    def term_state(self, now: Now) -> Slices[BackfillTermState]:
-        """Groups without a place, and gangs whose declared run time is not believed. In slices."""
-        overran = []
-        for number, gang in enumerate(list(self._cache.gangs.values()), start=1):
-            if gang.run_time.overran:
-                overran.append(gang.id)
-            if number % OBJECTS == 0:
-                yield
-        return self.starving.term_state(tuple(overran), now)
+    def term_state(self, now: Now) -> BackfillTermState:
+        """Groups without a place, and owners whose declared run time is not believed."""
+        return self.starving.term_state(self._cache.run_times.term_state(now), now)
 
     def resume(self, state: BackfillTermState, now: Now) -> None:
         """Groups have been without a place for as long as they had been."""
-        for id_ in state.overran:
-            if (gang := self._cache.gangs.get(id_)) is not None:
-                gang.run_time.overrun()
+        self._cache.run_times.resume(state.overran, now)
         self.starving.resume(state, now)
         self._held = self.starving.reservation
 
@@ -149,11 +141,12 @@ class BackfillReservations:
         """End the reservation if its time is over: the pods that should have ended for it have not."""
         held, time = self.starving.reservation, now.monotonic_seconds
         self._charge_ended(time)
+        self._cache.run_times.update(time)
         if held is None or held.expires_at > time:
             return []
         cache, state, timeout = self._cache, held.group.preemption, self._rules.reservation_timeout_seconds
         there = [uid for uid in held.remaining(cache.ledger) if uid in cache.gang_of]
-        overran = note_overruns({cache.gang_of[uid]: None for uid in there}, now)
+        overran = note_overruns({cache.gang_of[uid]: None for uid in there}, cache.run_times, now)
         state.fail_reservation()
         chosen_anew = overran and state.reservations_in_vain == 1 and not self.starving.unpaid_seconds
         pause = 0.0 if chosen_anew else backoff_seconds(timeout, MAX_PAUSE_SECONDS, state.reservations_in_vain)
@@ -218,7 +211,7 @@ class StarvingGroups:
         else:
             self._since.setdefault(group, now)
 
-    def term_state(self, overran: tuple[str, ...], now: Now) -> BackfillTermState:
+    def term_state(self, overran: tuple[OverrunOwner, ...], now: Now) -> BackfillTermState:
         """The groups, and the pauses."""
         groups = [StarvingGroup(group.id, rank) for group, rank in self._starving.items()]
         groups += [StarvingGroup(group.id, since=unix_time(since, now)) for group, since in self._since.items()]

@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from muster.coordinator.core.backfill.run_times import RunTimes
 from muster.coordinator.core.cache.ledger import Ledger
 from muster.coordinator.core.cache.nodes import TopologyTrees
 from muster.coordinator.core.events import ClusterEvent, EventKind, Rules
@@ -55,6 +56,7 @@ class Cache:
         """Evictions that disruption budgets allow now, by budget."""
         self.nominations: dict[Group, Nomination] = {}
         """Nominated capacity, by the group that it is nominated for."""
+        self.run_times = RunTimes()
         self.touched: dict[Gang, bool] = {}
         self.gone: list[Gang] = []
         self.disbanded: list[Group] = []
@@ -561,7 +563,8 @@ class Cache:
 
     def _new_gang(self, gang_id: str) -> Gang:
         group = Group(gang_id)
-        gang = Gang(gang_id, group, trusts_declarations=self._rules.trust_declared_priority)
+        run_time, trusts = self.run_times.of(gang_id), self._rules.trust_declared_priority
+        gang = Gang(gang_id, group, run_time=run_time, trusts_declarations=trusts)
         group.gangs.append(gang)
         self.groups[gang_id] = group
         self.gangs[gang_id] = gang

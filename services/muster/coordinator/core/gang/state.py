@@ -424,14 +424,18 @@ class Growth(Struct, gc=False):
         self.kept_loan = True
 
 
-class RunTime(Struct, gc=False):
-    """Whether the run time that pods of a gang declare is believed."""
+class RunTime(Struct, weakref=True):
+    """Whether the run time that pods of a gang declare is believed, shared by all gangs of an owner."""
 
     overran: bool = False
-    """A pod of the gang ran for longer than it declared, which nothing enforced."""
+    """A pod ran for longer than it declared, which nothing enforced."""
 
     def overrun(self) -> None:
         self.overran = True
+
+    def believe(self) -> None:
+        """What is declared is believed again."""
+        self.overran = False
 
 
 class Timing(Struct, gc=False):
