@@ -33,6 +33,7 @@ from muster.kube.objects import (
     decode_pod,
     decode_pod_group,
     decode_priority_class,
+    within_limits,
 )
 from muster.kube.topology_config_maps import ConfigMap, decode_config_map
 from muster.kube.volume_facts import (
@@ -51,10 +52,10 @@ T = TypeVar("T")
 class ApiResource(Struct, Generic[T], frozen=True):
     """An API resource. `kind` is its plural with its group, as in revisions; `path` lists it in all namespaces.
 
-    `decode` reads as much as possible of an object that does not fit `type`. An `optional` resource may not be served,
-    e.g. because its CustomResourceDefinition is not installed. A `dispensable` one may be forbidden: Muster works
-    without it. `label_selector` selects the relevant objects; empty: all. `older_paths` are paths of older API
-    versions, for API servers that do not serve `path`.
+    `decode` reads as much as possible of an object that does not fit `type`. `limit` leaves out what exceeds the
+    limits on input. An `optional` resource may not be served, e.g. because its CustomResourceDefinition is not
+    installed. A `dispensable` one may be forbidden: Muster works without it. `label_selector` selects the relevant
+    objects; empty: all. `older_paths` are paths of older API versions, for API servers that do not serve `path`.
     """
 
     kind: str
@@ -65,6 +66,7 @@ class ApiResource(Struct, Generic[T], frozen=True):
     dispensable: bool = False
     label_selector: str = ""
     older_paths: tuple[str, ...] = ()
+    limit: Callable[[T], T] | None = None
 
     @property
     def api_version(self) -> str:
@@ -106,7 +108,7 @@ OBJECT_KINDS: Final[Mapping[str, str]] = {
 }
 """Kinds by plural."""
 
-PODS: Final = ApiResource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod)
+PODS: Final = ApiResource(POD_REVISIONS, "/api/v1/pods", Pod, decode_pod, limit=within_limits)
 NODES: Final = ApiResource(NODE_REVISIONS, "/api/v1/nodes", Node, decode_node)
 PRIORITY_CLASSES: Final = ApiResource(
     "priorityclasses.scheduling.k8s.io",

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct, field
+from msgspec.structs import replace
 
 from muster.gangs.quoting import quoted
 from muster.kube.json_repair import repaired
@@ -22,6 +23,8 @@ UNREADABLE: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 T = TypeVar("T")
 
+MAX_LABELS: Final = 100
+"""Labels of a pod; every service that matches selectors keeps them, 200 bytes each if no other pod has them."""
 _MAX_REVISION_DIGITS: Final = 18  # below 2^63, the range of revisions in etcd and in protobuf
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
@@ -255,12 +258,24 @@ _fields: Final = msgspec.json.Decoder(dict[str, Raw])
 
 
 def decode_pod(data: Encoded) -> Pod:
-    """Decode a pod; a MalformedPod if fields have wrong types. Raises BadObject if it is not a JSON object."""
+    """Decode a pod; a MalformedPod if fields have wrong types, or it has more than MAX_LABELS labels, which are not
+    read then. Raises BadObject if it is not a JSON object.
+    """
     try:
-        return _pod.decode(data)
+        return within_limits(_pod.decode(data))
     except UNREADABLE:
         known, problem = salvage(Pod, data)
-        return MalformedPod(**known, unreadable=problem)
+        return within_limits(MalformedPod(**known, unreadable=problem))
+
+
+def within_limits(pod: Pod) -> Pod:
+    """The pod; a MalformedPod without its labels if there are more than MAX_LABELS."""
+    count = len(pod.metadata.labels or ())
+    if count <= MAX_LABELS:
+        return pod
+    problem = f"it has {count} labels: at most {MAX_LABELS} are supported"
+    both = f"{pod.problem}; {problem}" if pod.problem else problem
+    return MalformedPod(replace(pod.metadata, labels=None), pod.spec, pod.status, unreadable=both)
 
 
 def decode_node(data: Encoded) -> Node:

@@ -67,6 +67,7 @@ class _Bookmark(Struct):
     metadata: ObjectMeta
 
 
+_OTHERS_USED = "the other fields are used"
 _raw_lists = msgspec.json.Decoder(_List[Raw])
 
 
@@ -83,6 +84,7 @@ class WatchDecoder(Generic[T]):
         self._events = msgspec.json.Decoder(_Event[kind])
         self._lists = msgspec.json.Decoder(_List[kind])
         self._decode = resource.decode
+        self._limit = resource.limit
         self._malformed = malformed
 
     def page(self, body: bytes) -> Page[T]:
@@ -99,7 +101,7 @@ class WatchDecoder(Generic[T]):
             raw_items = decoded.items or []
             found = [self._object(raw) for raw in raw_items]
         for index, each in enumerate(found):
-            checked = _identified(each)
+            checked = _identified(self._limited(each))
             if type(checked) is Unreadable:
                 unreadable.append(checked)
                 continue
@@ -118,7 +120,7 @@ class WatchDecoder(Generic[T]):
             return self._decode_leniently(line)
         kind = event.type
         if kind in ("ADDED", "MODIFIED"):
-            return _identified(event.object)  # type: ignore[no-any-return]
+            return _identified(self._limited(event.object))  # type: ignore[no-any-return]
         if kind == "DELETED":
             return _removed(event.object)
         return self._decode_leniently(line)
@@ -137,6 +139,14 @@ class WatchDecoder(Generic[T]):
             case _:
                 raise BadObject(f"unknown type of watch event: {quoted(event.type)}")
 
+    def _limited(self, item: Any) -> Any:
+        if self._limit is None or type(item) is Unreadable:
+            return item
+        limited: Any = self._limit(item)
+        if limited is not item:
+            self._malformed.note(_unreadable(Reason.FIELDS, item.metadata, limited.problem), effect=_OTHERS_USED)
+        return limited
+
     def _object(self, raw: Raw) -> T | Unreadable:
         try:
             return self._objects.decode(raw)
@@ -147,7 +157,7 @@ class WatchDecoder(Generic[T]):
         except BadObject as error:
             return Unreadable(Reason.NOT_AN_OBJECT, str(error))
         problem = getattr(item, "problem", "") or problem
-        self._malformed.note(_unreadable(Reason.FIELDS, item.metadata, problem), effect="the other fields are used")
+        self._malformed.note(_unreadable(Reason.FIELDS, item.metadata, problem), effect=_OTHERS_USED)
         return item  # type: ignore[no-any-return]
 
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import signal
 import sys
 import time
@@ -13,21 +12,18 @@ from weakref import WeakKeyDictionary
 import uvloop
 
 from muster.gangs.byte_cache import age_caches
+from muster.rpc.garbage import GarbageCollection
 
 _T = TypeVar("_T")
 
 # Threads that wait for etcd need the interpreter soon even if the loop is busy: with Python's default of 5 ms the
 # slowest of a hundred commits took 180 ms on a busy loop, with 1 ms it took 30 ms.
 _SWITCH_SECONDS = 0.001
-_COLLECTION_THRESHOLDS = 10_000, 5, 5  # objects for the youngest generation, collections for the others
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 _RETURN_MEMORY_SECONDS = 10.0
 _AGE_CACHES_SECONDS = 30.0
 """Results that only a workload of the past needed are dropped after one to two of these."""
-_IDLE_SHARE = 0.05
-"""A process that used less processor time than this is idle: a full collection holds up nobody."""
-_FEW_OBJECTS = 1_000
 _M_ARENA_MAX = -8
 """mallopt's parameter; see malloc.h of the GNU C library."""
 
@@ -63,41 +59,29 @@ async def until_stopped() -> None:
 
 
 def run_async(main: Coroutine[Any, Any, _T]) -> _T:
-    """asyncio.run on uvloop. What exists now is exempt from garbage collection.
-
-    These are the imported modules, which stay; a full collection would hold the event loop for 40 ms to scan them.
-    Others are collected less often than by default: a large batch of pods is no garbage.
-    """
+    """asyncio.run on uvloop, with collections of garbage that do not hold the event loop for long."""
     sys.setswitchinterval(_SWITCH_SECONDS)
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_COLLECTION_THRESHOLDS)
-    return uvloop.run(_returning_memory(main))
+    garbage = GarbageCollection()
+    garbage.start()
+    return uvloop.run(_returning_memory(main, garbage))
 
 
-async def _forget_the_past() -> None:
+async def _forget_the_past(garbage: GarbageCollection) -> None:
     """Age the caches, and collect the garbage of a workload that has gone: without new objects nothing else would."""
     spent = time.process_time()
     while True:
         await asyncio.sleep(_AGE_CACHES_SECONDS)
         age_caches()
         before, spent = spent, time.process_time()
-        collect_if_idle(spent - before, _AGE_CACHES_SECONDS)
+        garbage.collect_if_idle(spent - before, _AGE_CACHES_SECONDS)
 
 
-def collect_if_idle(used_seconds: float, seconds: float) -> None:
-    """A full garbage collection if the process was idle, and has made objects since the last one."""
-    young, *older = gc.get_count()
-    if used_seconds < _IDLE_SHARE * seconds and (young > _FEW_OBJECTS or any(older)):
-        gc.collect()
-
-
-async def _returning_memory(main: Coroutine[Any, Any, _T]) -> _T:
+async def _returning_memory(main: Coroutine[Any, Any, _T], garbage: GarbageCollection) -> _T:
     """Forget what caches hold of a workload that has gone, and return its memory to the operating system (I11).
 
     The C library keeps what is free in the middle of a heap, and each thread has a heap of its own.
     """
-    tasks = [asyncio.create_task(_forget_the_past())]
+    tasks = [asyncio.create_task(_forget_the_past(garbage))]
     allocator = ctypes.CDLL(None)
     if hasattr(allocator, "malloc_trim"):  # the GNU C library
         allocator.mallopt(_M_ARENA_MAX, 1)

@@ -1,7 +1,6 @@
 """cluster-state's main path: informers report object changes, the state derives facts, the broadcaster sends them."""
 
 import asyncio
-import gc
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
@@ -73,19 +72,12 @@ async def run(settings: Settings) -> None:
     try:
         await service.start()
         async with asyncio.TaskGroup() as tasks:
-            following = [tasks.create_task(service.follow()), tasks.create_task(_freeze_initial_state(service))]
+            following = tasks.create_task(service.follow())
             await until_stopped()
-            for task in following:
-                task.cancel()
+            following.cancel()
     finally:
         await service.stop()
         await session.close()
-
-
-async def _freeze_initial_state(service: "ClusterStateService") -> None:
-    """Exempt the initial state from garbage collection: it is long-lived, and scanning it would block the loop."""
-    await service.complete.wait()
-    gc.freeze()
 
 
 class ClusterStateService:

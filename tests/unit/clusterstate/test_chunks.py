@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from builders.clusterstate.history import History, pod_object
 from muster.clusterstate.chunks import delta_chunks, snapshot_chunks
 from muster.gangs.facts import Batch
+from muster.kube.objects import MAX_LABELS
 from muster.rpc.watch_codec import batch_step, encode_batch
 
 LARGEST = 8 << 20
@@ -29,7 +30,7 @@ def large_pods(count: int) -> Batch:
         history.pods(
             pod_object(
                 f"p{number}",
-                labels={f"label-{number}-{each}": "x" * 60 for each in range(2000)},
+                labels={f"label-{number}-{each}": "x" * 60 for each in range(MAX_LABELS)},
                 affinity={"nodeAffinity": required},
                 volumes=[{"name": each, "persistentVolumeClaim": {"claimName": each}} for each in claims],
             )
@@ -39,8 +40,8 @@ def large_pods(count: int) -> Batch:
 
 @pytest.mark.parametrize("cut", [snapshot_chunks, deltas])
 def test_messages_are_small_and_complete(cut: Callable[[Batch], Iterator[Batch]]) -> None:
-    whole = large_pods(200)
-    assert len(encode_batch(whole).SerializeToString()) > 32 << 20
+    whole = large_pods(400)
+    assert len(encode_batch(whole).SerializeToString()) > 2 * LARGEST
     chunks = list(cut(whole))
     assert max(len(batch_step(each).SerializeToString()) for each in chunks) < LARGEST
     for name in ("pod_classes", "selectors", "label_sets", "pods"):

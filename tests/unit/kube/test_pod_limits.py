@@ -8,6 +8,7 @@ from msgspec import Raw
 
 from builders.kube.inter_pod_rules import affinity, labelled, spread, term
 from builders.kube.objects import container, pod, sidecar
+from muster.kube.objects import decode_pod
 from muster.kube.pod_class import MAX_AMOUNTS, MAX_CONTAINERS, MAX_FIELD_BYTES, read_class
 from muster.kube.volume_facts import MAX_CLAIMS, claims_of
 
@@ -66,6 +67,19 @@ def test_too_much_is_a_problem_and_not_read(spec: dict[str, Any], problem: str) 
     alone = read_class(pod(spec={"containers": [container(requests={"cpu": "2"})]}))
     assert (read.problem, read.selectors) == (problem, ())
     assert read.pod_class == alone.pod_class
+
+
+@pytest.mark.parametrize(("count", "problem"), [(100, ""), (101, "it has 101 labels: at most 100 are supported")])
+def test_too_many_labels_are_a_problem_and_not_read(count: int, problem: str) -> None:
+    labels = dict.fromkeys(several(count), "")
+    read = decode_pod(json.dumps({"metadata": {"name": "p", "uid": "u", "labels": labels}, "spec": {}}).encode())
+    assert (read.problem, read.metadata.name, read.metadata.labels) == (problem, "p", None if problem else labels)
+
+
+def test_a_malformed_pod_with_too_many_labels_has_both_problems() -> None:
+    pod = {"metadata": {"uid": "u", "labels": dict.fromkeys(several(101), "")}, "spec": {"priority": "high"}}
+    assert "priority" in (problem := decode_pod(json.dumps(pod).encode()).problem)
+    assert problem.endswith("it has 101 labels: at most 100 are supported")
 
 
 def test_list_of_all_nodes_of_a_large_cluster_is_read() -> None:

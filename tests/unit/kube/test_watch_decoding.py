@@ -8,7 +8,7 @@ import pytest
 from muster.kube.api_resources import NODES, PODS
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import Removed
-from muster.kube.objects import BadObject, BadResourceVersion, Node, Pod
+from muster.kube.objects import MAX_LABELS, BadObject, BadResourceVersion, Node, Pod
 from muster.kube.watch_decoding import Bookmark, WatchDecoder, WatchStatus
 
 pods = WatchDecoder(PODS, MalformedObjects(PODS.kind))
@@ -91,6 +91,17 @@ def test_object_that_cannot_be_told_from_others_is_unreadable(odd: Any, reason: 
     assert isinstance(event, Unreadable) and event.reason is reason
     assert [each.reason for each in page.unreadable] == [reason]
     assert [each.metadata.name for each in page.items] == ["b", "c"]
+
+
+def test_i12_too_many_labels_are_not_read_and_reported() -> None:
+    reported = list[Unreadable]()
+    decoder, odd = WatchDecoder(PODS, MalformedObjects(PODS.kind, reported.append)), pod("odd")
+    odd["metadata"]["labels"] = {f"label-{number}": "" for number in range(MAX_LABELS + 1)}
+    page = decoder.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode())
+    for each in (decoder.event(line("MODIFIED", odd)), *page.items):
+        assert isinstance(each, Pod)
+        assert (each.metadata.labels, each.problem) == (None, "it has 101 labels: at most 100 are supported")
+    assert [(each.name, each.reason) for each in reported] == [("odd", Reason.FIELDS)] * 2
 
 
 NESTED = b"[" * 5000 + b"]" * 5000

@@ -4,7 +4,6 @@ Large changes, and solves, run one after another in a worker thread, so that the
 """
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
@@ -95,7 +94,6 @@ class Mirror:
                             on_change(self.current)
                         if isinstance(step, SnapshotComplete):
                             backoff.reset()
-                            _freeze_snapshot()
             except UnknownClass as error:
                 _log.error("subscription_broken", error=str(error))
                 self._disconnect(str(error))
@@ -176,10 +174,3 @@ def _is_large(batch: Batch) -> bool:
     changes = len(batch.pods) + len(batch.nodes) + len(batch.pod_classes) + len(batch.label_sets)
     removed = len(batch.removed_pods) + len(batch.removed_nodes) + len(batch.removed_pod_classes)
     return bool(by_cluster) or changes + removed + len(batch.removed_label_sets) > _LARGE_BATCH
-
-
-def _freeze_snapshot() -> None:
-    """Exclude the snapshot from cyclic garbage collection, which would pause solves for 0.1 s each time."""
-    gc.unfreeze()
-    gc.collect()
-    gc.freeze()
