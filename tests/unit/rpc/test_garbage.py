@@ -1,13 +1,14 @@
 """Garbage in cycles is collected in the end, and not by collections that look at all objects again and again."""
 
 import gc
+import time
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from muster.rpc.garbage import GarbageCollection
+from muster.rpc.garbage import BUSY_SECONDS, GarbageCollection
 
 
 class _Cycle:
@@ -52,12 +53,25 @@ def test_i11_an_idle_process_collects_its_garbage(garbage: GarbageCollection, ca
     assert len(made) == case.objects
 
 
+def test_i11_a_process_that_is_never_idle_collects_its_garbage_too(
+    garbage: GarbageCollection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cycle = weakref.ref(_Cycle())
+    garbage.collect_if_idle(30.0, 30.0)
+    assert cycle() is not None
+    later = time.monotonic() + BUSY_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    garbage.collect_if_idle(30.0, 30.0)
+    assert cycle() is None
+
+
 @pytest.mark.usefixtures("garbage")
-def test_i12_what_survived_a_long_collection_is_not_looked_at_again() -> None:
+@pytest.mark.parametrize("generation", [1, 2])
+def test_i12_what_survived_a_long_collection_is_not_looked_at_again(generation: int) -> None:
     kept = _Cycle()
-    gc.collect()
+    gc.collect(generation)
     cycle, kept = weakref.ref(kept), _Cycle()
-    gc.collect()
+    gc.collect(generation)
     assert cycle() is not None, "it is frozen"
     assert not any(each is kept for each in gc.get_objects())
 
