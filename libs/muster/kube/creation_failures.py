@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from muster.gangs.quoting import printable
 from muster.kube.objects import UNREADABLE
@@ -34,11 +35,20 @@ _GENERATED: Final = r"-(?:[0-9]+-)?[bcdfghjklmnpqrstvwxz2456789]{5}\b"
 
 
 class CreationFailure(Struct, frozen=True, gc=False):
-    """The last failure of a controller to create a pod. `text`: "Kind name: why", one line."""
+    """The last failure of a controller to create a pod, by its uid. `text`: "Kind name: why", one line; `name` is the
+    controller's.
+    """
 
     controller: str
     seen_seconds: int
     text: str
+    name: str = ""
+
+    @property
+    def found_by_name(self) -> "CreationFailure":
+        """The failure, saying that nothing but its name makes this the controller of a gang."""
+        before, _, why = self.text.partition(": ")
+        return replace(self, text=shortened(f"{before}, by its name: {why}"))
 
 
 class EventPage(Struct, frozen=True):
@@ -117,10 +127,12 @@ def _failure(event: _Event) -> CreationFailure | None:
         return None
     kind, name = (printable((each or "")[:_NAME_CHARACTERS]) for each in (about.kind, about.name))
     why = _why(event.message[:_READ_CHARACTERS], (about.name or "")[:_NAME_CHARACTERS])
-    text = f"{kind} {name}: {why}"
-    if len(text) > MAX_CHARACTERS:
-        text = f"{text[: MAX_CHARACTERS - 1]}…"
-    return CreationFailure(about.uid, event.seen_seconds, text)
+    return CreationFailure(about.uid, event.seen_seconds, shortened(f"{kind} {name}: {why}"), name)
+
+
+def shortened(text: str) -> str:
+    """The text, of MAX_CHARACTERS at most."""
+    return text if len(text) <= MAX_CHARACTERS else f"{text[: MAX_CHARACTERS - 1]}…"
 
 
 def _says_failure(reason: str, kind: str) -> bool:

@@ -5,7 +5,7 @@ page by page: next is the one whose pass has been due for the longest. A pass is
 a few seconds, and again and again while there is such a gang; after a pass that took the API server long, later.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 from msgspec import Struct
@@ -39,9 +39,12 @@ class PageRequest(NamedTuple):
 
 
 class _Pass(Struct):
-    """A pass under way: the newest failure of each controller of incomplete gangs. It ends with the last page."""
+    """A pass under way: the newest failure of each controller of incomplete gangs, and of those that may be controllers
+    of gangs with this name, of which none is known. It ends with the last page.
+    """
 
     newest: dict[str, CreationFailure | None]
+    by_name: dict[str, CreationFailure | None]
     continue_token: str = ""
     seconds: float = 0.0
 
@@ -54,7 +57,7 @@ class _Turn(Struct):
 
 class EventPasses:
     """Passes of namespaces with incomplete gangs, with the last of which the entry ends. A pass keeps one failure for
-    each controller of these gangs (I11).
+    each controller of these gangs, or for the gang (I11).
     """
 
     def __init__(self, gangs: Gangs, pace: Pace) -> None:
@@ -73,9 +76,8 @@ class EventPasses:
             if turn.due > now:
                 return None
             if turn.under_way is None:
-                gangs = self._gangs.incomplete.by_namespace[namespace]
-                turn.under_way = _Pass({uid: None for each in gangs for uid in self._gangs.controllers_of(each)})
-            if turn.under_way.newest:
+                turn.under_way = self._begun(namespace)
+            if turn.under_way.newest or turn.under_way.by_name:
                 return PageRequest(namespace, turn.under_way.continue_token)
             self._end(turn, now)  # nobody would report anything
         return None
@@ -88,17 +90,13 @@ class EventPasses:
         if turn is None or (under_way := turn.under_way) is None:
             return {}
         under_way.seconds += seconds
-        _add(under_way.newest, page.failures)
+        _add(under_way, page.failures)
         if page.continue_token:
             under_way.continue_token, turn.due = page.continue_token, now
             return {}
         self._end(turn, now, under_way.seconds)
         return {
-            gang_id: [
-                failure
-                for uid in self._gangs.controllers_of(gang_id)
-                if (failure := under_way.newest.get(uid)) is not None
-            ]
+            gang_id: list(self._failures_of(gang_id, under_way))
             for gang_id in self._gangs.incomplete.by_namespace.get(namespace, ())
         }
 
@@ -106,6 +104,23 @@ class EventPasses:
         """There is no response that could be read: what is known stays until a later pass."""
         if (turn := self._turns.get(namespace)) is not None:
             self._end(turn, now, seconds)
+
+    def _begun(self, namespace: str) -> _Pass:
+        newest: dict[str, CreationFailure | None] = {}
+        by_name: dict[str, CreationFailure | None] = {}
+        for gang_id in self._gangs.incomplete.by_namespace[namespace]:
+            newest.update(dict.fromkeys(self._gangs.controllers_of(gang_id)))
+            if self._gangs.has_unknown_controller(gang_id):
+                by_name[_name_of(gang_id)] = None
+        return _Pass(newest, by_name)
+
+    def _failures_of(self, gang_id: str, under_way: _Pass) -> Iterator[CreationFailure]:
+        for uid in self._gangs.controllers_of(gang_id):
+            if (failure := under_way.newest.get(uid)) is not None:
+                yield failure
+        named = under_way.by_name.get(_name_of(gang_id))
+        if named is not None and self._gangs.has_unknown_controller(gang_id):
+            yield named.found_by_name
 
     def _note_changes(self, now: float) -> None:
         incomplete, pace = self._gangs.incomplete, self._pace
@@ -123,9 +138,28 @@ class EventPasses:
         turn.due = now + max(self._pace.pause, _PAUSE_PER_SECOND * seconds)
 
 
-def _add(newest: dict[str, CreationFailure | None], failures: Iterable[CreationFailure]) -> None:
+def _add(under_way: _Pass, failures: Iterable[CreationFailure]) -> None:
     for each in failures:
-        if each.controller in newest:
-            known = newest[each.controller]
-            if known is None or each.seen_seconds >= known.seen_seconds:
-                newest[each.controller] = each
+        if each.controller in under_way.newest:
+            _keep_newest(under_way.newest, each.controller, each)
+        elif under_way.by_name:
+            for name in _beginnings(each.name):
+                if name in under_way.by_name:
+                    _keep_newest(under_way.by_name, name, each)
+
+
+def _keep_newest(newest: dict[str, CreationFailure | None], key: str, failure: CreationFailure) -> None:
+    known = newest[key]
+    if known is None or failure.seen_seconds >= known.seen_seconds:
+        newest[key] = failure
+
+
+def _beginnings(name: str) -> Iterator[str]:
+    """The name, and what it begins with before a dash: `train-worker-0`, `train-worker`, `train`."""
+    while name:
+        yield name
+        name = name.rpartition("-")[0]
+
+
+def _name_of(gang_id: str) -> str:
+    return gang_id.rpartition("/")[2]

@@ -131,6 +131,11 @@ class Gangs:
         gang = self._gangs.get(gang_id)
         return gang.controllers if gang is not None else set()
 
+    def has_unknown_controller(self, gang_id: str) -> bool:
+        """Nothing tells which controller creates the pods of the gang: none exists, and its definitions have none."""
+        gang = self._gangs.get(gang_id)
+        return gang is not None and not gang.has_pods and not gang.controllers
+
     def note_creation_failures(self, gang_id: str, failures: Collection[CreationFailure]) -> None:
         """All failures to create pods that events report of the controllers of a gang."""
         gang = self._gangs.get(gang_id)
@@ -247,6 +252,10 @@ class _Gang:
     @property
     def exists(self) -> bool:
         return bool(self.definitions or self._pods)
+
+    @property
+    def has_pods(self) -> bool:
+        return bool(self._pods)
 
     def put(self, uid: str, member: Member, marks: GangMarks) -> bool:
         """Returns False if nothing relevant has changed."""

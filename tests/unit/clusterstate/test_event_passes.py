@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable
 
-from builders.clusterstate.history import History, Object, pod_object
+from builders.clusterstate.history import History, Object, pod_group_object, pod_object
 from muster.clusterstate.event_passes import EventPasses, Pace
 from muster.kube.api_resources import PODS
 from muster.kube.creation_failures import CreationFailure, EventPage
@@ -125,6 +125,26 @@ def test_the_newest_failure_of_all_pages_counts() -> None:
     }
     assert lists.run(PACE.creation + 3 * PACE.request, lambda namespace, token: pages[token]) == {"a": 3}
     assert lists.reported("koordinator/a/g") == "new"
+
+
+def refused(name: str, uid: str, seconds: int = 0) -> CreationFailure:
+    return CreationFailure(uid, 2**31 + seconds, f"Job {name}: exceeded quota: team", name)
+
+
+def test_a_controller_of_which_no_pod_exists_is_known_by_its_name() -> None:
+    lists = Lists()
+    lists.history.pod_groups(*(pod_group_object(name, namespace="a") for name in ("train", "other", "ra")))
+    found = EventPage((refused("train-worker", "1", 5), refused("train", "2"), refused("rain-1", "3")))
+    lists.run(PACE.creation + 1, lambda namespace, token: found)
+    assert lists.reported("coscheduling/a/train") == "Job train-worker, by its name: exceeded quota: team"
+    assert lists.reported("coscheduling/a/other") == lists.reported("coscheduling/a/ra") == ""
+
+
+def test_a_known_controller_counts_and_no_other_of_the_name() -> None:
+    lists = Lists(pod("a", "train", owner="uid-job"))
+    found = EventPage((refused("train", "of-others", 5), refused("job", "uid-job")))
+    lists.run(PACE.creation + 1, lambda namespace, token: found)
+    assert lists.reported("koordinator/a/train") == "Job job: exceeded quota: team"
 
 
 def test_what_is_known_stays_when_a_list_fails() -> None:
