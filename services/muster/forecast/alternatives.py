@@ -28,10 +28,12 @@ class Alternative(NamedTuple):
 
 
 def alternatives(question: Batch, cluster: Batch, priorities: Mapping[str, int]) -> Iterator[Alternative]:
-    """Changes in the order in which they are tried: each hard constraint soft, cordoned nodes usable, one node more of
-    each kind, preemption without policy Never or disruption budgets, each higher priority class. `priorities`: values
-    of the priority classes, by name.
+    """Changes in the order in which they are tried: a minimum that its pods reach, each hard constraint soft,
+    cordoned nodes usable, one node more of each kind, preemption without policy Never or disruption budgets, each
+    higher priority class. `priorities`: values of the priority classes, by name.
     """
+    if (lower := with_reached_minimum(question)) is not None:
+        yield lower
     for gang in question.gangs:
         for constraint in gang.constraints:
             if constraint.hard:
@@ -77,6 +79,14 @@ def changed_by(cluster: Batch, changes: Iterable[Batch]) -> Batch:
     for each in (cluster, *changes):
         changed.apply(each)
     return changed.whole()
+
+
+def with_reached_minimum(question: Batch) -> Alternative | None:
+    """The minimum of the only gang is as many as it has members; None: it has more."""
+    members = len(question.pods)
+    if len(question.gangs) != 1 or not 0 < members < question.gangs[0].minimum:
+        return None
+    return Alternative(f"its minimum were {members}", smaller(question, members))
 
 
 def smaller(question: Batch, members: int) -> Batch:

@@ -4,7 +4,14 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from muster.forecast.alternatives import Alternative, alternatives, changed_by, smaller, with_more_nodes
+from muster.forecast.alternatives import (
+    Alternative,
+    alternatives,
+    changed_by,
+    smaller,
+    with_more_nodes,
+    with_reached_minimum,
+)
 from muster.forecast.snapshot import Snapshot
 from muster.forecast.whatif import Forecaster, Question
 from muster.gangs.facts import Batch
@@ -32,7 +39,7 @@ async def remedies(
     found = [each for each in alternatives(question.added, cluster, priorities) if await helps(each)]
     if not any(each.before.nodes for each in found) and cluster.nodes:
         found += await _more_nodes(question, cluster, helps)
-    if len(question.added.gangs) == 1:
+    if len(question.added.gangs) == 1 and with_reached_minimum(question.added) not in found:
         least, most = None, len(question.added.pods)
         fewest = 0
         while fewest + 1 < most:

@@ -190,6 +190,16 @@ async def test_an_existing_gang_is_asked_about_as_it_is() -> None:
     assert await said_to_help(cluster, "default/g") == ["there were one more node like a", "it had 2 members"]
 
 
+async def test_a_gang_with_too_few_members_is_said_to_start_with_a_lower_minimum() -> None:
+    cluster = present(node("a", 8), gangs=facts(gang("g").of(4).needing(9)))
+    assert await said_to_help(cluster, "default/g") == ["its minimum were 4"]
+
+
+async def test_too_few_members_that_do_not_fit_either_are_said_to_start_as_even_fewer() -> None:
+    cluster = present(node("a", 3), gangs=facts(gang("g").of(4).needing(9)))
+    assert await said_to_help(cluster, "default/g") == ["it had 3 members"]
+
+
 async def test_an_existing_pod_without_marks_is_asked_about() -> None:
     cluster = present(node("a", 1), node("b", 2, unschedulable=True), pods=(plain_pod("p", 2),))
     assert await said_to_help(cluster, "plain/default/p") == [
