@@ -417,6 +417,44 @@ async def devices_of_a_gated_pod(world: World, leader_epoch: int) -> None:
     assert found["items"] == []
 
 
+async def devices_of_a_pod_group(world: World, leader_epoch: int) -> None:
+    """A claim of a PodGroup is deallocated, of which no pod is bound. No coordinator runs then: `leader_epoch` is that
+    of the last leader.
+    """
+    metadata = {"name": "gpu", "namespace": world.name}
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "metadata": metadata, "spec": {"devices": {}}}
+    group = {
+        "apiVersion": "scheduling.k8s.io/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "idle", "namespace": world.name},
+        "spec": {
+            "schedulingPolicy": {"gang": {"minCount": 2}},
+            "resourceClaims": [{"name": "gpu", "resourceClaimName": "gpu"}],
+        },
+    }
+    await world.define(world.here(gang("one").of(1)))
+    await world.cluster.apply(claim, group)
+    group_path = f"/apis/scheduling.k8s.io/v1beta1/namespaces/{world.name}/podgroups/idle"
+    claim_path = f"/apis/resource.k8s.io/v1/namespaces/{world.name}/resourceclaims/gpu"
+    uid = (await world.cluster.call("GET", group_path))["metadata"]["uid"]
+    consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "idle", "uid": uid}
+    status = {"allocation": {"devices": {"results": []}}, "reservedFor": [consumer]}
+    await world.cluster.merge(f"{claim_path}/status", {"status": status})
+    made = (await world.cluster.call("GET", claim_path))["metadata"]
+    stale = binding_pb2.StaleClaim(
+        name="gpu",
+        uid=made["uid"],
+        resource_version=made["resourceVersion"],
+        pod=binding_pb2.PodName(uid="gone", namespace=world.name, name="gone"),
+        pod_groups=[uid],
+    )
+    async with open_channel(world.cluster.stack.addresses["binding"]) as channel:
+        stub = binding_pb2_grpc.BindingServiceStub(channel)
+        request = binding_pb2.DeallocateRequest(leader_epoch=leader_epoch, gang="by hand", claims=[stale])
+        [result] = (await stub.Deallocate(request, timeout=WAIT_SECONDS)).results
+    assert result.outcome == binding_pb2.DeallocateResult.OUTCOME_DEALLOCATED, result
+
+
 async def volume_of_another_node(world: World, leader_epoch: int) -> None:
     """Two pods share a claim; its volume is provisioned for the first, and the second is rejected with the reason.
 
@@ -474,6 +512,7 @@ async def test_no_request_is_denied_and_every_permission_is_used(
     await cluster.stack.stop_one("coordinator")
     await devices_of_a_claim(new_world(), leader.epoch)
     await devices_of_a_gated_pod(new_world(), leader.epoch)
+    await devices_of_a_pod_group(new_world(), leader.epoch)
     await volume_of_another_node(new_world(), leader.epoch)
     asked = await uses(cluster.session)
 

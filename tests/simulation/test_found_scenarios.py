@@ -1030,6 +1030,28 @@ FOUND = {
         reject_write
         add_node
     """,
+    "a claim of a PodGroup is not deallocated while pods use it that were there again after a restore": """
+        edit_devices count=1
+        claim_devices count=1
+        share_claim how=2
+        create_divided parts=2 size=1 slack=1
+        run
+        back_up_api_server
+        replace_rest
+        restore_backup
+    """,
+    "device plugins are as they were when the API server's etcd is restored": """
+        edit_devices count=2
+        claim_devices count=1
+        extend_devices on=1
+        create size=1
+        run
+        back_up_api_server
+        install_plugin count=1
+        restore_backup
+        settle
+        create slot=1
+    """,
 }
 
 

@@ -293,6 +293,8 @@ class Backup(NamedTuple):
     reported: dict[str, PodCondition]
     """Conditions of pods, by uid."""
     shared_nodes: set[str]
+    plugins: Counter[str]
+    """What device plugins of nodes offered."""
 
 
 class World:
@@ -444,7 +446,7 @@ class World:
         scenario = self.scenario
         reported = dict(self.oracle.reported)
         shared = set(scenario.shared_nodes)
-        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), reported, shared)
+        self.backup = Backup(scenario.cluster.copy(), dict(self.gangs), reported, shared, scenario.plugins.copy())
         self.number()
 
     def restore(self) -> None:
@@ -453,6 +455,7 @@ class World:
         assert backup is not None
         self.gangs = dict(backup.gangs)
         scenario.take_back(backup.cluster)
+        scenario.plugins = backup.plugins.copy()
         scenario.claims.restored = True
         scenario.shared_nodes |= backup.shared_nodes
         self.oracle.restored(backup.reported)

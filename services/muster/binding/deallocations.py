@@ -4,7 +4,7 @@ state of the claim or its pods, or answer         result
 missing, another uid, another version             KEPT
 not allocated                                     DEALLOCATED
 reserved for others than its pods or PodGroups    KEPT
-one of its pods is bound                          KEPT
+one of its pods, or of its PodGroups', is bound   KEPT
 2xx                                               DEALLOCATED
 404, 409                                          read again
 retryable (see retry_policy)                      retry until the deadline: FAILED
@@ -20,14 +20,15 @@ from typing import TYPE_CHECKING, Final
 import structlog
 
 from muster.binding.device_claim_status import BadDeviceClaim, DeviceClaimState, deallocated_claim, read_claim
+from muster.binding.group_claim_users import bound_user
 from muster.binding.metrics import count_deallocations
 from muster.binding.pipeline import Job, Pipeline, WriteType
 from muster.binding.retry_policy import DONE, Retry, WriteOutcome, retryable, status_text, unreachable_outcome
 from muster.binding.v1 import binding_pb2 as pb
 from muster.gangs.quoting import quoted
-from muster.kube.objects import BadObject, decode_pod
+from muster.kube.objects import BadObject, BadResourceVersion, decode_pod
 from muster.kube.paths import object_path, pod_path
-from muster.kube.responses import KubeUnreachable
+from muster.kube.responses import ApiStatusError, KubeUnreachable
 from muster.kube.session import KubeSession
 
 if TYPE_CHECKING:
@@ -103,7 +104,7 @@ class _DeallocateClaim(Job):
             return await self._attempt(timeout_seconds)
         except KubeUnreachable as error:
             return unreachable_outcome(error)
-        except (BadDeviceClaim, BadObject) as error:
+        except (BadDeviceClaim, BadObject, BadResourceVersion) as error:
             return self._settled(FAILED, str(error))
 
     def give_up(self, reason: str) -> None:
@@ -123,6 +124,8 @@ class _DeallocateClaim(Job):
         if reason := self._why_kept(found):
             return self._settled(KEPT, reason)
         if (outcome := await self._check_pods(timeout_seconds)) is not None:
+            return outcome
+        if (outcome := await self._check_groups(found, timeout_seconds)) is not None:
             return outcome
         response = await session.request(
             "PUT", f"{self._path}/status", body=deallocated_claim(found), timeout_seconds=timeout_seconds
@@ -154,6 +157,22 @@ class _DeallocateClaim(Job):
                     return self._settled(*found)
                 if found is not None:
                     return found
+        return None
+
+    async def _check_groups(self, found: DeviceClaimState, timeout_seconds: float) -> WriteOutcome | None:
+        """Settle the claim if it is reserved for a PodGroup and a bound pod of that uses it; None: none does. Raises
+        KubeUnreachable, BadObject, BadResourceVersion.
+        """
+        groups = [each.name for each in found.consumers if each.uid in self._claim.pod_groups]
+        for name in groups:
+            where = self._call.session, self._claim.pod.namespace
+            try:
+                user = await bound_user(*where, self._claim.name, name, timeout_seconds)
+            except ApiStatusError as error:
+                message = f"pods of PodGroup {quoted(name)} cannot be listed: {error}"
+                return Retry(message) if error.status >= 500 else self._settled(FAILED, message)
+            if user:
+                return self._settled(KEPT, f"pod {quoted(user)} of its PodGroup {quoted(name)} is bound")
         return None
 
     async def _check_pod(self, pod: pb.PodName, timeout_seconds: float) -> "tuple[Outcome, str] | WriteOutcome | None":

@@ -76,7 +76,7 @@ def users_of(claim: Object) -> list[str]:
     return [each["name"] for each in claim.get("status", {}).get("reservedFor", [])]
 
 
-async def pod_group(muster: Rig) -> Object:
+async def pod_group(muster: Rig, **spec: Any) -> Object:
     """The PodGroup "g"."""
     return await muster.kube.create(
         "NativePodGroup",
@@ -84,6 +84,6 @@ async def pod_group(muster: Rig) -> Object:
             "apiVersion": "scheduling.k8s.io/v1beta1",
             "kind": "PodGroup",
             "metadata": {"name": "g"},
-            "spec": {"schedulingPolicy": {"basic": {}}},
+            "spec": {"schedulingPolicy": {"basic": {}}, **spec},
         },
     )

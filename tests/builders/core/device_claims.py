@@ -7,7 +7,7 @@ import msgspec
 from msgspec.structs import replace
 
 from builders.devices.streamed import claim_object
-from muster.coordinator.core.effects import Bind, Deallocate, DeviceWrite
+from muster.coordinator.core.effects import Bind, Deallocate, DeviceWrite, StaleClaim
 from muster.coordinator.core.events import (
     BindOutcome,
     BindResult,
@@ -247,12 +247,22 @@ class DeviceClaimWrites:
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.FAILED, "500: try again"))
                 continue
             kept = claim is None or claim.version != each.version or not set(claim.reserved_for) <= known
-            if claim is None or kept or any(self._is_bound(pod.uid) for pod in each.pods):
+            if claim is None or kept or any(self._is_bound(uid) for uid in self._users(each, claim)):
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.KEPT))
             else:
                 self._scenario.change(device_objects=[self.without_allocation(claim)])
                 results.append(DeallocateResult(each.uid, DeallocateOutcome.DEALLOCATED))
         return tuple(results)
+
+    def _users(self, stale: StaleClaim, claim: Claim) -> set[str]:
+        """The pods that the order names, and those of its PodGroups that use the claim."""
+        pods = self._scenario.cluster.pods.values()
+        of_groups = {
+            pod.uid
+            for pod in pods
+            if pod.group_uid in stale.groups and claim.name in pod.group_claims and not pod.phase.ended
+        }
+        return of_groups | {pod.uid for pod in stale.pods}
 
     # -- at a bind
 

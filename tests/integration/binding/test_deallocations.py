@@ -148,6 +148,47 @@ async def test_the_claim_of_a_pod_group_is_deallocated_if_the_order_names_the_gr
     assert result.outcome == DEALLOCATED
 
 
+async def test_the_claim_of_a_pod_group_is_kept_while_another_bound_pod_uses_it(
+    muster: Rig,
+) -> None:
+    entry = {"name": "gpus", "resourceClaimName": "c0"}
+    group = await pod_group(muster, resourceClaims=[entry])
+    belongs = {"schedulingGroup": {"podGroupName": "g"}}
+    [waiting] = await muster.pods("waiting", **belongs, resourceClaims=[entry])
+    await claims(muster, "c0")
+    uid = group["metadata"]["uid"]
+    users = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}]
+    await allocate(muster, "c0", "gpu-0", users=users)
+    await muster.pods("user", **belongs, resourceClaims=[entry])
+    await muster.pods("other", **belongs)
+    for name in ("user", "other"):
+        await muster.kube.bind(name, "node-0")
+    given = stale(await claim(muster, "c0"), waiting)
+    given.pod_groups.append(uid)
+    [result] = await deallocate(muster, given)
+    assert (result.outcome, result.message) == (KEPT, 'pod "user" of its PodGroup "g" is bound')
+    await muster.kube.patch("Pod", "user", {"status": {"phase": "Succeeded"}}, part="/status")
+    [result] = await deallocate(muster, given)
+    assert result.outcome == DEALLOCATED
+
+
+async def test_a_claim_is_not_deallocated_if_pods_of_its_pod_group_cannot_be_listed(muster: Rig) -> None:
+    entry = {"name": "gpus", "resourceClaimName": "c0"}
+    group = await pod_group(muster, resourceClaims=[entry])
+    [pod] = await muster.pods("trainer-0")
+    await claims(muster, "c0")
+    uid = group["metadata"]["uid"]
+    users = [{"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": uid}]
+    await allocate(muster, "c0", "gpu-0", users=users)
+    given = stale(await claim(muster, "c0"), pod)
+    given.pod_groups.append(uid)
+    with muster.faults.refuse(Requests("GET", "/namespaces/ml/pods"), 403):
+        [result] = await deallocate(muster, given)
+    assert result.outcome == FAILED
+    assert "403: made to fail" in result.message
+    assert devices_of(await claim(muster, "c0")) == ["gpu-0"]
+
+
 async def test_a_claim_that_is_gone_or_replaced_is_kept(muster: Rig) -> None:
     pod, found = await allocated(muster)
     await muster.delete(f"{CLAIMS}/c0")
