@@ -21,6 +21,8 @@ JSON = dict[str, Any]
 
 NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
 MINIMUM: Final = "pod-group.scheduling.sigs.k8s.io/min-available"
+MUSTER: Final = "muster:0.1.0"
+"""The image of this checkout."""
 _PODS: Final = "/api/v1/namespaces/default/pods"
 _CALL_SECONDS: Final = 30.0
 _START_SECONDS: Final = 180.0
@@ -37,6 +39,32 @@ def pod(name: str, gang: str, size: int, *, command: list[str] | None = None, im
         "kind": "Pod",
         "metadata": {"name": name, "labels": {NAME: gang, MINIMUM: str(size)}},
         "spec": {"schedulerName": "muster", "terminationGracePeriodSeconds": 0, "containers": [container]},
+    }
+
+
+def job(name: str, size: int, *, scheduler: str, cpu: str, seconds: int) -> JSON:
+    """A Job whose pods run at the same time; with Muster they are a gang."""
+    container = {
+        "name": "main",
+        "image": MUSTER,
+        "imagePullPolicy": "Never",
+        "command": ["sleep", str(seconds)],
+        "resources": {"requests": {"cpu": cpu}},
+    }
+    labels = {NAME: name, MINIMUM: str(size)} if scheduler == "muster" else {}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {
+            "parallelism": size,
+            "completions": size,
+            "backoffLimit": 1000,
+            "template": {
+                "metadata": {"labels": labels},
+                "spec": {"schedulerName": scheduler, "restartPolicy": "Never", "containers": [container]},
+            },
+        },
     }
 
 

@@ -1,4 +1,4 @@
-"""What a distribution of Kubernetes adds to the control plane: DNS, and volumes on the nodes."""
+"""What a distribution of Kubernetes adds to the control plane: DNS, network policies, and volumes on the nodes."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -28,24 +28,17 @@ _NAME: Final = "coredns"
 _SYSTEM: Final = "kube-system"
 _RBAC: Final = "rbac.authorization.k8s.io/v1"
 _LABELS: Final = {"k8s-app": "kube-dns"}
+_POLICIES: Final = "kube-network-policies"
+
+STORAGE_CLASS: Final = "node-directories"
+"""The default class; its volumes are directories of a node."""
 
 
 def dns() -> list[JSON]:
     """CoreDNS with two replicas, as kubeadm installs it; it knows no name outside the cluster."""
+    services = _reads("", "services", "pods", "namespaces", "endpoints")
     return [
-        _object("v1", "ServiceAccount", _NAME),
-        {
-            **_object(_RBAC, "ClusterRole", _NAME, namespace=""),
-            "rules": [
-                _reads("", "services", "pods", "namespaces", "endpoints"),
-                _reads("discovery.k8s.io", "endpointslices"),
-            ],
-        },
-        {
-            **_object(_RBAC, "ClusterRoleBinding", _NAME, namespace=""),
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": _NAME},
-            "subjects": [{"kind": "ServiceAccount", "name": _NAME, "namespace": _SYSTEM}],
-        },
+        *_reader(_NAME, services, _reads("discovery.k8s.io", "endpointslices")),
         {**_object("v1", "ConfigMap", _NAME), "data": {"Corefile": _COREFILE}},
         {
             **_object("v1", "Service", "kube-dns"),
@@ -69,18 +62,35 @@ def dns() -> list[JSON]:
     ]
 
 
+def network_policies() -> list[JSON]:
+    """A process on each node that lets the first packet of each connection pass, or not, as NetworkPolicies say."""
+    labels = {"app": _POLICIES}
+    return [
+        *_reader(_POLICIES, _reads("", "pods", "namespaces"), _reads("networking.k8s.io", "networkpolicies")),
+        {
+            **_object("apps/v1", "DaemonSet", _POLICIES),
+            "spec": {
+                "selector": {"matchLabels": labels},
+                "template": {"metadata": {"labels": labels}, "spec": _policies_pod()},
+            },
+        },
+    ]
+
+
 def storage(nodes: Sequence[NodeAddress], volumes_per_node: int) -> list[JSON]:
     """A default class of volumes that are directories of a node, and these volumes."""
-    name = "node-directories"
     return [
         {
             "apiVersion": "storage.k8s.io/v1",
             "kind": "StorageClass",
-            "metadata": {"name": name, "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+            "metadata": {
+                "name": STORAGE_CLASS,
+                "annotations": {"storageclass.kubernetes.io/is-default-class": "true"},
+            },
             "provisioner": "kubernetes.io/no-provisioner",
             "volumeBindingMode": "WaitForFirstConsumer",
         },
-        *(_volume(name, node, number) for node in nodes for number in range(volumes_per_node)),
+        *(_volume(node, number) for node in nodes for number in range(volumes_per_node)),
     ]
 
 
@@ -122,7 +132,27 @@ def _dns_pod() -> JSON:
     }
 
 
-def _volume(storage_class: str, node: NodeAddress, number: int) -> JSON:
+def _policies_pod() -> JSON:
+    return {
+        "serviceAccountName": _POLICIES,
+        "priorityClassName": "system-node-critical",
+        "hostNetwork": True,
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [
+            {
+                "name": _POLICIES,
+                "image": f"localhost/{_POLICIES}:cluster",
+                "imagePullPolicy": "Never",
+                "command": [f"/usr/local/bin/{_POLICIES}", "--hostname-override=$(NODE)", "--disable-nri"],
+                "env": [{"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}],
+                "resources": {"requests": {"cpu": "50m", "memory": "50Mi"}},
+                "securityContext": {"capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]}},
+            }
+        ],
+    }
+
+
+def _volume(node: NodeAddress, number: int) -> JSON:
     hostname = {"key": "kubernetes.io/hostname", "operator": "In", "values": [node.name]}
     return {
         "apiVersion": "v1",
@@ -132,11 +162,24 @@ def _volume(storage_class: str, node: NodeAddress, number: int) -> JSON:
             "capacity": {"storage": "8Gi"},
             "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Retain",
-            "storageClassName": storage_class,
+            "storageClassName": STORAGE_CLASS,
             "local": {"path": f"/var/lib/volumes/{number}"},
             "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [hostname]}]}},
         },
     }
+
+
+def _reader(name: str, *rules: JSON) -> list[JSON]:
+    """A service account that may read, in all namespaces."""
+    return [
+        _object("v1", "ServiceAccount", name),
+        {**_object(_RBAC, "ClusterRole", name, namespace=""), "rules": list(rules)},
+        {
+            **_object(_RBAC, "ClusterRoleBinding", name, namespace=""),
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": name},
+            "subjects": [{"kind": "ServiceAccount", "name": name, "namespace": _SYSTEM}],
+        },
+    ]
 
 
 def _reads(group: str, *resources: str) -> JSON:

@@ -12,6 +12,10 @@ HOST: Final = "10.209.0.1"
 API_PORT: Final = 6443
 POD_NETWORK: Final = "10.210.0.0/16"
 DNS_IP: Final = "10.96.0.10"
+POLICY_RULE: Final = "-t mangle -A FORWARD -m conntrack --ctstate NEW -j NFQUEUE --queue-num 100 --queue-bypass"
+"""Asks kube-network-policies about each new connection of a pod. It has a rule of its own for nftables, but kernels may
+be built without what that needs (NFT_QUEUE).
+"""
 _BRIDGE: Final = "muster0"
 
 
@@ -58,6 +62,7 @@ def create(nodes: list[NodeAddress]) -> None:
         for other in nodes:
             if other is not node:
                 _ip(f"{inside} route add {other.pod_network} via {other.ip}")
+        _ip(f"netns exec {node.namespace} iptables {POLICY_RULE}")
         # The control plane calls webhooks and answers pods.
         _ip(f"route add {node.pod_network} via {node.ip} dev {_BRIDGE}")
 

@@ -1,4 +1,4 @@
-"""The cluster: a control plane on this machine, nodes in namespaces, DNS and volumes.
+"""The cluster: a control plane on this machine, nodes in namespaces, DNS, network policies and volumes.
 
 async with running_cluster(directory, images) as cluster:
     await cluster.kubectl("get", "nodes")
@@ -17,7 +17,7 @@ import msgspec
 
 from builders.wait import eventually
 from cluster import network
-from cluster.manifests import dns, storage
+from cluster.manifests import dns, network_policies, storage
 from cluster.network import NodeAddress
 from cluster.node import VOLUMES_PER_NODE, Node
 from cluster.requirements import tools
@@ -67,11 +67,12 @@ class RealCluster:
         archives = sorted(self._images.glob("*.tar"))
         assert archives, f"no images in {self._images}"
         await asyncio.gather(*(node.start(archives) for node in self.nodes))
-        await self.apply([*dns(), *storage(self.addresses, VOLUMES_PER_NODE)])
+        await self.apply([*dns(), *network_policies(), *storage(self.addresses, VOLUMES_PER_NODE)])
         await eventually(self._all_nodes_exist, "all kubelets created their Nodes", every_seconds=0.5)
         await asyncio.gather(*(node.start_proxy() for node in self.nodes))
         await self.kubectl("wait", "--for=condition=Ready", "nodes", "--all", f"--timeout={_READY}")
-        await self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", f"--timeout={_READY}")
+        for each in ("deployment/coredns", "daemonset/kube-network-policies"):
+            await self.kubectl("-n", "kube-system", "rollout", "status", each, f"--timeout={_READY}")
 
     async def stop(self) -> None:
         """End every process, and delete the network."""
@@ -105,9 +106,13 @@ class RealCluster:
         return await self.run("helm", *arguments)
 
     async def run(
-        self, *command: str, given: bytes | None = None, environment: Mapping[str, str] = MappingProxyType({})
+        self,
+        *command: str,
+        given: bytes | None = None,
+        environment: Mapping[str, str] = MappingProxyType({}),
+        directory: Path | None = None,
     ) -> str:
-        """Run a command with KUBECONFIG; returns its output. Raises CommandFailed."""
+        """Run a command with KUBECONFIG in a directory; returns its output. Raises CommandFailed."""
         path = f"{tools()}:{sys.prefix}/bin:{os.environ['PATH']}"  # kubectl is of the version of the cluster
         process = await asyncio.create_subprocess_exec(
             *command,
@@ -115,6 +120,7 @@ class RealCluster:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env={**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), **environment},
+            cwd=directory,
         )
         try:
             async with asyncio.timeout(_COMMAND_SECONDS):

@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from cluster.network import POLICY_RULE
+
 CNI: Final = Path("/usr/lib/cni")
 """Network plugins, as Debian installs them."""
 PROGRAMS: Final = (
@@ -73,6 +75,7 @@ def _refused() -> str:
         [*inside, "ip", "link", "add", "bridge0", "type", "bridge"],
         [*inside, "ip", "link", "add", "cable0", "type", "veth", "peer", "name", "cable1"],
         [*inside, "iptables", *rule.split()],
+        [*inside, "iptables", *POLICY_RULE.split()],
         ["unshare", "--mount", "--uts", "--ipc", "--pid", "--fork", "true"],
     )
     try:

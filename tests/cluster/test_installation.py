@@ -4,7 +4,7 @@ import pytest
 
 from builders.deploy.helm import NAMESPACE, RELEASE
 from builders.wait import eventually
-from cluster.gangs import MINIMUM, NAME, pod
+from cluster.gangs import MUSTER, job, pod
 from cluster.real_cluster import CommandFailed
 from cluster.release import Release
 
@@ -69,20 +69,57 @@ async def test_the_first_gang_of_the_readme_starts_in_containers(release: Releas
 
 
 async def test_a_job_of_four_runs_to_completion(release: Release) -> None:
-    container = {"name": "main", "image": "muster:0.1.0", "imagePullPolicy": "Never", "command": ["sleep", "2"]}
-    template = {
-        "metadata": {"labels": {NAME: "four", MINIMUM: "4"}},
-        "spec": {"schedulerName": "muster", "restartPolicy": "Never", "containers": [container]},
-    }
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "four"},
-        "spec": {"parallelism": 4, "completions": 4, "template": template},
-    }
-    await release.cluster.apply([job])
+    await release.cluster.apply([job("four", 4, scheduler="muster", cpu="10m", seconds=2)])
     await release.cluster.kubectl("wait", "--for=condition=complete", "job/four", "--timeout=200s")
     await release.cluster.kubectl("delete", "job", "four")
+
+
+_CONNECT = """
+import socket, sys
+for address in sys.argv[1:]:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=3).close()
+        print(address, "open")
+    except TimeoutError:
+        print(address, "closed")
+"""
+
+
+async def test_network_policies_are_enforced(release: Release) -> None:
+    """A pod of a tenant connects to the API server only; one with the labels of etcd's client to that, too."""
+    etcd = f"muster-etcd-0.muster-etcd.{NAMESPACE}.svc"
+    ports = {"cluster-state": 7001, "coordinator": 7002, "placement": 7003, "binding": 7004}
+    services = [f"muster-{name}.{NAMESPACE}.svc:{port}" for name, port in ports.items()]
+    addresses = ["kubernetes.default.svc:443", f"{etcd}:2379", f"{etcd}:2380", *services]
+    client = {f"app.kubernetes.io/{key}": "muster" for key in ("name", "instance")}
+    client["app.kubernetes.io/component"] = "etcd-users"
+    opened = await _open(release, "default", {}, addresses)
+    assert opened == addresses[:1]
+    assert await _open(release, NAMESPACE, client, addresses[1:]) == addresses[1:2]
+
+
+async def _open(release: Release, namespace: str, labels: dict[str, str], addresses: list[str]) -> list[str]:
+    """The addresses to which a pod with the labels can connect."""
+    kubectl = release.cluster.kubectl
+    container = {
+        "name": "main",
+        "image": MUSTER,
+        "imagePullPolicy": "Never",
+        "command": ["python3", "-c", _CONNECT, *addresses],
+    }
+    metadata = {"name": "connect", "namespace": namespace, "labels": labels}
+    spec = {"restartPolicy": "Never", "containers": [container]}
+    await release.cluster.apply([{"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}])
+    try:
+        done = ("--for=jsonpath={.status.phase}=Succeeded", "pod/connect", "--timeout=120s")
+        await kubectl("-n", namespace, "wait", *done)
+        lines = (await kubectl("-n", namespace, "logs", "connect")).splitlines()
+    finally:
+        await kubectl("-n", namespace, "delete", "pod", "connect")
+    results = dict(line.split() for line in lines)
+    assert results.keys() == set(addresses), lines
+    return [each for each in addresses if results[each] == "open"]
 
 
 async def test_kubectl_muster_works_through_port_forward(
