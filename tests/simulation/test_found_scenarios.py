@@ -1052,6 +1052,31 @@ FOUND = {
         settle
         create slot=1
     """,
+    "a pod that leaves its gang while a late bind is under way is not waited for when it gets a claim": """
+        create size=1
+        create slot=4
+        create slot=3 size=2
+        create_divided slot=1 parts=1 size=2 slack=1 alone=1
+        create slot=2 size=3
+        break_definition slot=1
+        shrink_node which=1 cpu=1
+        add_node which=2
+        remove_node
+        break_definition slot=1
+        break_definition
+        add_foreign_pod
+        create_plain_pod
+        settle
+        add_node cpu=4
+        create_odd_member
+        create_odd_member slot=2
+        add_foreign_pod
+        add_foreign_pod
+        crash late=1
+        volumes which=21 count=2
+        move_pod which=27
+        volumes which=2 count=2
+    """,
 }
 
 

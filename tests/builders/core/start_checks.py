@@ -90,13 +90,13 @@ def _has_run(scenario: "Scenario", gang: str) -> bool:
 def _is_ready(scenario: "Scenario", record: Record) -> bool:
     """The claims of all members, or of the minimum, are ready."""
     facts = scenario.cluster.gangs.get(record.gang)
-    unready = sum(not _seat_is_ready(scenario, seat) for seat in record.seats)
+    unready = sum(not _seat_is_ready(scenario, seat, record.gang) for seat in record.seats)
     return not unready or (facts is not None and len(record.seats) - unready >= facts.minimum)
 
 
-def _seat_is_ready(scenario: "Scenario", seat: Seat) -> bool:
+def _seat_is_ready(scenario: "Scenario", seat: Seat, gang: str) -> bool:
     pod = scenario.cluster.pods.get(seat.uid)
-    if pod is None or pod.node or pod.deleting or pod.phase.ended:
+    if pod is None or pod.node or pod.deleting or pod.phase.ended or pod.gang != gang:  # not a member to bind any more
         return True
     if _changes_are_pending(scenario, pod):
         return True
