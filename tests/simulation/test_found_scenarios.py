@@ -1077,6 +1077,23 @@ FOUND = {
         move_pod which=27
         volumes which=2 count=2
     """,
+    "a pod gets a claim before its bind is sent, and the coordinator is told afterwards": """
+        create size=2
+        create slot=1 size=4 mode=1
+        run
+        volumes
+        lose_stream
+        add_node which=2
+        toggle_lag
+        complete_effect
+        edit_demands slot=1 rest=1
+        lose_stream
+        deliver
+        complete_effect
+        complete_effect
+        volumes
+        complete_effect
+    """,
 }
 
 

@@ -125,7 +125,9 @@ class Scenario:
         self.bind_failures: Counter[str] = Counter()
         self.volume_failures: Counter[str] = Counter()
         self.made_volumes: set[str] = set()
-        """Pods whose volumes were made by a call to binding."""
+        """Pods whose volumes were made by a call to binding, or of whose claims the coordinator was not told before it
+        sent one.
+        """
         self.evict_failures: Counter[str] = Counter()
         self.graceful = False
         """Evicted pods keep terminating until `finish_deletions()`."""
@@ -222,6 +224,8 @@ class Scenario:
 
     def _note_sent(self, effect: Bind) -> None:
         self.binds.append(effect)
+        untold = self.untold_pods() & {seat.uid for seat in effect.seats}
+        self.made_volumes.update(uid for uid in untold if self.cluster.pods[uid].claims)
         placed = {pod.gang for pod in self.cluster.pods.values() if pod.node}
         self.begun.update(placed.intersection(effect.gangs))
         for gang in effect.gangs:
@@ -304,6 +308,11 @@ class Scenario:
             self.etcd.pop(key, None)
             self.permitted_in.pop(key, None)
             self.begun.discard(key)
+
+    def untold_pods(self) -> set[str]:
+        """Pods of whose newest state the coordinator was not told."""
+        deltas = [event.batch for event in self.stream if isinstance(event, Delta | Snapshot)]
+        return {pod.uid for batch in deltas for pod in batch.pods} & self.cluster.pods.keys()
 
     def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
         """Binds as the binding service does: with `claims_first`, a missing volume withholds all other pods."""

@@ -6,7 +6,7 @@ The check knows only records in etcd, the cluster, and which volumes were made; 
 from typing import TYPE_CHECKING
 
 from builders.core.invariants import complete_children, permit_of
-from muster.coordinator.core.events import Delta, Record, RecordState, Seat
+from muster.coordinator.core.events import Record, RecordState, Seat
 from muster.devices.extended_resources import EXTENDED_CLAIM
 from muster.gangs.facts import GangFacts, PodFacts, PodPhase
 
@@ -98,14 +98,8 @@ def _seat_is_ready(scenario: "Scenario", seat: Seat, gang: str) -> bool:
     pod = scenario.cluster.pods.get(seat.uid)
     if pod is None or pod.node or pod.deleting or pod.phase.ended or pod.gang != gang:  # not a member to bind any more
         return True
-    if _changes_are_pending(scenario, pod):
-        return True
+    if pod.uid in scenario.untold_pods():
+        return True  # it may have claims that the coordinator does not know
     if pod.claims and pod.uid not in scenario.made_volumes:
         return False
     return scenario.claims.are_ready(pod, extended=EXTENDED_CLAIM in dict(seat.devices))
-
-
-def _changes_are_pending(scenario: "Scenario", pod: PodFacts) -> bool:
-    """The coordinator was not told of the newest state of the pod, which may have claims that it does not know."""
-    deltas = (event.batch for event in scenario.stream if isinstance(event, Delta))
-    return any(each.uid == pod.uid for batch in deltas for each in batch.pods)
