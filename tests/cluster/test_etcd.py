@@ -1,10 +1,10 @@
-"""A member of etcd is lost with its volume; then all are restored from a backup, as docs/operations.md says."""
+"""A member of etcd is lost with its volume and replaced; all are restored from a backup: as docs/operations.md says."""
 
 from pathlib import Path
 
 import pytest
 
-from builders.deploy.helm import NAMESPACE
+from builders.deploy.helm import CHART, NAMESPACE
 from builders.docs.pages import DOCS, block, blocks_of
 from builders.wait import eventually
 from cluster.gangs import gang_stream, pod
@@ -14,14 +14,12 @@ from cluster.release import JSON, Release
 pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(1800)]
 
 PAGE = DOCS / "operations.md"
-BACKUP, RESTORE = "A backup in the cluster", "A restore in the cluster"
 LOST = "muster-etcd-2"
 GANGS_MEANWHILE = 10
 
 
-async def test_a_lost_member_delays_nothing_and_a_restore_loses_no_gang(release: Release, tmp_path: Path) -> None:
+async def test_gangs_start_while_a_member_is_lost_and_replaced(release: Release, tmp_path: Path) -> None:
     kubectl = release.cluster.kubectl
-    await release.cluster.apply([_volume_for_backups(tmp_path)])
     async with gang_stream(release.cluster.kubeconfig) as stream:
         await kubectl("-n", NAMESPACE, "delete", "pvc", f"data-{LOST}", "--wait=false")
         await kubectl("-n", NAMESPACE, "delete", "pod", LOST)
@@ -36,24 +34,37 @@ async def test_a_lost_member_delays_nothing_and_a_restore_loses_no_gang(release:
         await eventually(
             lambda: len(stream.seconds) >= started + GANGS_MEANWHILE, "gangs start", seconds=120, every_seconds=1
         )
-    release.figures["a member of etcd lost"] = stream.longest
+        release.figures["a member of etcd lost"] = stream.longest
+        (tmp_path / "values.yaml").write_text("{}")
+        await _run(release, tmp_path, "Replacing a member", "etcdctl.yaml")
+        await release.until_ready()
+    release.figures["it is replaced"] = stream.longest
+
+
+async def test_a_restore_loses_no_gang(release: Release, tmp_path: Path) -> None:
+    kubectl = release.cluster.kubectl
+    await release.cluster.apply([_volume_for_backups(tmp_path)])
     await release.cluster.apply([pod(f"before-{number}", "before", 2) for number in range(2)])
     await kubectl("wait", "--for=condition=Ready", "pod/before-0", "pod/before-1", "--timeout=120s")
     await release.cluster.apply([pod("half-0", "half", 2)])
     await kubectl("wait", "--for=condition=PodScheduled=False", "pod/half-0", "--timeout=60s")
-    for section, file in ((BACKUP, "backup.yaml"), (RESTORE, "restore.yaml")):
-        manifest = block(PAGE, section, "yaml").text
-        (tmp_path / file).write_text(manifest.replace("registry.example.com/muster", "muster"))
-        for commands in [
-            each.text for each in blocks_of(PAGE) if (each.section, each.language) == (section, "console")
-        ]:
-            await release.cluster.run("sh", "-euc", commands, directory=tmp_path)
+    await _run(release, tmp_path, "A backup in the cluster", "backup.yaml")
+    await _run(release, tmp_path, "A restore in the cluster", "restore.yaml")
     await release.until_ready()
     restarts = "jsonpath={.items[*].status.containerStatuses[*].restartCount}"
     assert await kubectl("get", "pods", "before-0", "before-1", "-o", restarts) == "0 0", "they kept running"
     await release.cluster.apply([pod("half-1", "half", 2)])
     await kubectl("wait", "--for=condition=Ready", "pod/half-0", "pod/half-1", "--timeout=120s")
     await kubectl("delete", "pod", "before-0", "before-1", "half-0", "half-1")
+
+
+async def _run(release: Release, directory: Path, section: str, manifest: str) -> None:
+    """Run the commands of a section of the page with its manifest in a file."""
+    text = block(PAGE, section, "yaml").text.replace("registry.example.com/muster", "muster")
+    (directory / manifest).write_text(text)
+    for commands in [each.text for each in blocks_of(PAGE) if (each.section, each.language) == (section, "console")]:
+        here = commands.replace("deploy/helm/muster", str(CHART))
+        await release.cluster.run("sh", "-euc", here, directory=directory)
 
 
 def _volume_for_backups(directory: Path) -> JSON:

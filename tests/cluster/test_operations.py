@@ -16,7 +16,16 @@ _STOPPED_SECONDS = 60.0
 
 async def test_gangs_start_during_an_upgrade_and_a_rollback(release: Release) -> None:
     async with gang_stream(release.cluster.kubeconfig) as stream:
-        upgrade = ("upgrade", RELEASE, str(CHART), "--namespace", NAMESPACE, "--set", "logLevel=debug")
+        upgrade = (
+            "upgrade",
+            RELEASE,
+            str(CHART),
+            "--namespace",
+            NAMESPACE,
+            "--reuse-values",
+            "--set",
+            "logLevel=debug",
+        )
         await release.cluster.helm(*upgrade)
         await release.until_ready()
         await release.cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE)

@@ -311,8 +311,8 @@ class Scenario:
 
     def untold_pods(self) -> set[str]:
         """Pods of whose newest state the coordinator was not told."""
-        deltas = [event.batch for event in self.stream if isinstance(event, Delta | Snapshot)]
-        return {pod.uid for batch in deltas for pod in batch.pods} & self.cluster.pods.keys()
+        batches = [event.batch for event in self.stream if isinstance(event, Delta | Snapshot)]
+        return {pod.uid for batch in batches for pod in batch.pods} & self.cluster.pods.keys()
 
     def bind_all(self, effect: Bind) -> tuple[BindResult, ...]:
         """Binds as the binding service does: with `claims_first`, a missing volume withholds all other pods."""
