@@ -23,6 +23,7 @@ PROGRAMS: Final = (
     "containerd-shim-runc-v2",
     "ctr",
     "helm",
+    "cert-manager",
 )
 _DEBIAN: Final = {
     "runc": "runc",
