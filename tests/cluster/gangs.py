@@ -29,15 +29,25 @@ _START_SECONDS: Final = 180.0
 _EVERY_SECONDS: Final = 1.0
 
 
-def pod(name: str, gang: str, size: int, *, command: list[str] | None = None, image: str = PAUSE) -> JSON:
-    """A member of a gang."""
-    container: JSON = {"name": "main", "image": image, "resources": {"requests": {"cpu": "10m"}}}
+def pod(
+    name: str,
+    gang: str,
+    size: int,
+    *,
+    command: list[str] | None = None,
+    image: str = PAUSE,
+    cpu: str = "10m",
+    annotations: JSON | None = None,
+) -> JSON:
+    """A member of a gang. `annotations`: those of Koordinator that declare it, in place of the labels."""
+    container: JSON = {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
     if command is not None:
         container["command"] = command
+    declared = {"labels": {NAME: gang, MINIMUM: str(size)}} if annotations is None else {"annotations": annotations}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "labels": {NAME: gang, MINIMUM: str(size)}},
+        "metadata": {"name": name, **declared},
         "spec": {"schedulerName": "muster", "terminationGracePeriodSeconds": 0, "containers": [container]},
     }
 
@@ -96,7 +106,8 @@ class GangStream:
 
     async def delete(self) -> None:
         """Delete the pods of gangs that have not started."""
-        await self._session.request("DELETE", _PODS, query={"labelSelector": NAME}, timeout_seconds=_CALL_SECONDS)
+        query = {"labelSelector": f"stream={self._name}"}
+        await self._session.request("DELETE", _PODS, query=query, timeout_seconds=_CALL_SECONDS)
 
     async def _one(self, gang: str) -> None:
         names = [f"{gang}-{number}" for number in range(2)]
@@ -104,7 +115,9 @@ class GangStream:
             self._bound[name] = asyncio.Event()
         began = time.monotonic()
         for name in names:
-            body = msgspec.json.encode(pod(name, gang, 2))
+            member = pod(name, gang, 2)
+            member["metadata"]["labels"]["stream"] = self._name
+            body = msgspec.json.encode(member)
             response = await self._session.request("POST", _PODS, body=body, timeout_seconds=_CALL_SECONDS)
             assert response.status == 201, response.body
         async with asyncio.timeout(_START_SECONDS):

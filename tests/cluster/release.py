@@ -1,7 +1,11 @@
 """A release of the chart on the cluster."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
+
+import msgspec
 
 from builders.deploy.helm import NAMESPACE
 from cluster.real_cluster import RealCluster
@@ -24,6 +28,25 @@ class Release:
         selector = "app.kubernetes.io/name=muster,app.kubernetes.io/component"
         selector += f"={component}" if component else " notin (etcd-users,test)"
         return list((await self.cluster.get("-n", NAMESPACE, "pods", "-l", selector))["items"])
+
+    async def muster(self, *arguments: str) -> str:
+        """Run kubectl-muster through a port forward, with the client certificate of the chart; returns its output.
+        Raises CommandFailed.
+        """
+        with TemporaryDirectory() as directory:
+            environment = {}
+            for file, variable in (("tls.crt", "CERTIFICATE_FILE"), ("tls.key", "KEY_FILE"), ("ca.crt", "CA_FILE")):
+                template = f'go-template={{{{index .data "{file}" | base64decode}}}}'
+                secret = ("get", "secret", "muster-client-tls", "-o", template)
+                path = Path(directory) / file
+                path.write_text(await self.cluster.kubectl("-n", NAMESPACE, *secret))
+                environment[f"MUSTER_CLI_TLS__{variable}"] = str(path)
+            return await self.cluster.run("kubectl-muster", *arguments, environment=environment)
+
+    async def phases(self) -> dict[str, str]:
+        """Phases of gangs in the namespace default, by name."""
+        listed = msgspec.json.decode(await self.muster("gangs", "--namespace", "default", "--output", "json"))
+        return {each["name"]: each["phase"] for each in listed["gangs"]}
 
     async def until_ready(self) -> None:
         """Wait until every Deployment and StatefulSet has its replicas, all of the newest revision and ready."""

@@ -122,23 +122,12 @@ async def _open(release: Release, namespace: str, labels: dict[str, str], addres
     return [each for each in addresses if results[each] == "open"]
 
 
-async def test_kubectl_muster_works_through_port_forward(
-    release: Release, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    cluster = release.cluster
-    directory = tmp_path_factory.mktemp("client")
-    environment = {}
-    for file, variable in (("tls.crt", "CERTIFICATE_FILE"), ("tls.key", "KEY_FILE"), ("ca.crt", "CA_FILE")):
-        template = f'go-template={{{{index .data "{file}" | base64decode}}}}'
-        content = await cluster.kubectl("-n", NAMESPACE, "get", "secret", "muster-client-tls", "-o", template)
-        (directory / file).write_text(content)
-        environment[f"MUSTER_CLI_TLS__{variable}"] = str(directory / file)
-    await cluster.apply([pod("solo-0", "solo", 2)])
+async def test_kubectl_muster_works_through_port_forward(release: Release) -> None:
+    await release.cluster.apply([pod("solo-0", "solo", 2)])
     try:
-        gangs = await cluster.run("kubectl-muster", "gangs", "-A", environment=environment)
-        assert "solo" in gangs
-        assert "1 of 2 members exist" in await cluster.run("kubectl-muster", "explain", "solo", environment=environment)
+        assert "solo" in await release.muster("gangs", "-A")
+        assert "1 of 2 members exist" in await release.muster("explain", "solo")
         with pytest.raises(CommandFailed, match="solo has no trace: this cluster exports none"):
-            await cluster.run("kubectl-muster", "trace", "solo", environment=environment)
+            await release.muster("trace", "solo")
     finally:
-        await cluster.kubectl("delete", "pod", "solo-0")
+        await release.cluster.kubectl("delete", "pod", "solo-0")

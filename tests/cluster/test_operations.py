@@ -4,8 +4,8 @@ import msgspec
 import pytest
 
 from builders.deploy.helm import CHART, NAMESPACE, RELEASE
-from builders.wait import latency
-from cluster.gangs import gang_stream
+from builders.wait import eventually, latency
+from cluster.gangs import gang_stream, pod
 from cluster.node import Node
 from cluster.release import Release
 
@@ -14,23 +14,48 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(240
 _STOPPED_SECONDS = 60.0
 
 
-async def test_gangs_start_during_an_upgrade_and_a_rollback(release: Release) -> None:
-    async with gang_stream(release.cluster.kubeconfig) as stream:
-        upgrade = (
-            "upgrade",
-            RELEASE,
-            str(CHART),
-            "--namespace",
-            NAMESPACE,
-            "--reuse-values",
-            "--set",
-            "logLevel=debug",
-        )
-        await release.cluster.helm(*upgrade)
+KOORDINATOR = "gang.scheduling.koordinator.sh"
+WAITING = {f"{KOORDINATOR}/name": "waiting", f"{KOORDINATOR}/min-available": "2", f"{KOORDINATOR}/mode": "NonStrict"}
+TOO_MUCH = "100"
+
+
+async def test_an_upgrade_and_a_rollback_with_gangs_in_every_phase(release: Release) -> None:
+    """They are in the same phases afterwards, and gangs that are created meanwhile start."""
+    cluster = release.cluster
+    there = [
+        pod("gathering-0", "gathering", 2),
+        *(pod(f"queued-{number}", "queued", 2, cpu=TOO_MUCH) for number in range(2)),
+        pod("waiting-0", "", 0, annotations=WAITING),
+        pod("waiting-1", "", 0, annotations=WAITING, cpu=TOO_MUCH),
+        *(pod(f"satisfied-{number}", "satisfied", 2) for number in range(2)),
+    ]
+    await cluster.apply(there)
+    await cluster.kubectl("wait", "--for=condition=Ready", "pod/satisfied-0", "pod/satisfied-1", "--timeout=120s")
+    await _in_their_phases(release)
+    async with gang_stream(cluster.kubeconfig) as stream:
+        where = ("--namespace", NAMESPACE)
+        await cluster.helm("upgrade", RELEASE, str(CHART), *where, "--reuse-values", "--set", "logLevel=debug")
         await release.until_ready()
-        await release.cluster.helm("rollback", RELEASE, "--namespace", NAMESPACE)
+        await _in_their_phases(release)
+        await cluster.helm("rollback", RELEASE, *where)
         await release.until_ready()
+    await _in_their_phases(release)
     release.figures["upgrade and rollback"] = stream.longest
+    await cluster.apply([pod("gathering-1", "gathering", 2)])
+    await cluster.kubectl("wait", "--for=condition=Ready", "pod/gathering-0", "pod/gathering-1", "--timeout=120s")
+    restarts = "jsonpath={.items[*].status.containerStatuses[*].restartCount}"
+    assert await cluster.kubectl("get", "pods", "satisfied-0", "satisfied-1", "-o", restarts) == "0 0"
+    await cluster.kubectl("delete", "pod", "gathering-1", *(each["metadata"]["name"] for each in there))
+
+
+async def _in_their_phases(release: Release) -> None:
+    expected = {each: each for each in ("gathering", "queued", "waiting", "satisfied")}
+
+    async def found() -> bool:
+        phases = await release.phases()
+        return {name: phases.get(name) for name in expected} == expected
+
+    await eventually(found, "each gang is in the phase that its name says", every_seconds=1)
 
 
 async def test_gangs_start_while_every_node_is_drained(release: Release) -> None:
