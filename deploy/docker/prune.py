@@ -23,7 +23,9 @@ _TESTED: Final = ("numpy", "numba", "grpc", "google", "opentelemetry")
 """Packages with directories of tests at any depth."""
 _SOURCES: Final = {".a", ".c", ".cpp", ".h", ".hpp", ".pxd", ".pyi", ".pyx"}
 """Suffixes of files for compilers and type checkers."""
-_SYMBOLS: Final = ("llvmlite", "uvloop")
+_LEXERS: Final = {"__init__.py", "_mapping.py", "python.py"}
+"""Of pygments: the table of its lexers, and that of tracebacks."""
+_SYMBOLS: Final = ("aiohttp", "frozenlist", "llvmlite", "multidict", "numba", "propcache", "uvloop", "yaml")
 """Packages whose libraries have symbols that only a debugger reads; others have none, or break (those of numpy)."""
 
 
@@ -31,6 +33,7 @@ def unused(packages: Path) -> Iterator[Path]:
     """Files and directories to delete; some may be within others."""
     for generated in _GENERATED:
         yield from (file for file in (packages / generated).glob("*.py") if file.name != "__init__.py")
+    yield from (file for file in (packages / "pygments" / "lexers").glob("*.py") if file.name not in _LEXERS)
     for directory in _UNUSED:
         yield packages / directory
     for package in _TESTED:
