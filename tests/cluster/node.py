@@ -65,17 +65,28 @@ class Node:
         self.kube_proxy: GroupChild
 
     async def start(self, images: list[Path]) -> None:
-        """Start all but kube-proxy, and import the archives of images. Raises ChildDied and TimeoutError."""
+        """Start all but kube-proxy with an empty disk, and import the archives of images. Raises ChildDied and
+        TimeoutError.
+        """
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         self._write_configurations()
+        for number in range(VOLUMES_PER_NODE):
+            (self.directory / "root/var/lib/volumes" / str(number)).mkdir(parents=True)
+        await self._boot(images)
+
+    async def start_again(self) -> None:
+        """Start all after `stop`, with the disk as it is. Raises ChildDied and TimeoutError."""
+        await self._boot([])
+        await self.start_proxy()
+
+    async def _boot(self, images: list[Path]) -> None:
         _create_cgroups(self._cgroup)
+        (self.directory / node_init.READY).unlink(missing_ok=True)
         await self._init.start()
         async with asyncio.timeout(_START_SECONDS):
             await wait_until_ready(self._init, self._mounted)
             self._first = _child_of(self._init.pid)
-            for number in range(VOLUMES_PER_NODE):
-                (self.directory / "root/var/lib/volumes" / str(number)).mkdir()
             self.containerd = self._program("containerd", "--config", str(self.directory / "containerd.toml"))
             await self.containerd.start()
             await wait_until_ready(self.containerd, self._containerd_answers)
@@ -96,7 +107,7 @@ class Node:
         await self.kube_proxy.start()
 
     async def stop(self) -> None:
-        """End every process of the node, containers included."""
+        """End every process of the node at once, containers included."""
         await self._init.kill()
         for controller in _controllers():
             for path in sorted((controller / self._cgroup[1:]).rglob("*"), reverse=True):

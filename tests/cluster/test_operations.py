@@ -92,6 +92,18 @@ async def test_gangs_start_while_the_leader_s_kubelet_is_stopped_for_a_minute(re
     release.figures["kubelet stopped for a minute"] = stream.longest
 
 
+async def test_gangs_start_while_the_leader_s_node_is_lost(release: Release) -> None:
+    """With it a member of etcd and, perhaps, half of DNS; it returns a minute later with its disk."""
+    node = await _leader_s_node(release)
+    async with gang_stream(release.cluster.kubeconfig) as stream:
+        await node.stop()
+        await latency(_STOPPED_SECONDS)
+        await node.start_again()
+        await release.cluster.kubectl("wait", "--for=condition=Ready", f"node/{node.address.name}", "--timeout=120s")
+        await release.until_ready()
+    release.figures["node of the leader lost for a minute"] = stream.longest
+
+
 async def _leader_s_node(release: Release) -> Node:
     """The node of the coordinator whose term started last."""
     pods = await release.pods("coordinator")
