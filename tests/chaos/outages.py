@@ -34,8 +34,8 @@ import structlog
 import uvloop
 
 from builders.e2e.cluster import Cluster, running_cluster
-from builders.e2e.faults import EVERYTHING
 from builders.e2e.world import World
+from chaos import bad_days
 from chaos.chaos_run import REPLICAS
 from chaos.faults import coordinator_leader, etcd_leader, paused, stopped
 from chaos.probe_gangs import ProbeGangs
@@ -92,12 +92,6 @@ def _stopped_api_server(cluster: Cluster, _number: int) -> Any:
 
 
 @asynccontextmanager
-async def _throttled(cluster: Cluster, _number: int) -> Any:
-    with cluster.faults.refuse(EVERYTHING, 429, headers={"Retry-After": "1"}):
-        yield
-
-
-@asynccontextmanager
 async def _broken_watches(cluster: Cluster, _number: int) -> Any:
     cluster.faults.break_watches()
     yield
@@ -124,8 +118,12 @@ CASES = {
     "etcd-restarted": Case(partial(_etcd, slice(0, 3)), 0.0, total=True),
     "api-server-restarted": Case(_stopped_api_server, 1.0, total=True),
     "api-server-down-30-s": Case(_stopped_api_server, 30.0, total=True),
-    "api-server-429": Case(_throttled, 10.0, total=True),
+    "api-server-429": Case(bad_days.throttled, 10.0, total=True),
     "watches-cut": Case(_broken_watches, 1.0),
+    "api-server-429-2-min": Case(bad_days.throttled, 120.0, total=True),
+    "api-server-slow": Case(bad_days.slow, 30.0),
+    "nodes-flap": Case(bad_days.flapping_nodes, 30.0),
+    "crowd-deleted": Case(bad_days.deleted_crowd, 3.0),
 }
 
 

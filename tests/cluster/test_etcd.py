@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(180
 
 PAGE = DOCS / "operations.md"
 LOST = "muster-etcd-2"
+ID_OF_THE_PAGE = "8211f1d0f64f3269"
 GANGS_MEANWHILE = 10
 
 
@@ -35,8 +36,7 @@ async def test_gangs_start_while_a_member_is_lost_and_replaced(release: Release,
             lambda: len(stream.seconds) >= started + GANGS_MEANWHILE, "gangs start", seconds=120, every_seconds=1
         )
         release.figures["a member of etcd lost"] = stream.longest
-        (tmp_path / "values.yaml").write_text("{}")
-        await _run(release, tmp_path, "Replacing a member", "etcdctl.yaml")
+        await _replace(release, tmp_path)
         await release.until_ready()
     release.figures["it is replaced"] = stream.longest
 
@@ -58,13 +58,31 @@ async def test_a_restore_loses_no_gang(release: Release, tmp_path: Path) -> None
     await kubectl("delete", "pod", "before-0", "before-1", "half-0", "half-1")
 
 
+async def _replace(release: Release, directory: Path) -> None:
+    section = "Replacing a member"
+    (directory / "values.yaml").write_text("{}")
+    _write_manifest(directory, section, "etcdctl.yaml")
+    listing, replacing = _commands(section)
+    members = await release.cluster.run("sh", "-euc", listing, directory=directory)
+    [id_] = [line.partition(",")[0] for line in members.splitlines() if f", {LOST}, " in line]
+    await release.cluster.run("sh", "-euc", replacing.replace(ID_OF_THE_PAGE, id_), directory=directory)
+
+
 async def _run(release: Release, directory: Path, section: str, manifest: str) -> None:
     """Run the commands of a section of the page with its manifest in a file."""
-    text = block(PAGE, section, "yaml").text.replace("registry.example.com/muster", "muster")
-    (directory / manifest).write_text(text)
-    for commands in [each.text for each in blocks_of(PAGE) if (each.section, each.language) == (section, "console")]:
-        here = commands.replace("deploy/helm/muster", str(CHART))
-        await release.cluster.run("sh", "-euc", here, directory=directory)
+    _write_manifest(directory, section, manifest)
+    for commands in _commands(section):
+        await release.cluster.run("sh", "-euc", commands, directory=directory)
+
+
+def _write_manifest(directory: Path, section: str, file: str) -> None:
+    text = block(PAGE, section, "yaml").text
+    (directory / file).write_text(text.replace("registry.example.com/muster", "muster"))
+
+
+def _commands(section: str) -> list[str]:
+    consoles = [each.text for each in blocks_of(PAGE) if (each.section, each.language) == (section, "console")]
+    return [each.replace("deploy/helm/muster", str(CHART)) for each in consoles]
 
 
 def _volume_for_backups(directory: Path) -> JSON:

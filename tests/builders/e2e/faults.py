@@ -18,6 +18,7 @@ import yaml
 from aiohttp import web
 
 from builders.e2e.denials import Refusals
+from builders.wait import latency
 from muster.kube.session import KubeSession, KubeUnreachable
 
 _FORWARD_SECONDS = 60.0
@@ -208,6 +209,17 @@ class Faults:
             return web.json_response(body, status=status, headers=headers)
 
         with self._rule(Fault(requests, act, times=times)) as rule:
+            yield rule
+
+    @contextlib.contextmanager
+    def delay(self, requests: Requests, seconds: float) -> Iterator[Fault]:
+        """Execute requests late."""
+
+        async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            await latency(seconds)
+            return await forward()
+
+        with self._rule(Fault(requests, act)) as rule:
             yield rule
 
     @contextlib.contextmanager
