@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ import msgspec
 from muster.cli.format import phase_word
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
-from muster.coordinator.v1.coordinator_pb2 import Phase
+from muster.coordinator.v1.coordinator_pb2 import Gang, Phase
 from muster.kube.session import ApiStatusError, KubeSession
 from muster.localcluster.up.cluster_view import ClusterView
 from muster.localcluster.up.examples import Example, Expected
@@ -68,9 +68,10 @@ async def wait_until_expected(
     channel = open_channel(coordinator, PLAIN_TEXT)
     stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
     try:
-        while time.monotonic() < started + timeout_seconds:
-            version = view.version
-            if await _as_expected(stub, view, examples):
+        while True:
+            # Gangs that wait are tried again from time to time: what was found to be as expected is the outcome.
+            gangs, version = dict(view.gangs), view.version
+            if time.monotonic() >= started + timeout_seconds or await _as_expected(stub, gangs, examples):
                 break
             until = min(view.gangs_changed_at + _NO_CHANGE_SECONDS, started + timeout_seconds)
             if until <= time.monotonic():
@@ -81,17 +82,17 @@ async def wait_until_expected(
         await channel.close()
     bound = await _bound_pods(session)
     seconds = round(time.monotonic() - started, 3)
-    return Outcome(tuple(_outcome(example, view, bound) for example in examples), seconds)
+    return Outcome(tuple(_outcome(example, gangs.get(example.id), bound) for example in examples), seconds)
 
 
 async def _as_expected(
-    stub: "coordinator_pb2_grpc.CoordinatorServiceAsyncStub", view: ClusterView, examples: Sequence[Example]
+    stub: "coordinator_pb2_grpc.CoordinatorServiceAsyncStub", gangs: Mapping[str, Gang], examples: Sequence[Example]
 ) -> bool:
     """All examples are as expected, and every queued one has been tried."""
-    if not all(example.reached(view.gangs.get(example.id)) for example in examples):
+    if not all(example.reached(gangs.get(example.id)) for example in examples):
         return False
     for example in examples:
-        if view.gangs[example.id].phase == Phase.PHASE_QUEUED:
+        if gangs[example.id].phase == Phase.PHASE_QUEUED:
             request = coordinator_pb2.ExplainRequest(gang=example.id)
             try:
                 answer = await stub.Explain(request, timeout=_CALL_SECONDS)
@@ -111,8 +112,7 @@ async def _bound_pods(session: KubeSession) -> set[tuple[str, str]]:
     return {(pod["metadata"]["namespace"], pod["metadata"]["name"]) for pod in pods if pod["spec"].get("nodeName")}
 
 
-def _outcome(example: Example, view: ClusterView, bound: set[tuple[str, str]]) -> ExampleOutcome:
-    gang = view.gangs.get(example.id)
+def _outcome(example: Example, gang: Gang | None, bound: set[tuple[str, str]]) -> ExampleOutcome:
     pods = example.expected_bound(gang) if gang else len(example.pods)
     really_bound = len(example.pods & bound) if example.pods or gang is None else gang.bound
     expected_bound = pods if example.expected is Expected.BOUND else 0
