@@ -8,7 +8,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -125,9 +125,10 @@ class RealCluster:
         try:
             async with asyncio.timeout(_COMMAND_SECONDS):
                 output, errors = await process.communicate(given)
-        except TimeoutError:
-            process.kill()
-            raise
+        finally:
+            if process.returncode is None:  # it takes too long, or the test is interrupted
+                with suppress(ProcessLookupError):
+                    process.kill()
         if process.returncode:
             raise CommandFailed(
                 f"{' '.join(command)} exited with {process.returncode}: {errors.decode()}{output.decode()}"
