@@ -7,13 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
-import msgspec
-
 from bench.load import delete_pods
 from builders.e2e.cluster import Cluster
 from builders.e2e.faults import EVERYTHING
 from builders.gangs.manifests import gang
-from builders.kube.nodes import Machine, make_nodes, remove_nodes
+from builders.kube.nodes import Machine, make_nodes, remove_nodes, taint_nodes
 from builders.wait import latency
 
 _SLOW_SECONDS: Final = 5.0
@@ -22,7 +20,6 @@ _ROOM: Final = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 _FLAP_SECONDS: Final = 1.0
 _AT_ONCE: Final = 50
 _CROWD, _CROWD_PODS, _CROWD_SIZE = "crowd", 20_000, 10
-_CALL_SECONDS: Final = 60.0
 
 
 @asynccontextmanager
@@ -58,21 +55,9 @@ async def flapping_nodes(cluster: Cluster, _number: int) -> AsyncIterator[None]:
 async def _flap(cluster: Cluster) -> None:
     taint = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     for taints in itertools.cycle(([taint], None)):
-        body = msgspec.json.encode({"spec": {"taints": taints}})
         for some in _in_parts(_FLAPPING):
-            await asyncio.gather(*(_patch(cluster, name, body) for name in some))
+            await taint_nodes(cluster.session, *some, taints=taints)
         await latency(_FLAP_SECONDS)
-
-
-async def _patch(cluster: Cluster, name: str, body: bytes) -> None:
-    response = await cluster.session.request(
-        "PATCH",
-        f"/api/v1/nodes/{name}",
-        body=body,
-        content_type="application/merge-patch+json",
-        timeout_seconds=_CALL_SECONDS,
-    )
-    assert response.status == 200, response.body
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a distribution of Kubernetes adds to the control plane: DNS, network policies, and volumes on the nodes."""
+"""Additions of a Kubernetes distribution to the control plane: DNS, network policies, and volumes on the nodes."""
 
 from collections.abc import Sequence
 from typing import Any, Final

@@ -1,4 +1,4 @@
-"""What the cluster needs of this machine, and the reason if something is missing."""
+"""Programs and rights that the cluster needs of this machine, and the reason if something is missing."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""What happens to a cluster in operation, while gangs start all the time: none is lost, and each starts in time."""
+"""Upgrades, drains, kills and losses while gangs start all the time: none is lost, and each starts."""
 
 import msgspec
 import pytest
@@ -20,7 +20,7 @@ TOO_MUCH = "100"
 
 
 async def test_an_upgrade_and_a_rollback_with_gangs_in_every_phase(release: Release) -> None:
-    """They are in the same phases afterwards, and gangs that are created meanwhile start."""
+    """The gangs are in the same phases afterwards, and those that are created meanwhile start."""
     cluster = release.cluster
     there = [
         pod("gathering-0", "gathering", 2),

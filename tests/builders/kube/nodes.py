@@ -27,7 +27,12 @@ async def make_nodes(session: KubeSession, *machines: Machine) -> None:
 
 async def untaint_nodes(session: KubeSession, *names: str) -> None:
     """Admission taints new nodes as not ready; without controllers the taint would stay."""
-    patch = {"spec": {"taints": None}}
+    await taint_nodes(session, *names, taints=None)
+
+
+async def taint_nodes(session: KubeSession, *names: str, taints: list[dict[str, str]] | None) -> None:
+    """Replace the taints of the nodes; None: by none."""
+    patch = {"spec": {"taints": taints}}
     await asyncio.gather(
         *(_call(session, "PATCH", f"/api/v1/nodes/{name}", patch, "application/merge-patch+json") for name in names)
     )
