@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from bench import arrivals, load
+from bench import arrivals, device_claims, load
 from bench.bench_cluster import BenchCluster, say
 from bench.device_claims import DEVICES_PER_NODE
 from bench.exposed_metrics import metrics
@@ -63,6 +63,8 @@ async def _measure(options: argparse.Namespace, measurement: _Measurement) -> di
             here = argparse.Namespace(**{**vars(options), "kubeconfig": plane.kubeconfig, "watch_pid": pids})
             gpus = 0 if measurement.claims else DEVICES_PER_NODE
             async with BenchCluster(here, gpus=gpus, clear=False) as cluster:
+                if options.claim_protection:
+                    await device_claims.protect(cluster.session)
                 if measurement.size is not None:
                     return await _by_muster(cluster, measurement.size, measurement.claims)
                 return await _by_kube_scheduler(cluster, directory, measurement.claims)

@@ -1,8 +1,12 @@
 """Devices of the bench's nodes, and gangs of which each pod claims one, for comparison with an extended resource."""
 
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+
+from builders.deploy.admission_policies import policies_and_bindings
 from builders.gangs.manifests import Workload
+from builders.wait import eventually
 from muster.kube.session import KubeSession
 from muster.localcluster.manifests import Manifest, apply_manifests
 
@@ -12,6 +16,7 @@ _API = "resource.k8s.io/v1"
 _DRIVER = "gpu.example.com"
 _CLASS = "bench-gpu"
 _AT_ONCE = 200
+_SECONDS: Final = 30.0
 
 
 async def publish(session: KubeSession, nodes: int) -> None:
@@ -36,6 +41,20 @@ async def create(session: KubeSession, *gangs: Workload) -> None:
             pods.append(Manifest(pod))
     await apply_manifests(session, claims)
     await apply_manifests(session, pods)
+
+
+async def protect(session: KubeSession) -> None:
+    """Create the chart's policy for the finalizer of claims; returns when it is in force. Needs kube-apiserver."""
+    [objects] = policies_and_bindings("", "claimProtectionPolicy.enabled")
+    await apply_manifests(session, [Manifest(each) for each in objects])
+
+    async def in_force() -> bool:
+        trial = _object("ResourceClaim", {"generateName": "trial-"}, {"devices": {}})
+        path, body = f"/apis/{_API}/namespaces/default/resourceclaims", msgspec.json.encode(trial)
+        answer = await session.request("POST", path, query={"dryRun": "All"}, body=body, timeout_seconds=_SECONDS)
+        return bool(msgspec.json.decode(answer.body)["metadata"].get("finalizers"))
+
+    await eventually(in_force, "the policy is in force")
 
 
 def _slice(node: str) -> dict[str, Any]:

@@ -67,6 +67,9 @@ def main() -> None:
         "--kube-scheduler", action="store_true", help="measure claims beside kube-scheduler: needs make kubernetes"
     )
     parser.add_argument("--device-webhook", action="store_true", help="the device webhook reviews each allocation")
+    parser.add_argument(
+        "--claim-protection", action="store_true", help="claims have the finalizer by the chart's policy"
+    )
     parser.add_argument("--repetitions", type=int, default=1, help="of each measurement beside kube-scheduler")
     parser.add_argument(
         "--watch-pid", action="append", default=[], metavar="NAME=PID", help="a further process to count"

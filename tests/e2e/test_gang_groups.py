@@ -4,9 +4,11 @@ from itertools import permutations
 
 import pytest
 
+from builders.e2e.devices import claims_of, gpus, with_named_claim
 from builders.e2e.faults import BINDS
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
+from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -52,6 +54,21 @@ async def test_g12_g14_a_group_of_100_gangs_in_10_namespaces_starts_whole_i1(wor
     permits = [next(iter(world.cluster.records.history[world.here(member).id])) for member in group]
     assert {len(permit.group) for permit in permits} == {GANGS}
     assert len({permit.permitted_unix_millis for permit in permits}) == 1, "one transaction permits all of them"
+
+
+async def test_gangs_of_a_group_share_a_claim_where_there_are_just_enough_devices(world: World) -> None:
+    """Also on an API server without controllers."""
+    await world.nodes(8, cards=Cards(CardKind.GPU, 2))
+    a, b = (world.here(gang(name).of(2)) for name in ("a", "b"))
+    names = names_of(a, b)
+    a = await with_named_claim(world, a.with_group(*names), gpus(world, 2))
+    b = b.with_group(*names).with_spec(**a.spec)
+    await world.create(a, b)
+    await world.bound(a, b)
+    [claim] = await claims_of(world, a)
+    assert len(claim["status"]["reservedFor"]) == 4
+    await world.delete(a)
+    await world.delete(b)
 
 
 async def test_g20_a_group_of_100_gangs_completes_after_a_crash_i1_i6(world: World) -> None:

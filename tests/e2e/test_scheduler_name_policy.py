@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import pytest_asyncio
 
-from builders.deploy.scheduler_name_policy import KUEUE_LABEL, LABEL, policies_and_bindings
+from builders.deploy.admission_policies import KUEUE_LABEL, LABEL, policies_and_bindings
 from builders.e2e.cluster import real_kubeconfig
 from builders.wait import eventually
 from muster.config.settings import KubeSettings

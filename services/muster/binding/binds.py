@@ -29,8 +29,6 @@ from typing import TYPE_CHECKING, Final
 import structlog
 from msgspec import Struct
 
-from muster.binding.claim_watch import ClaimWatch
-from muster.binding.device_owners import DeviceOwners
 from muster.binding.metrics import count_binds
 from muster.binding.pipeline import Job, Pipeline, WriteType
 from muster.binding.pod_claims import PodClaims, has_claims
@@ -45,6 +43,7 @@ from muster.binding.retry_policy import (
     status_text,
     unreachable_outcome,
 )
+from muster.binding.shared_claim_state import SharedClaimState
 from muster.binding.spans import CallTrace, SettledPod
 from muster.binding.v1 import binding_pb2 as pb
 from muster.kube.objects import BadObject, Pod, decode_pod
@@ -85,8 +84,7 @@ class BindCall:
         request: pb.BindRequest,
         session: KubeSession,
         pipeline: Pipeline,
-        watch: ClaimWatch,
-        owners: DeviceOwners,
+        claims: SharedClaimState,
         deadline: float,
         trace: CallTrace,
     ) -> None:
@@ -98,7 +96,7 @@ class BindCall:
         self._flow = pipeline.open(WriteType.BIND, deadline)
         self._jobs = {pod.uid: _BindPod(self, pod) for pod in request.pods}
         self._claims = PodClaims(
-            request.pods, session, watch, owners, self._flow, ready=self._claims_ready, failed=self._claims_failed
+            request.pods, session, claims, self._flow, ready=self._claims_ready, failed=self._claims_failed
         )
         self._awaited = {pod.uid for pod in request.pods if has_claims(pod)} if request.volumes_first else set()
         """Pods whose claims all others wait for."""

@@ -1,13 +1,14 @@
 """The writes of a Bind call to one ResourceClaim: before its pods are bound, and after they could not be.
 
 Each attempt acts on the claim's state, so that repeated calls and lost answers do no harm. What is to be allocated is
-protected first, which tells the state as well; otherwise the claim is read. A write of the status replaces the version
+protected first, which tells the state as well, or allocated at once, if new claims are protected already; otherwise the
+claim is read. A write of the status replaces the version
 that was read; after a conflict the claim is read again, a few times.
 """
 
 import time
 from abc import abstractmethod
-from collections.abc import Collection
+from collections.abc import Awaitable, Collection
 from typing import TYPE_CHECKING, Final
 
 from muster.binding.device_claim_status import (
@@ -19,6 +20,7 @@ from muster.binding.device_claim_status import (
     WantedClaim,
     allocated_claim,
     deallocated_claim,
+    first_allocation_patch,
     next_step,
     protection_patch,
     read_claim,
@@ -29,7 +31,7 @@ from muster.binding.device_claim_status import (
 )
 from muster.binding.extended_claims import Creation
 from muster.binding.pipeline import Job
-from muster.binding.request_bodies import JSON, STRATEGIC_MERGE_PATCH
+from muster.binding.request_bodies import JSON, JSON_PATCH, STRATEGIC_MERGE_PATCH
 from muster.binding.retry_policy import (
     DONE,
     Retry,
@@ -223,11 +225,13 @@ class WriteDeviceClaim(ClaimJob):
         return self._fail("was written, but the API server does not show what was")
 
     async def _begin(self) -> DeviceClaimState:
-        """The claim; if devices are to be written, with the finalizer, unless its state does not permit that. Raises
-        KubeUnreachable, Settled.
+        """The claim; if devices are to be written, with the finalizer, unless its state does not permit that, and maybe
+        allocated. Raises KubeUnreachable, Settled.
         """
         wanted = self._claim.wanted
         if wanted.devices is not None and not self._conflicts:
+            if self._claims.protection.expect() and (found := await self._allocate_protected()) is not None:
+                return found
             response = await self._patch(protection_patch(wanted.uid))
             if response.status not in (409, 422):  # another claim has the name; or it is being deleted
                 return self._state(response, "written")
@@ -253,17 +257,40 @@ class WriteDeviceClaim(ClaimJob):
         body = allocated_claim(found, claim.wanted, users, time.time())
         return await self._reserve(users, body, allocates=True)
 
+    async def _allocate_protected(self) -> DeviceClaimState | None:
+        """The claim, allocated without knowing its state; None if that is not the one of a new claim with the
+        finalizer, or permission is missing. Raises KubeUnreachable, Settled.
+        """
+        users = list(self._claim.wanted_users.values())
+        if len(users) > MAX_RESERVED_FOR:
+            return None
+        self._check_open()
+        body = first_allocation_patch(self._claim.wanted, users, time.time())
+        response = await self._reserving(users, self._request("PATCH", "/status", body, JSON_PATCH), allocates=True)
+        if response.status in (403, 409, 422):
+            self._claims.protection.observe(protected=False)
+            return None
+        found = self._state(response, "written")
+        self._claims.protection.observe(protected=True)
+        return found
+
     async def _reserve(self, users: Collection[Consumer], body: bytes, *, allocates: bool = False) -> DeviceClaimState:
-        """Write reservations for users that have none; notes what has to be removed if the pods are not bound. Raises
-        KubeUnreachable, Settled.
+        """Write reservations for users that have none. Raises KubeUnreachable, Settled."""
+        return self._state(await self._reserving(users, self._put(body), allocates=allocates), "written")
+
+    async def _reserving(
+        self, users: Collection[Consumer], request: Awaitable[Response], *, allocates: bool
+    ) -> Response:
+        """The answer to a request that writes reservations; notes what has to be removed if the pods are not bound.
+        Raises KubeUnreachable, Settled.
         """
         claim, before = self._claim, (self._claim.reserved, self._claim.allocated)
         claim.reserved = claim.reserved | {each.uid for each in users}
         claim.allocated |= allocates
-        response = await self._put(body)
+        response = await request
         if response.status >= 300 and is_certain(response):
             claim.reserved, claim.allocated = before
-        return self._state(response, "written")
+        return response
 
     def _fitting(self, found: DeviceClaimState) -> list[Consumer]:
         """Pods, or their PodGroup, to reserve the claim for; those above the limit fail."""

@@ -1,7 +1,8 @@
 """Rules of writes to a ResourceClaim: the next write that its state needs, and the bodies of all writes.
 
     allocation of the claim                     step
-    none, and one is to be written              PROTECT without the finalizer, then ALLOCATE
+    none, and one is to be written              PROTECT without the finalizer, then ALLOCATE; a new claim that has
+                                                it needs one write only, which tests its state
     none, and none is to be written             rejected
     the one to be written, or none is           RESERVE for the pods that it is not reserved for, else DONE
     another, not reserved, or for these pods    DEALLOCATE, unless one of these pods is bound
@@ -230,8 +231,24 @@ def unprotection_patch(uid: str) -> bytes:
 
 def allocated_claim(claim: DeviceClaimState, wanted: WantedClaim, users: Iterable[Consumer], now: float) -> bytes:
     """The claim with the allocation, reserved for users. `now`: seconds since 1970."""
-    allocation = {"allocationTimestamp": timestamp(now), **wanted.allocation}
-    return _with_status(claim, {"allocation": allocation, "reservedFor": _reservations_for(claim, users)})
+    changes = {"allocation": _written_allocation(wanted, now), "reservedFor": _reservations_for(claim, users)}
+    return _with_status(claim, changes)
+
+
+def first_allocation_patch(wanted: WantedClaim, users: Iterable[Consumer], now: float) -> bytes:
+    """JSON patch that allocates the claim, if it has the finalizer, only that, and no status yet. `now`: as above.
+
+    The API server tests the claim as it is when it writes. It takes a missing field for null.
+    """
+    expected: dict[str, Any] = {
+        "/metadata/uid": wanted.uid,
+        "/metadata/deletionTimestamp": None,
+        "/metadata/finalizers": [FINALIZER],
+        "/status": {},
+    }
+    patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in expected.items()]
+    status = {"allocation": _written_allocation(wanted, now), "reservedFor": list(users)}
+    return _encode([*patch, {"op": "replace", "path": "/status", "value": status}])
 
 
 def reserved_claim(claim: DeviceClaimState, users: Iterable[Consumer]) -> bytes:
@@ -261,6 +278,10 @@ def _with_status(claim: DeviceClaimState, change: Mapping[str, Any]) -> bytes:
     """The claim with other fields of status; None removes one."""
     status = {name: value for name, value in {**claim.status, **change}.items() if value is not None}
     return _encode({**claim.fields, "status": status})
+
+
+def _written_allocation(wanted: WantedClaim, now: float) -> dict[str, Any]:
+    return {"allocationTimestamp": timestamp(now), **wanted.allocation}
 
 
 def _reservations_for(claim: DeviceClaimState, users: Iterable[Consumer]) -> list[Any]:

@@ -11,10 +11,10 @@ from msgspec import Struct
 
 from muster.binding.device_claim_jobs import DeviceClaimWrites, ReleaseDeviceClaim, WriteDeviceClaim
 from muster.binding.device_claim_status import WantedClaim, pod_group, read_allocation
-from muster.binding.device_owners import DeviceOwners
 from muster.binding.extended_claim_jobs import DeleteExtendedClaim, WriteExtendedClaim
 from muster.binding.extended_claims import Creation, claim_name
 from muster.binding.pipeline import Flow
+from muster.binding.shared_claim_state import SharedClaimState
 from muster.binding.v1 import binding_pb2 as pb
 from muster.kube.session import KubeSession
 
@@ -36,7 +36,7 @@ class DeviceClaims:
         self,
         pods: Sequence[pb.PodBinding],
         session: KubeSession,
-        owners: DeviceOwners,
+        shared: SharedClaimState,
         flow: Flow,
         *,
         ready: Callable[[str], None],
@@ -48,7 +48,8 @@ class DeviceClaims:
 
         The claims are validated: see `muster.binding.validation.validate_bind`.
         """
-        self.session, self.flow, self._owners = session, flow, owners
+        self.session, self.flow = session, flow
+        self._owners, self.protection = shared.owners, shared.protection
         self._loop = asyncio.get_running_loop()
         self._ready, self._failed = ready, failed
         self._claims = _claims_of(pods)

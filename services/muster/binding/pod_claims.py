@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
-from muster.binding.claim_watch import ClaimWatch
 from muster.binding.device_claims import DeviceClaims, has_device_claims
-from muster.binding.device_owners import DeviceOwners
 from muster.binding.pipeline import Flow
+from muster.binding.shared_claim_state import SharedClaimState
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.volume_claims import VolumeClaims
 from muster.kube.session import KubeSession
@@ -18,8 +17,7 @@ class PodClaims:
         self,
         pods: Sequence[pb.PodBinding],
         session: KubeSession,
-        watch: ClaimWatch,
-        owners: DeviceOwners,
+        shared: SharedClaimState,
         flow: Flow,
         *,
         ready: Callable[[str], None],
@@ -30,8 +28,9 @@ class PodClaims:
         """
         self._ready, self._failed = ready, failed
         self._missing = {pod.uid: bool(pod.claims) + has_device_claims(pod) for pod in pods if has_claims(pod)}
-        self._volumes = VolumeClaims(pods, session, watch, flow, ready=self._kind_ready, failed=self._kind_failed)
-        self._devices = DeviceClaims(pods, session, owners, flow, ready=self._kind_ready, failed=self._kind_failed)
+        ready, failed = self._kind_ready, self._kind_failed
+        self._volumes = VolumeClaims(pods, session, shared.volumes, flow, ready=ready, failed=failed)
+        self._devices = DeviceClaims(pods, session, shared, flow, ready=ready, failed=failed)
 
     def start(self, deadline: float) -> None:
         """Start the jobs of all claims. `deadline`: the deadline of the flow."""

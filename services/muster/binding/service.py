@@ -8,14 +8,13 @@ from typing import Final
 import structlog
 
 from muster.binding import metrics
-from muster.binding.claim_watch import ClaimWatch
-from muster.binding.device_owners import DeviceOwners
 from muster.binding.events import EventRecorder
 from muster.binding.leader_epoch import LeaderEpochReader
 from muster.binding.leader_fence import LeaderFence
 from muster.binding.pipeline import Pipeline
 from muster.binding.servicer import FULL_NAME, BindingServicer
 from muster.binding.settings import Settings
+from muster.binding.shared_claim_state import SharedClaimState
 from muster.binding.v1.binding_pb2_grpc import add_BindingServiceServicer_to_server
 from muster.kube.responses import KubeUnreachable
 from muster.kube.session import KubeSession
@@ -64,11 +63,9 @@ class BindingService:
         self._drain_seconds = settings.drain_seconds
         self._pipeline = Pipeline(settings.requests_in_flight)
         self._events = EventRecorder(session, self._pipeline, settings.instance)
-        self._claims, self._owners = ClaimWatch(session), DeviceOwners(session)
+        self._claims = SharedClaimState.of(session)
         self._server = RpcServer.from_settings(settings, "binding")
-        servicer = BindingServicer(
-            session, self._pipeline, self._events, self._claims, self._owners, LeaderFence(read_epoch)
-        )
+        servicer = BindingServicer(session, self._pipeline, self._events, self._claims, LeaderFence(read_epoch))
         self._server.add(add_BindingServiceServicer_to_server, servicer, FULL_NAME)
         self._background: list[asyncio.Task[None]] = []
         metrics.PENDING.read_from(self._waiting_by_type)
@@ -99,7 +96,6 @@ class BindingService:
                 await task
         await self._server.stop(self._drain_seconds)
         await self._claims.stop()
-        await self._owners.stop()
         self._events.flush()
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_COUNTS_SECONDS):

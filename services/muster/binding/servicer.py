@@ -8,15 +8,14 @@ import structlog
 
 from muster.binding.annotations import WriteAnnotations
 from muster.binding.binds import BindCall
-from muster.binding.claim_watch import ClaimWatch
 from muster.binding.conditions import WriteCondition
 from muster.binding.deallocations import DeallocateCall
-from muster.binding.device_owners import DeviceOwners
 from muster.binding.events import EventRecorder
 from muster.binding.evictions import EvictCall
 from muster.binding.leader_fence import LeaderFence
 from muster.binding.object_patches import WriteObject
 from muster.binding.pipeline import Flow, Pipeline, WriteType
+from muster.binding.shared_claim_state import SharedClaimState
 from muster.binding.spans import CallTrace
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
@@ -51,19 +50,17 @@ class BindingServicer(pb_grpc.BindingServiceServicer):
         session: KubeSession,
         pipeline: Pipeline,
         events: EventRecorder,
-        claims: ClaimWatch,
-        owners: DeviceOwners,
+        claims: SharedClaimState,
         leader_fence: LeaderFence,
     ) -> None:
         self._session, self._pipeline, self._events = session, pipeline, events
-        self._claims, self._owners = claims, owners
-        self._leader_fence = leader_fence
+        self._claims, self._leader_fence = claims, leader_fence
 
     async def Bind(self, request: pb.BindRequest, context: Any) -> AsyncIterator[pb.BindResponse]:  # noqa: N802
         """Bind or evict pods; streams results as they are settled."""
         validate_bind(request)
         trace = CallTrace("bind", len(request.pods), gang_traceparent(context.invocation_metadata()))
-        call = BindCall(request, self._session, self._pipeline, self._claims, self._owners, _deadline(context), trace)
+        call = BindCall(request, self._session, self._pipeline, self._claims, _deadline(context), trace)
         context.add_done_callback(_stopping(call.stop))
         async with self._leader_fence.admit(request.leader_epoch, call.stop):
             try:

@@ -45,7 +45,8 @@ _WEIGHT_OF_SEARCH: Final = 80
 
 class DeviceUse(Struct, frozen=True, gc=False):
     """A pod that uses ResourceClaims. `node`: the one that it has, if any; `gang`: the id of its gang; `since` orders
-    pods; `group`: the name of its PodGroup.
+    pods; `group`: the name of its PodGroup; `start`: the ids of the gangs that start together with its own; none: it
+    starts alone.
     """
 
     uid: str
@@ -55,6 +56,7 @@ class DeviceUse(Struct, frozen=True, gc=False):
     gang: str = ""
     since: int = 0
     group: str = ""
+    start: tuple[str, ...] = ()
 
 
 class _Column(NamedTuple):
@@ -80,6 +82,10 @@ class DeviceClaims:
         Entries end with the next batch in which a claim is not among these.
         """
         self._groups = DeviceClaimGroups()
+        self._of_gang: dict[str, set[str]] = {}
+        """Uids of pods that use claims, by gang."""
+        self._starts: dict[str, tuple[str, ...]] = {}
+        """The gangs of a group by the id of each; entries end with the gang, or its group."""
         self._requested: dict[str, Collection[str]] = {}  # resources by uid of the pod
         self._in_use = SharedDevicesInUse()
         self._columns: dict[str, _Column] = {}
@@ -103,16 +109,19 @@ class DeviceClaims:
         self._use(use)
 
     def _use(self, use: DeviceUse) -> None:
+        use = replace(use, start=self._starts.get(use.gang, ()))
         if use == self._uses.get(use.uid):
             return
         self._release(use.uid)
         self._uses[use.uid] = use
+        if use.gang:
+            self._of_gang.setdefault(use.gang, set()).add(use.uid)
         place = UserPlace(not use.node, use.since, use.uid)
         for id_ in dict.fromkeys(_ids(use)):
             users = self._users.get(id_)
             if users is None:
                 users = self._users[id_] = DeviceClaimUsers()
-            self._stale_pods |= users.put(use.uid, use.gang or use.uid, place)
+            self._stale_pods |= users.put(use.uid, use.gang or use.uid, use.start or use.gang or use.uid, place)
             self._hold(id_)
 
     def rejoin(self, uid: str, gang: str) -> None:
@@ -120,6 +129,20 @@ class DeviceClaims:
         use = self._uses.get(uid)
         if use is not None:
             self._use(replace(use, gang=gang))
+
+    def start_together(self, gang: str, gangs: tuple[str, ...]) -> None:
+        """A gang starts together with these gangs, itself included, from now on; none: it starts alone, or is gone. Its
+        pods share the demand for a claim with those of the others that start together with the same gangs.
+        """
+        if gangs == self._starts.get(gang, ()):
+            return
+        if gangs:
+            self._starts[gang] = gangs
+        else:
+            del self._starts[gang]
+        for uid in list(self._of_gang.get(gang, ())):
+            self._stale_pods.add(uid)
+            self._use(self._uses[uid])
 
     def release(self, uid: str) -> None:
         """A pod was removed, has ended, or uses no claims."""
@@ -133,6 +156,11 @@ class DeviceClaims:
         use = self._uses.pop(uid, None)
         if use is None:
             return
+        if use.gang:
+            of_gang = self._of_gang[use.gang]
+            of_gang.discard(uid)
+            if not of_gang:
+                del self._of_gang[use.gang]
         self._request(uid, {})
         self._note_nodes(self._in_use.put(uid, "", {}))
         for id_ in _ids(use):
@@ -226,7 +254,7 @@ class DeviceClaims:
         return claim, ""
 
     def _requests(self, use: DeviceUse, name: str) -> bool:
-        """The pod requests the devices of the claim, for all pods of its gang that share it."""
+        """The pod requests the devices of the claim, for all pods that share it and start together with it."""
         return self._users[use.namespace, name].requests(use.uid)
 
     def _reach_of_shared(self, claim: Claim) -> Reach:
@@ -426,6 +454,11 @@ class DeviceClaims:
             self._stale_nodes.update(names)
 
     # -- what is to be computed again
+
+    @property
+    def has_stale_pods(self) -> bool:
+        """There are pods whose demands may have changed."""
+        return bool(self._stale_pods)
 
     def take_stale_pods(self) -> Collection[str]:
         """Pods whose demands may have changed since the last call."""

@@ -739,4 +739,16 @@ class ClusterState:
             self._reach()
         for kind, revision in revisions.items():
             self._pending.raise_revision(kind, revision)
+        self._note_starts(gangs, removed)
         return gangs, removed
+
+    def _note_starts(self, gangs: Iterable[GangFacts], removed: Iterable[str]) -> None:
+        """Which gangs start together decides which of their pods requests the devices of a claim that they share. Of a
+        composite some children may start without the others.
+        """
+        for gang in gangs:
+            self.pods.devices.start_together(gang.id, () if gang.composites else gang.group)
+        for id_ in removed:
+            self.pods.devices.start_together(id_, ())
+        if self.pods.devices.has_stale_pods:
+            self._queue_volumes()

@@ -12,6 +12,8 @@ from muster.binding.v1 import binding_pb2 as pb
 FINALIZER = "resource.kubernetes.io/delete-protection"
 CLAIMS = "/apis/resource.k8s.io/v1/namespaces/ml/resourceclaims"
 STATUS_WRITES = Requests("PUT", "/resourceclaims/[^/]+/status")
+FIRST_ALLOCATIONS = Requests("PATCH", "/resourceclaims/[^/]+/status")
+"""Of claims that are taken to have the finalizer since their creation."""
 CLAIM_WRITES = Requests("PUT|PATCH", "/resourceclaims/[^/]+(/status)?")
 DRIVER = "gpu.example.com"
 OTHER = {"apiGroup": "example.com", "resource": "trainings", "name": "other-0", "uid": "uid-other"}

@@ -9,6 +9,7 @@ from builders.binding.device_claims import (
     CLAIM_WRITES,
     CLAIMS,
     FINALIZER,
+    FIRST_ALLOCATIONS,
     OTHER,
     STATUS_WRITES,
     allocate,
@@ -275,6 +276,96 @@ async def test_a_rejected_write_fails_the_pod(muster: Rig) -> None:
         result = await bind_one(muster, pod, wanted(made, "gpu-0"))
     assert (result.outcome, binds) == (FAILED, [])
     assert result.message == 'ResourceClaim "c0" cannot be written: 422: made to fail'
+
+
+# -- claims that have the finalizer since their creation
+
+
+async def test_claims_with_the_finalizer_are_allocated_in_one_write(muster: Rig) -> None:
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    with muster.faults.seen(Requests("", "/resourceclaims/.*")) as requests:
+        result = await bind_one(muster, pod, wanted(made, "gpu-0"))
+    assert (result.outcome, len(requests)) == (BOUND, 1)
+    found = await claim(muster, "c0")
+    assert found["status"]["allocation"].pop("allocationTimestamp").endswith("Z")
+    assert found["status"] == {"allocation": allocation("gpu-0"), "reservedFor": [user(pod)]}
+
+
+@pytest.mark.parametrize(
+    ("finalizers", "devices"),
+    [([], []), ([FINALIZER, "example.com/kept"], []), ([FINALIZER], ["gpu-7"])],
+    ids=["without it", "with another finalizer", "allocated"],
+)
+async def test_a_claim_that_is_not_as_expected_is_read_first(
+    muster: Rig, finalizers: list[str], devices: list[str]
+) -> None:
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=finalizers)
+    if devices:
+        await allocate(muster, "c0", *devices)
+    with muster.faults.seen(FIRST_ALLOCATIONS) as trials:
+        result = await bind_one(muster, pod, wanted(made, "gpu-0"))
+    found = await claim(muster, "c0")
+    assert (result.outcome, len(trials), devices_of(found)) == (BOUND, 1, ["gpu-0"])
+    assert (FINALIZER in found["metadata"]["finalizers"], users_of(found)) == (True, ["trainer-0"])
+
+
+async def test_a_claim_that_is_being_deleted_is_not_allocated_in_one_write(muster: Rig) -> None:
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    with muster.faults.hold(FIRST_ALLOCATIONS) as held:
+        call = asyncio.create_task(bind_one(muster, pod, wanted(made, "gpu-0")))
+        await held.until(1)
+        await muster.kube.delete("ResourceClaim", "c0")
+        held.release()
+        result = await call
+    assert result.outcome == FAILED
+    assert 'ResourceClaim "c0"' in result.message
+
+
+async def test_without_permission_for_patches_the_status_is_replaced(muster: Rig) -> None:
+    """As after an upgrade of a release whose roles the administrator maintains."""
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    with muster.faults.refuse(FIRST_ALLOCATIONS, 403):
+        result = await bind_one(muster, pod, wanted(made, "gpu-0"))
+    assert (result.outcome, users_of(await claim(muster, "c0"))) == (BOUND, ["trainer-0"])
+
+
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_a_lost_answer_to_the_only_write_is_followed_by_a_read(muster: Rig, carried_out: bool) -> None:
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    with muster.faults.cut(FIRST_ALLOCATIONS, times=1, carried_out=carried_out):
+        result = await bind_one(muster, pod, wanted(made, "gpu-0"))
+    assert (result.outcome, users_of(await claim(muster, "c0"))) == (BOUND, ["trainer-0"])
+
+
+async def test_what_the_only_write_wrote_is_removed_if_the_pod_is_not_bound(muster: Rig) -> None:
+    await expects_the_finalizer(muster)
+    [pod] = await muster.pods("trainer-0")
+    [made] = await claims(muster, "c0", finalizers=[FINALIZER])
+    with muster.faults.refuse(BINDS, 403):
+        result = await bind_one(muster, pod, wanted(made, "gpu-0"))
+    assert (result.outcome, (await claim(muster, "c0")).get("status") or {}) == (FAILED, {})
+
+
+async def expects_the_finalizer(muster: Rig) -> None:
+    """Bind pods whose claims have it, until the next claim is taken to have it."""
+    for count in (64, 1):
+        pods = await muster.pods(*(f"of-{count}-{number}" for number in range(count)))
+        made = await claims(muster, *(pod["metadata"]["name"] for pod in pods), finalizers=[FINALIZER])
+        given = [wanted(each, each["metadata"]["name"]) for each in made]
+        with muster.faults.seen(FIRST_ALLOCATIONS) as trials:
+            results = await muster.bind(pods, devices=by_uid(pods, given))
+        assert {each.outcome for each in results} == {BOUND}
+    assert len(trials) == 1
 
 
 # -- retries, deadlines and leaders

@@ -15,6 +15,7 @@ from muster.binding.device_claim_status import (
     WantedClaim,
     allocated_claim,
     deallocated_claim,
+    first_allocation_patch,
     next_step,
     read_allocation,
     read_claim,
@@ -107,6 +108,18 @@ def test_the_allocation_and_the_reservations_are_written_at_once() -> None:
     written = decoded(allocated_claim(read(found), wanted("a"), [Consumer("pods", "a", OURS)], now=0))
     status = {"allocation": {"allocationTimestamp": "1970-01-01T00:00:00Z", **allocation("a")}}
     assert written == {**found, "status": {**status, "reservedFor": [user(OURS)], **UNKNOWN}}
+
+
+def test_a_new_claim_is_allocated_only_if_it_is_as_expected() -> None:
+    body = decoded(first_allocation_patch(wanted("a"), [Consumer("pods", "a", OURS)], now=0))
+    assert {each["path"]: each["value"] for each in body if each["op"] == "test"} == {
+        "/metadata/uid": "uid-c",
+        "/metadata/deletionTimestamp": None,
+        "/metadata/finalizers": [FINALIZER],
+        "/status": {},
+    }
+    status = {"allocation": {"allocationTimestamp": "1970-01-01T00:00:00Z", **allocation("a")}}
+    assert body[-1] == {"op": "replace", "path": "/status", "value": {**status, "reservedFor": [user(OURS)]}}
 
 
 def test_reservations_are_added() -> None:

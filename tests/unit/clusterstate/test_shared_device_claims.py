@@ -1,5 +1,6 @@
 """A ResourceClaim that several pods use before it is allocated: its devices are counted once, in one domain."""
 
+import json
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from muster.kube.api_resources import DEVICE_CLASSES, NODES, PODS, RESOURCE_CLAI
 
 GPUS = devices("gpu")
 GROUP = "pod-group.scheduling.sigs.k8s.io"
+GANG_GROUP = "gang.scheduling.koordinator.sh/groups"
 
 
 def cluster(*slices: Object) -> History:
@@ -37,6 +39,18 @@ def share(history: History, *names: str, gang: str = "train", claim: str = "c", 
     for name in names:
         pod = pod_object(name, labels={GROUP: gang}, resourceClaims=using_claims(claim), **more)
         history.pods(pod)
+
+
+def grouped(*gangs: str) -> dict[str, str]:
+    """Annotations of a gang that starts together with these."""
+    return {GANG_GROUP: json.dumps([f"ml/{each}" for each in gangs])}
+
+
+def regroup(history: History, gang: str, *group: str) -> None:
+    """The pod of a gang declares a group."""
+    share(history, f"{gang}0", gang=gang, annotations=grouped(*group) if group else {})
+    while history.state.has_work:
+        history.state.advance()
 
 
 def facts(history: History, name: str) -> PodFacts:
@@ -98,6 +112,31 @@ def test_pods_of_a_gang_request_a_claim_of_two_gangs_once_each() -> None:
     share(history, "b0", "b1", gang="b")
     assert [requested(history, name) for name in ("a0", "a1", "b0", "b1")] == [{GPUS: 2}, {}, {GPUS: 2}, {}]
     assert selected(history, "b1") == {"a0", "a1", "b0", "b1"}
+
+
+def test_one_pod_of_the_gangs_that_start_together_requests_their_claim() -> None:
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)))
+    share(history, "a0", "a1", gang="a", annotations=grouped("a", "b"))
+    share(history, "b0", "b1", gang="b", annotations=grouped("a", "b"))
+    share(history, "x0", gang="x", annotations=grouped("a", "b", "x"))
+    names = ("a0", "a1", "b0", "b1", "x0")
+    assert [requested(history, name) for name in names] == [{GPUS: 2}, {}, {}, {}, {GPUS: 2}]
+    history.remove(PODS, "uid-a0")
+    assert [requested(history, name) for name in names[1:]] == [{GPUS: 2}, {}, {}, {GPUS: 2}]
+    history.remove(PODS, "uid-a1")
+    assert [requested(history, name) for name in names[2:]] == [{GPUS: 2}, {}, {GPUS: 2}]
+
+
+def test_gangs_that_leave_their_group_request_their_claim_once_each() -> None:
+    history = cluster()
+    history.put(RESOURCE_CLAIMS, resource_claim_object("c", exactly(2)))
+    share(history, "a0", gang="a", annotations=grouped("a", "b"))
+    share(history, "b0", gang="b", annotations=grouped("a", "b"))
+    regroup(history, "b")
+    assert [requested(history, name) for name in ("a0", "b0")] == [{GPUS: 2}, {GPUS: 2}]
+    regroup(history, "b", "a", "b")
+    assert [requested(history, name) for name in ("a0", "b0")] == [{GPUS: 2}, {}]
 
 
 def test_an_allocated_claim_of_a_gang_is_requested_by_one_of_its_pods() -> None:

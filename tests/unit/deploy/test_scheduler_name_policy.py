@@ -2,8 +2,8 @@
 
 import re
 
+from builders.deploy.admission_policies import KINDS, LABEL, policies_and_bindings
 from builders.deploy.helm import rendered, template
-from builders.deploy.scheduler_name_policy import KINDS, LABEL, policies_and_bindings
 from muster.dialects.kueue_workload import ASKED_FOR
 from muster.dialects.registry import DIALECTS, gang_marks, membership_of
 

@@ -1,4 +1,4 @@
-"""The chart's admission policies: one sets Muster's scheduler name, one makes gangs of Kueue's Workloads."""
+"""The chart's admission policies: Muster's scheduler name, gangs of Kueue's Workloads, the finalizer of claims."""
 
 from typing import Final
 

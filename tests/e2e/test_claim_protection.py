@@ -1,0 +1,133 @@
+"""Claims that have the finalizer since their creation: by the chart's policy on a real API server, or by a patch."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import pytest
+
+from builders.deploy.admission_policies import policies_and_bindings
+from builders.e2e.devices import API, claims_of, devices_of, gpus, with_claims
+from builders.e2e.faults import Requests
+from builders.e2e.world import World
+from builders.gangs.manifests import Workload, gang
+from builders.wait import eventually
+from muster.localcluster.kubelets.devices.cards import CardKind, Cards
+
+pytestmark = pytest.mark.asyncio(loop_scope="session")
+
+EIGHT = Cards(CardKind.GPU, 8)
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+FINALIZERS = Requests("PATCH", "/resourceclaims/[^/]+")
+FIRST_ALLOCATIONS = Requests("PATCH", "/resourceclaims/[^/]+/status")
+MANY: Final = 65
+"""Claims after which binding takes new ones to have the finalizer, if they had it."""
+POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
+BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
+
+
+async def protected(world: World, workload: Workload) -> Workload:
+    """Create all pods of the gang but the last, and add the finalizer to their claims; then the last one."""
+    await world.create(workload, only=tuple(range(workload.size - 1)))
+
+    async def exist() -> bool:
+        return len(await claims_of(world, workload)) == workload.size - 1
+
+    await eventually(exist, "the claims of all pods but the last exist")
+    path = f"/apis/{API}/namespaces/{world.here(workload).namespace}/resourceclaims"
+    claims = [f"{path}/{each['metadata']['name']}" for each in await claims_of(world, workload)]
+    await asyncio.gather(*(world.cluster.merge(each, {"metadata": {"finalizers": [FINALIZER]}}) for each in claims))
+    await world.add_pods(workload, workload.size - 1)
+    return workload
+
+
+async def has_devices(world: World, workload: Workload) -> None:
+    """Check that the gang runs, with one device for each pod, and that no other device is allocated."""
+    await world.bound(workload)
+    found = await devices_of(world, workload)
+    devices = [device for each in found.values() for device in each]
+    assert found.keys() == world.bound_pods(workload).keys()
+    assert len(devices) == len(set(devices)) == len(found)
+    allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
+    assert len(allocated) == len(devices)
+
+
+async def expects_the_finalizer(world: World) -> None:
+    """A gang runs and ends whose claims have it."""
+    before = await with_claims(world, gang("before").of(MANY + 1), gpus(world))
+    await protected(world, before)
+    await has_devices(world, before)
+    await world.delete(before)
+
+
+@pytest.mark.parametrize("victims", ["binding", "coordinator", "coordinator binding"])
+@pytest.mark.parametrize("carried_out", [False, True])
+async def test_killed_at_the_only_write_of_the_second_claim_i5_i6(
+    world: World, victims: str, carried_out: bool
+) -> None:
+    world.cluster.api_server.needs_controllers()
+    await world.nodes(*[8] * 9, cards=EIGHT)
+    await expects_the_finalizer(world)
+    a = await with_claims(world, gang("a").of(4), gpus(world))
+    with world.cluster.faults.hold(FIRST_ALLOCATIONS, let_pass=1, carried_out=carried_out) as held:
+        await protected(world, a)
+        await held.until(2)
+        for name in victims.split():
+            await world.cluster.stack.kill(name)
+        held.drop()
+        await world.cluster.stack.start()
+    await has_devices(world, a)
+
+
+async def test_claims_are_protected_by_the_policy_and_go_with_their_pods(world: World) -> None:
+    async with policy_in_force(world):
+        await world.nodes(*[8] * 9, cards=EIGHT)
+        before = await with_claims(world, gang("before").of(MANY), gpus(world))
+        await world.create(before)
+        await has_devices(world, before)
+        await world.delete(before)
+        await eventually(lambda: _without_claims(world, before), "the claims of all pods are gone")
+        a = await with_claims(world, gang("a").of(4), gpus(world))
+        with world.cluster.faults.seen(FINALIZERS) as additions, world.cluster.faults.seen(FIRST_ALLOCATIONS) as writes:
+            await world.create(a)
+            await has_devices(world, a)
+        assert (len(additions), len(writes)) == (0, 4)
+        b = await with_claims(world, gang("b").of(2), gpus(world))
+        await world.create(b, only=(0,))
+        for workload in (a, b):
+            await world.delete(workload)
+        await eventually(lambda: _without_claims(world, a), "the claims of all pods are gone")
+
+
+async def _without_claims(world: World, workload: Workload) -> bool:
+    return not await claims_of(world, workload)
+
+
+@asynccontextmanager
+async def policy_in_force(world: World) -> AsyncIterator[None]:
+    """The chart's policy applies until the end of the block. Skips the test on servers that have no such policies."""
+    if not world.cluster.api_server.is_real:
+        pytest.skip("the embedded API server has no admission policies: run make test-kubernetes")
+    world.cluster.api_server.needs_controllers()
+    if (await world.cluster.try_call("GET", POLICIES)).status == 404:
+        pytest.skip("this API server does not serve MutatingAdmissionPolicy admissionregistration.k8s.io/v1")
+    [created] = policies_and_bindings("", "claimProtectionPolicy.enabled")
+    paths = []
+    try:
+        for path, each in zip((POLICIES, BINDINGS), created, strict=True):
+            await world.cluster.call("POST", path, each)
+            paths.append(f"{path}/{each['metadata']['name']}")
+        await eventually(lambda: _protects(world), "the policy is in force")
+        yield
+    finally:
+        for path in reversed(paths):
+            await world.cluster.call("DELETE", path)
+
+
+async def _protects(world: World) -> bool:
+    """Whether a new claim would have the finalizer."""
+    requests: list[dict[str, Any]] = [{"name": "gpu", "exactly": {"deviceClassName": "none"}}]
+    claim = {"metadata": {"generateName": "trial-"}, "spec": {"devices": {"requests": requests}}}
+    path = f"/apis/{API}/namespaces/default/resourceclaims?dryRun=All"
+    return bool((await world.cluster.call("POST", path, claim))["metadata"].get("finalizers"))
