@@ -41,6 +41,10 @@ interop: setup kubernetes ## workload controllers on kube-apiserver with Muster:
 	@tools/go/build $(VENV)/tools interop
 	@$(BIN)/python tests/interop/run.py $(ARGS)
 
+compare: setup kubernetes ## Muster, kube-scheduler's gangs and Volcano on the same work, about two hours (ARGS="--write", ARGS="checks")
+	@tools/go/build $(VENV)/tools compare
+	@$(BIN)/python tests/compare/run.py $(ARGS)
+
 cluster: cluster-images ## run a Kubernetes cluster with containers on this machine, three nodes (root, Go, Debian)
 	@$(BIN)/python tests/cluster/run.py $(VENV)/cluster $(VENV)/cluster-images
 
@@ -141,4 +145,4 @@ $(VENV)/compiled: $(VENV)/ready $(KERNELS)
 	@$(BIN)/python -m muster.placement.kernels.compilation
 	@touch $@
 
-.PHONY: help setup tools up test kubernetes test-kubernetes interop cluster cluster-test cluster-images simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast bench-starts screenshots lock image clean chaos outages
+.PHONY: help setup tools up test kubernetes test-kubernetes interop compare cluster cluster-test cluster-images simulate lint format gen bench bench-placement bench-quality bench-inter-pod-rules bench-diversity bench-mirror bench-whatif bench-forecast bench-starts screenshots lock image clean chaos outages

@@ -3,7 +3,9 @@
 import argparse
 import sys
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from bench import load
 from bench.costs import Cost, costs, spent
@@ -17,8 +19,17 @@ from muster.localcluster.stack_options import StackOptions
 class BenchCluster:
     """A cluster, and the cost of its processes."""
 
-    def __init__(self, options: argparse.Namespace, *, gpus: int = 0, clear: bool = True) -> None:
-        """`gpus`: of each node, as an extended resource. `clear`: delete from a real API server what was created."""
+    def __init__(
+        self,
+        options: argparse.Namespace,
+        *,
+        gpus: int = 0,
+        clear: bool = True,
+        replicas: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
+        """`gpus`: of each node, as an extended resource. `clear`: delete from a real API server what was created.
+        `replicas` of services of which there is more than one; the first ones start first.
+        """
         self.options, self._gpus, self._clear = options, gpus, clear
         self._external = {name: int(pid) for name, _, pid in (item.partition("=") for item in options.watch_pid)}
         self._files = tempfile.TemporaryDirectory(prefix="muster-bench-")
@@ -30,6 +41,7 @@ class BenchCluster:
                 device_webhook=options.device_webhook,
                 log_level="warning",
                 metrics=options.metrics,
+                replicas=replicas,
             )
         )
 
@@ -42,8 +54,9 @@ class BenchCluster:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        for name in SERVICES[::-1]:
-            await self.stack.stop_one(name)
+        for service in SERVICES[::-1]:
+            for name in self.stack.replicas_of(service):
+                await self.stack.stop_one(name)
         if self._clear and self.options.kubeconfig is not None:
             await load.clear(self.session, self.namespace)
         await self.session.close()
@@ -58,6 +71,7 @@ class BenchCluster:
         if relay is not None:
             await relay.start()
         await self.stack.start(SERVICES[-1:])
+        await self.stack.start([name for service in SERVICES for name in self.stack.replicas_of(service)])
 
     # -- costs
 

@@ -16,6 +16,8 @@ freed       a full cluster with infeasible gangs (none, then --pending); capacit
 unschedulable
             gangs that do not fit arrive one by one (--sizes, --rounds): from the response to the creation of the last
             pod to the first and the last one with the reason that autoscalers act on
+scale       a large cluster on kube-apiserver with running gangs (--bound): cold start, arrivals, requests to the API
+            server, memory, longest holds of event loops, and a change of leaders with 1,000 and 20,000 gangs waiting
 diversity   pods of many classes with inter-pod rules are created, bound and deleted, --waves times (--diverse-pods,
             --classes): longest hold of each event loop, memory of each service before the first and after each wave
 """
@@ -38,9 +40,10 @@ from bench.bench_cluster import BenchCluster
 from bench.beside_kube_scheduler import beside_kube_scheduler
 from bench.device_claims import DEVICES_PER_NODE
 from bench.flood import flood
+from bench.scale import scale
 from bench.turnover import diversity
 
-PARTS = ("throughput", "claims", "latency", "idle", "freed", "flood", "unschedulable", "diversity")
+PARTS = ("throughput", "claims", "latency", "idle", "freed", "flood", "unschedulable", "diversity", "scale")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -58,6 +61,7 @@ def main() -> None:
     parser.add_argument("--flood", type=int, default=20_000, help="pods that come at once")
     parser.add_argument("--diverse-pods", type=int, default=20_000, help="pods of a wave")
     parser.add_argument("--classes", type=int, default=5_000, help="pod classes of a wave, each with rules of its own")
+    parser.add_argument("--bound", type=int, default=60_000, help="pods that run on a large cluster when Muster starts")
     parser.add_argument("--waves", type=int, default=3, help="how often they come and go")
     parser.add_argument(
         "--metrics", action=argparse.BooleanOptionalAction, default=True, help="whether services expose metrics"
@@ -122,6 +126,8 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
     if "diversity" in options.parts:
         async with BenchCluster(options) as cluster:
             results["diversity"] = await diversity(cluster)
+    if "scale" in options.parts:
+        results |= {"api_server": "kube-apiserver", "scale": await scale(options)}
     if "freed" in options.parts:
         results["freed"] = []
         for others in sorted({0, options.pending}):

@@ -33,7 +33,7 @@ async def diversity(cluster: BenchCluster) -> dict[str, Any]:
     options = cluster.options
     await cluster.start_services()
     await _wave(cluster, 0, pods=_FIRST_PODS, classes=1)
-    holds = _LongestHolds(cluster)
+    holds = LongestHolds(cluster)
     memory = [await _settled_memory(cluster)]
     waves = []
     for wave in range(1, options.waves + 1):
@@ -95,7 +95,7 @@ async def _all_gone(cluster: BenchCluster) -> None:
         await eventually(none_left, "the coordinator knows no gang any more", seconds=_WAVE_SECONDS, every_seconds=0.5)
 
 
-class _LongestHolds:
+class LongestHolds:
     """The longest holds and delays of all event loops, read from the services' metrics."""
 
     def __init__(self, cluster: BenchCluster) -> None:

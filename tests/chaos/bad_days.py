@@ -1,10 +1,15 @@
-"""Troubles that last: a slow or throttling API server, nodes that flap, a crowded namespace that is deleted at once."""
+"""Troubles that last: a slow or throttling API server, nodes that flap, a crowded namespace that is deleted at once,
+watches that lag behind each other, wrong clocks, full disks of etcd.
+"""
 
 import asyncio
 import contextlib
 import itertools
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
 from typing import Final
 
 from bench.load import delete_pods
@@ -19,6 +24,13 @@ _FLAPPING: Final = [f"flapping-{number:04}" for number in range(1000)]
 _ROOM: Final = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 _FLAP_SECONDS: Final = 1.0
 _AT_ONCE: Final = 50
+_MOST_LAG_SECONDS: Final = 3.0
+_FAKETIME_LIBRARIES: Final = [
+    Path(f"/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1") for machine in ("x86_64", "aarch64")
+]
+_DISK_MIB: Final = 320
+"""etcd reserves 64 MiB for each of two files of its log."""
+_FILLER: Final = "filler"
 _CROWD, _CROWD_PODS, _CROWD_SIZE = "crowd", 20_000, 10
 
 
@@ -71,6 +83,103 @@ async def deleted_crowd(cluster: Cluster, number: int) -> AsyncIterator[None]:
         await cluster.apply(*(pod for each in gangs for pod in each.pods()))
     await delete_pods(cluster.session, namespace)
     yield
+
+
+@asynccontextmanager
+async def lagging_watches(cluster: Cluster, number: int) -> AsyncIterator[None]:
+    """Events of different kinds arrive in another order than they happened: those of a kind up to three seconds late,
+    by an amount that changes every second.
+    """
+    random = Random(number)
+    lags: dict[tuple[str, int], float] = {}
+
+    def lag(path: str) -> float:
+        return lags.setdefault((path, int(time.monotonic())), random.uniform(0.0, _MOST_LAG_SECONDS))
+
+    with cluster.faults.lagging(lag):
+        yield
+
+
+class Clock:
+    """The wall clock of the services, by libfaketime: monotonic time goes on as it is, as when ntpd sets a clock."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._set(0)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Environment of processes that have this clock. Raises FileNotFoundError without libfaketime."""
+        library = next((path for path in _FAKETIME_LIBRARIES if path.exists()), None)
+        if library is None:
+            raise FileNotFoundError("libfaketime is not there: apt-get install faketime")
+        return {
+            "LD_PRELOAD": str(library),
+            "FAKETIME_TIMESTAMP_FILE": str(self._file),
+            "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+            "FAKETIME_CACHE_DURATION": "1",
+        }
+
+    @asynccontextmanager
+    async def jumps(self, hours: int, _cluster: Cluster, _number: int) -> AsyncIterator[None]:
+        """The clock is so many hours ahead in the block; it jumps there and back."""
+        self._set(hours)
+        try:
+            yield
+        finally:
+            self._set(0)
+
+    def _set(self, hours: int) -> None:
+        # Replaced at once: half a file would be no time at all.
+        new = self._file.with_suffix(".new")
+        new.write_text(f"{hours * 3600:+d}\n")
+        new.rename(self._file)
+
+
+class Disks:
+    """Small disks for the members of etcd, which can be filled. Needs root."""
+
+    def __init__(self, directory: Path, members: Iterable[str]) -> None:
+        self._disks = [directory / member for member in members]
+        self._mounted: list[Path] = []
+
+    async def mount(self) -> None:
+        """Raises PermissionError."""
+        for disk in self._disks:
+            disk.mkdir(parents=True)
+            if await _ran("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "muster-outages", str(disk)):
+                raise PermissionError(f"{disk} cannot be mounted: full disks need root")
+            self._mounted.append(disk)
+
+    async def unmount(self) -> None:
+        for disk in self._mounted:
+            await _ran("umount", "--lazy", str(disk))
+
+    @asynccontextmanager
+    async def full(self, cluster: Cluster, _number: int) -> AsyncIterator[None]:
+        """No member can write more than it has space for already. Members that ended meanwhile are started again."""
+        for disk in self._disks:
+            _fill(disk / _FILLER)
+        try:
+            yield
+        finally:
+            for disk in self._disks:
+                (disk / _FILLER).unlink()
+            await cluster.stack.start(cluster.stack.etcd_addresses)
+
+
+def _fill(file: Path) -> None:
+    with file.open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+        for size in (2**20, 2**12, 1):
+            with contextlib.suppress(OSError):
+                while filler.write(bytes(size)):
+                    pass
+
+
+async def _ran(*command: str) -> int:
+    """Exit code of a command."""
+    process = await asyncio.create_subprocess_exec(*command, stderr=asyncio.subprocess.DEVNULL)
+    return await process.wait()
 
 
 def _in_parts(names: list[str]) -> list[list[str]]:

@@ -15,7 +15,7 @@ from builders.e2e.device_invariants import CLAIMS
 from builders.e2e.devices import API
 from builders.e2e.faults import BINDS, EVERYTHING, Requests
 from muster.coordinator.v1 import coordinator_pb2, coordinator_pb2_grpc
-from muster.localcluster.stack import SERVICES
+from muster.localcluster.stack import SERVICES, Stack
 from muster.rpc.channel import open_channel
 
 Inject = Callable[[Cluster, float], Awaitable[None]]
@@ -100,17 +100,17 @@ def _freeze(name: str) -> Inject:
     return inject
 
 
-async def coordinator_leader(cluster: Cluster) -> str:
+async def coordinator_leader(stack: Stack) -> str:
     """Returns the name of the leading coordinator; the first if none leads."""
-    for name in cluster.stack.replicas_of("coordinator"):
-        if await leads(cluster, name):
+    for name in stack.replicas_of("coordinator"):
+        if await leads(stack, name):
             return name
-    return cluster.stack.replicas_of("coordinator")[0]
+    return stack.replicas_of("coordinator")[0]
 
 
-async def leads(cluster: Cluster, name: str) -> bool:
+async def leads(stack: Stack, name: str) -> bool:
     """Whether the coordinator answers List, as only the leader does."""
-    async with open_channel(cluster.stack.addresses[name]) as channel:
+    async with open_channel(stack.addresses[name]) as channel:
         stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
         try:
             await stub.List(coordinator_pb2.ListRequest(namespace="nobody-s"), timeout=1.0)
@@ -134,7 +134,7 @@ async def etcd_leader(cluster: Cluster) -> str:
 
 
 async def _kill_leader(cluster: Cluster, seconds: float) -> None:
-    await kill(await coordinator_leader(cluster))(cluster, seconds)
+    await kill(await coordinator_leader(cluster.stack))(cluster, seconds)
 
 
 async def _kill_etcd_leader(cluster: Cluster, seconds: float) -> None:

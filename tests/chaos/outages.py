@@ -67,13 +67,13 @@ def _all_of(service: str, cluster: Cluster, _number: int) -> Any:
 
 @asynccontextmanager
 async def _stopped_leader(cluster: Cluster, _number: int, *, graceful: bool = False) -> Any:
-    async with stopped(cluster, await coordinator_leader(cluster), graceful=graceful):
+    async with stopped(cluster, await coordinator_leader(cluster.stack), graceful=graceful):
         yield
 
 
 @asynccontextmanager
 async def _frozen_leader(cluster: Cluster, _number: int) -> Any:
-    async with paused(cluster, [await coordinator_leader(cluster)]):
+    async with paused(cluster, [await coordinator_leader(cluster.stack)]):
         yield
 
 
@@ -124,19 +124,26 @@ CASES = {
     "api-server-slow": Case(bad_days.slow, 30.0),
     "nodes-flap": Case(bad_days.flapping_nodes, 30.0),
     "crowd-deleted": Case(bad_days.deleted_crowd, 3.0),
+    "watches-lag": Case(bad_days.lagging_watches, 30.0),
 }
+CLOCK_CASES = ("clock-ahead", "clock-behind")
+DISK_CASES = ("etcd-disks-full",)
+SPECIAL_CASES = (*CLOCK_CASES, *DISK_CASES)
+"""They need libfaketime, or root, and run only if they are named."""
 
 
 def main() -> None:
     """Parse the command line, run, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cases", nargs="*", metavar="CASE", help=f"default: all; {', '.join(CASES)}")
+    parser.add_argument(
+        "cases", nargs="*", metavar="CASE", help=f"default: all of {', '.join(CASES)}; also {', '.join(SPECIAL_CASES)}"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", choices=["table", "json"], default="table")
     parser.add_argument("--directory", type=Path, help="where logs and etcd's files are kept; default: nowhere")
     options = parser.parse_args()
-    if unknown := [case for case in options.cases if case not in CASES]:
-        parser.error(f"there is no case {unknown[0]!r}; there are {', '.join(CASES)}")
+    if unknown := [case for case in options.cases if case not in (*CASES, *SPECIAL_CASES)]:
+        parser.error(f"there is no case {unknown[0]!r}; there are {', '.join((*CASES, *SPECIAL_CASES))}")
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # kubelets run here
     with tempfile.TemporaryDirectory(prefix="muster-outages-") as files:
         directory = options.directory or Path(files)
@@ -146,8 +153,27 @@ def main() -> None:
 
 async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, dict[str, Any]]:
     """Measures the cases one after the other on one cluster."""
+    clock = bad_days.Clock(directory / "clock")
+    disks = bad_days.Disks(directory, ["etcd", "etcd-2", "etcd-3"] if set(cases) & set(DISK_CASES) else [])
+    special = {
+        "clock-ahead": Case(partial(clock.jumps, 1), 20.0),
+        "clock-behind": Case(partial(clock.jumps, -1), 20.0),
+        "etcd-disks-full": Case(disks.full, 30.0, total=True),
+    }
+    environment = clock.environment if set(cases) & set(CLOCK_CASES) else {}
+    await disks.mount()
+    try:
+        return await _measure(directory, {name: {**CASES, **special}[name] for name in cases}, rounds, environment)
+    finally:
+        await disks.unmount()
+
+
+async def _measure(
+    directory: Path, cases: dict[str, Case], rounds: int, environment: dict[str, str]
+) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    async with running_cluster(directory, replicas=REPLICAS, etcd_members=3, durable=True) as cluster:
+    options: dict[str, Any] = {"replicas": REPLICAS, "etcd_members": 3, "durable": True}
+    async with running_cluster(directory, service_environment=environment, **options) as cluster:
         world = World(cluster)
         await world.nodes(*[64] * _NODES, pods=_PODS)
         await cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": world.name}})
@@ -155,8 +181,8 @@ async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, d
         load = asyncio.create_task(probes.load())
         try:
             await probes.bound_since(time.monotonic())
-            for name in cases:
-                found[name] = _summary([await _round(cluster, probes, CASES[name], number) for number in range(rounds)])
+            for name, case in cases.items():
+                found[name] = _summary([await _round(cluster, probes, case, number) for number in range(rounds)])
                 print(name, found[name], file=sys.stderr, flush=True)
         finally:
             load.cancel()

@@ -2,7 +2,7 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
@@ -24,8 +24,15 @@ _OPEN_PATHS: Final = "/healthz,/livez,/readyz,/metrics"
 class KubeScheduler:
     """The process."""
 
-    def __init__(self, directory: Path, kubeconfig: Path, *, requests_per_second: int | None = None) -> None:
-        """`requests_per_second`: limit of its client; None: its default, 50. Raises NotBuilt."""
+    def __init__(
+        self,
+        directory: Path,
+        kubeconfig: Path,
+        *,
+        requests_per_second: int | None = None,
+        gates: Sequence[str] = (),
+    ) -> None:
+        """`requests_per_second`: limit of its client; None: its default, 50. `gates`: "NAME=true". Raises NotBuilt."""
         self._port = free_port()
         limit = {} if requests_per_second is None else {"qps": requests_per_second, "burst": requests_per_second}
         self._configuration = {
@@ -40,14 +47,19 @@ class KubeScheduler:
             *("--config", str(self._file)),
             *("--bind-address", "127.0.0.1", "--secure-port", str(self._port)),
             *("--authorization-always-allow-paths", _OPEN_PATHS),
+            *(("--feature-gates", ",".join(gates)) if gates else ()),
         ]
         self.child = Child("kube-scheduler", arguments, directory / "kube-scheduler.log")
 
-    async def start(self) -> None:
-        """Start it, and wait until it schedules. Raises ChildDied and TimeoutError."""
+    async def launch(self) -> None:
+        """Start it, and do not wait until it is ready."""
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_bytes(msgspec.json.encode(self._configuration))
         await self.child.start()
+
+    async def start(self) -> None:
+        """Start it, and wait until it schedules. Raises ChildDied and TimeoutError."""
+        await self.launch()
         async with asyncio.timeout(_START_SECONDS):
             await wait_until_ready(self.child, self._ready)
 

@@ -34,6 +34,11 @@ class RunningController:
     def running(self) -> bool:
         return self._child.running
 
+    @property
+    def pid(self) -> int:
+        """Its process id, while it runs."""
+        return self._child.pid
+
     async def start(self) -> None:
         """Start it unless it runs; returns when it is ready. Raises ChildDied and TimeoutError."""
         if not self._child.running:
@@ -71,13 +76,7 @@ async def installed(controller: Controller, session: KubeSession, plane: Control
         (directory / "tls" / f"webhook.{ending}").rename(place.certificates / name)
     if controller.certificates_below_etc:
         shutil.copytree(place.certificates, place.etc / controller.certificates_below_etc)
-    module = await module_directory(controller)
-    definitions = [each for pattern in controller.crds for each in _manifests(module, pattern)]
-    if controller.newest_versions_only:
-        definitions = [_with_newest_version(each) for each in definitions]
-    await apply_manifests(session, definitions)
-    for each in definitions:
-        await eventually(partial(_is_served, session, each), f"the API server serves {each.name}")
+    module = await register(controller, session)
     await apply_manifests(session, map(Manifest, controller.objects))
     if controller.configuration is not None:
         place.configuration.write_bytes(msgspec.json.encode(controller.configuration(place)))
@@ -100,6 +99,18 @@ async def installed(controller: Controller, session: KubeSession, plane: Control
     return running
 
 
+async def register(controller: Controller, session: KubeSession) -> Path:
+    """Register its CRDs; returns the directory of its module. Raises ManifestRejected."""
+    module = await module_directory(controller)
+    definitions = [each for pattern in controller.crds for each in _manifests(module, pattern)]
+    if controller.newest_versions_only:
+        definitions = [_with_newest_version(each) for each in definitions]
+    await apply_manifests(session, definitions)
+    for each in definitions:
+        await eventually(partial(_is_served, session, each), f"the API server serves {each.name}")
+    return module
+
+
 def _command(controller: Controller, place: Place) -> list[str]:
     """The command line; raises NotBuilt."""
     command = [program(controller.name), *controller.arguments(place)]
@@ -111,13 +122,22 @@ def _command(controller: Controller, place: Place) -> list[str]:
 
 async def module_directory(controller: Controller) -> Path:
     """The source of its Go module, as Go has downloaded it."""
+    return Path(await _of_module(controller, "{{.Dir}}"))
+
+
+async def module_version(controller: Controller) -> str:
+    """The version of its Go module."""
+    return await _of_module(controller, "{{.Version}}")
+
+
+async def _of_module(controller: Controller, template: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        *("go", "-C", str(GO / controller.name), "list", "-m", "-f", "{{.Dir}}", controller.module),
+        *("go", "-C", str(GO / controller.name), "list", "-m", "-f", template, controller.module),
         stdout=asyncio.subprocess.PIPE,
     )
     output, _ = await process.communicate()
     assert process.returncode == 0, f"Go does not find {controller.module}: run `make interop`"
-    return Path(output.decode().strip())
+    return output.decode().strip()
 
 
 def _manifests(module: Path, pattern: str) -> list[Manifest]:

@@ -4,8 +4,8 @@
 2. the ConfigMap kube-public/muster with the addresses; `muster up` creates it
 3. `kubectl port-forward` to Muster's pods in its namespace
 
-Pods are selected by the labels app.kubernetes.io/name=muster and app.kubernetes.io/component. Only the leading
-coordinator answers, so its replicas are tried in turn.
+Pods are selected by the labels app.kubernetes.io/name=muster and app.kubernetes.io/component, which has the name of
+their node pool as a suffix. Only the leading coordinator answers, so its replicas are tried in turn.
 """
 
 import asyncio
@@ -126,7 +126,9 @@ class MusterDiscovery:
 
     def _pods(self, component: str) -> list[str]:
         """Running pods of a service. Raises CliError if there are none."""
-        labels = f"app.kubernetes.io/name=muster,app.kubernetes.io/component={component}"
+        pool = self._given.get("MUSTER_POOL", "")
+        name = f"{component}-{pool}" if pool else component
+        labels = f"app.kubernetes.io/name=muster,app.kubernetes.io/component={name}"
         running = ("--field-selector", "status.phase=Running")
         found = self.kubectl.run("get", "pods", "-n", self._namespace, "-l", labels, *running, "-o", "name")
         if found.returncode != 0:
@@ -135,7 +137,8 @@ class MusterDiscovery:
         if not pods:
             raise CliError(
                 f"no pod in namespace {self._namespace} runs Muster's {component} (labels {labels})",
-                hint=f"give its namespace with --muster-namespace, or an address with --{component}",
+                hint=f"give its namespace with --muster-namespace, its node pool with --pool, or an address with "
+                f"--{component}",
             )
         return pods
 

@@ -41,6 +41,7 @@ _DISCOVERY_OPTIONS: Final = {
     "--coordinator": "MUSTER_COORDINATOR",
     "--cluster-state": "MUSTER_CLUSTER_STATE",
     "--muster-namespace": "MUSTER_NAMESPACE",
+    "--pool": "MUSTER_POOL",
 }
 """Option -> environment variable that it overrides."""
 
@@ -48,8 +49,8 @@ app = typer.Typer(
     name="kubectl muster",
     help="Show gangs and topology of the cluster that kubectl talks to.",
     epilog="kubectl's options, such as --kubeconfig, --context, -n and -A, may be anywhere. Muster is located by the "
-    "ConfigMap kube-public/muster, or by a port forward in the namespace --muster-namespace (muster-system), or at the "
-    "addresses of --coordinator and --cluster-state HOST:PORT.",
+    "ConfigMap kube-public/muster, or by a port forward in the namespace --muster-namespace (muster-system), to the "
+    "services of the node pool --pool, or at the addresses of --coordinator and --cluster-state HOST:PORT.",
     no_args_is_help=True,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,

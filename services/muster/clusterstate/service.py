@@ -26,6 +26,7 @@ from muster.kube.api_resources import (
     CSI_DRIVERS,
     CSI_NODES,
     NAMESPACES,
+    NODES,
     RESOURCE_SLICES,
     STORAGE_CAPACITIES,
     STORAGE_CLASSES,
@@ -99,7 +100,8 @@ class ClusterStateService:
         self._server = RpcServer.from_settings(settings, "cluster-state")
         self._server.add(register, self._watch, FULL_NAME)
         unread = () if settings.kueue_workloads else (kueue_workload.DEFINITION.revision_key,)
-        resources = (*ALL, topologies(settings.topology_namespace))
+        nodes = replace(NODES, label_selector=settings.node_selector)
+        resources = (nodes, *(each for each in ALL if each is not NODES), topologies(settings.topology_namespace))
         self._informers = {
             resource.kind: Informer(session, resource, self._take_in, _pace_of(resource.kind, pace))
             for resource in resources

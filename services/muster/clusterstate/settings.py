@@ -10,9 +10,16 @@ from muster.config.settings import CLUSTER_STATE_PORT, Address, KubeSettings, Na
 from muster.topology.constraints import is_level_name
 from muster.topology.trees import MAX_LEVELS, NODE_LEVEL
 
+_LABEL_VALUE: Final = r"([A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?)?"
 _LABEL_KEY: Final = re.compile(
     r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-\w.]{0,61}[A-Za-z0-9])?", re.ASCII
 )
+
+_REQUIREMENT: Final = (
+    rf"\s*(!\s*{_LABEL_KEY.pattern}|{_LABEL_KEY.pattern}(\s*(=|==|!=)\s*{_LABEL_VALUE}|"
+    rf"\s+(in|notin)\s*\(\s*{_LABEL_VALUE}(\s*,\s*{_LABEL_VALUE})*\s*\))?)\s*"
+)
+_REQUIREMENTS: Final = re.compile(rf"{_REQUIREMENT}(,{_REQUIREMENT})*", re.ASCII)
 
 _KIND: Final = re.compile(r"[A-Z][A-Za-z0-9]{0,62}(\.[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?)?", re.ASCII)
 
@@ -57,6 +64,14 @@ OwnerKinds = Annotated[
 """KIND.GROUP of kinds of controllers; separated by commas in the environment."""
 
 
+def _selector(given: str) -> str:
+    parts = _REQUIREMENTS.fullmatch(given)
+    if given and parts is None:
+        example = "pool=train or pool notin (train,serve)"
+        raise ValueError(f"a selector of nodes is as for `kubectl get -l`, e.g. {example}, not {given!r:.100}")
+    return given
+
+
 class Settings(ServiceSettings):
     """Read from MUSTER_CLUSTER_STATE_* in the environment."""
 
@@ -66,6 +81,8 @@ class Settings(ServiceSettings):
     kube: KubeSettings = Field(default_factory=KubeSettings)
     scheduler_names: Names = ("muster",)
     """Pods with one of these in spec.schedulerName are ours."""
+    node_selector: Annotated[str, AfterValidator(_selector)] = Field(default="", max_length=2000)
+    """Label selector of the nodes on which it has pods placed; empty: all. Other nodes do not exist for it."""
     topology_namespace: str = Field(default="default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
     """Namespace of the ConfigMaps (label sakkara.topology) that define topology trees."""
     topology_levels: Levels = ()

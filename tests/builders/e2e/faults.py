@@ -141,6 +141,7 @@ class Faults:
         self.refusals = Refusals()
         self._rules: list[Fault] = []
         self._watches: set[asyncio.Task[None]] = set()
+        self._lag: Callable[[str], float] | None = None
         self._runner: web.AppRunner | None = None
         self._port = 0
 
@@ -254,6 +255,19 @@ class Faults:
             watch.cancel()
 
     @contextlib.contextmanager
+    def lagging(self, lag: Callable[[str], float]) -> Iterator[None]:
+        """Deliver events of watches late by the seconds that `lag` returns for their path: those of one watch in their
+        order, those of different watches not. All watches break at the beginning and at the end.
+        """
+        self._lag = lag
+        self.break_watches()
+        try:
+            yield
+        finally:
+            self._lag = None
+            self.break_watches()
+
+    @contextlib.contextmanager
     def _rule(self, rule: Fault) -> Iterator[Fault]:
         self._rules.append(rule)
         try:
@@ -302,9 +316,10 @@ class Faults:
             async with upstream.stream(path, query, read_timeout_seconds=3600) as (status, lines):
                 response.set_status(status)
                 await response.prepare(request)
-                async for line in lines:
-                    self.refusals.note(status, line)
-                    await response.write(line + b"\n")
+                async with _writer(response, self._lag, path) as write:
+                    async for line in lines:
+                        self.refusals.note(status, line)
+                        await write(line + b"\n")
 
         task = asyncio.create_task(pump())
         self._watches.add(task)
@@ -316,6 +331,33 @@ class Faults:
         finally:
             self._watches.discard(task)
         return response
+
+
+@contextlib.asynccontextmanager
+async def _writer(
+    response: web.StreamResponse, lag: Callable[[str], float] | None, path: str
+) -> AsyncIterator[Callable[[bytes], Awaitable[None]]]:
+    """Writes to a response, at once, or each as many seconds later as `lag` says when it is written, in their order."""
+    if lag is None:
+        yield response.write
+        return
+    clock, waiting = asyncio.get_running_loop().time, asyncio.Queue[tuple[float, bytes]]()
+
+    async def deliver() -> None:
+        while True:
+            due, line = await waiting.get()
+            await latency(max(0.0, due - clock()))
+            await response.write(line)
+
+    async def write(line: bytes) -> None:
+        waiting.put_nowait((clock() + lag(path), line))
+
+    delivering = asyncio.create_task(deliver())
+    try:
+        yield write
+    finally:
+        delivering.cancel()
+        await asyncio.wait([delivering])
 
 
 def _kubeconfig(server: str) -> dict[str, object]:

@@ -256,6 +256,10 @@ class TestPortForwarding:
         await self.ran(tmp_path, {"pod/c": leader}, "gangs", "-A", "--muster-namespace", "scheduling")
         assert "-n scheduling" in (tmp_path / "log").read_text()
 
+    async def test_a_node_pool_has_services_of_its_own(self, tmp_path: Path, leader: str) -> None:
+        await self.ran(tmp_path, {"pod/c": leader}, "gangs", "-A", "--pool", "train")
+        assert "app.kubernetes.io/component=coordinator-train" in (tmp_path / "log").read_text()
+
     async def test_without_pods_it_says_what_to_do(self, tmp_path: Path) -> None:
         ran = await self.ran(tmp_path, {}, "gangs", "-A")
         assert ran.code == 1

@@ -1,4 +1,4 @@
-"""Settings of cluster-state for levels by node labels and for kinds of controllers."""
+"""Settings of cluster-state for nodes, levels by node labels and kinds of controllers."""
 
 import pytest
 from pydantic import ValidationError
@@ -44,3 +44,24 @@ def test_kinds_of_controllers_whose_pods_always_wait() -> None:
 def test_kinds_that_make_no_sense_are_refused(kinds: str) -> None:
     with pytest.raises(ValidationError, match=r"a kind is KIND\.GROUP"):
         Settings.model_validate({"arbitrator_owner_kinds": kinds})
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        "pool=train",
+        "muster.dev/pool=train",
+        "muster.dev/pool notin (train,serve)",
+        "a in (b, c), !d,e!=f , g",
+        "a=",
+    ],
+)
+def test_nodes_are_selected_as_by_kubectl(selector: str) -> None:
+    assert Settings.model_validate({"node_selector": selector}).node_selector == selector
+
+
+@pytest.mark.parametrize("selector", ["pool=train,", "pool in train", "pool notin ()x", "a=b c", "=x", "a>1", "a=b;c"])
+def test_selectors_that_make_no_sense_are_refused(selector: str) -> None:
+    with pytest.raises(ValidationError, match="a selector of nodes is as for `kubectl get -l`"):
+        Settings.model_validate({"node_selector": selector})

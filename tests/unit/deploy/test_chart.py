@@ -27,6 +27,11 @@ def component(name: str) -> str:
     return name.removeprefix("muster-").removeprefix("gangs-")
 
 
+def service(name: str) -> str:
+    """The component, which has the same name in every node pool."""
+    return component(name).removesuffix("-train").removesuffix("-serve")
+
+
 def container_of(values: str, name: str) -> JSON:
     [spec] = [spec for each, spec in pod_specs(objects(values)) if component(each) == name]
     container: JSON = spec["containers"][0]
@@ -48,7 +53,7 @@ def test_containers_run_with_least_privilege(values: str) -> None:
         assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}, name
         assert spec["enableServiceLinks"] is False, name
         assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys(), name
-        assert spec["automountServiceAccountToken"] is (component(name) in TALK_TO_THE_API), name
+        assert spec["automountServiceAccountToken"] is (service(name) in TALK_TO_THE_API), name
         assert not any("hostPath" in volume for volume in spec.get("volumes") or ()), name
         for container in spec["containers"]:
             security = container["securityContext"]
@@ -164,14 +169,14 @@ def test_objects_have_labels_and_valid_names(values: str) -> None:
 @pytest.mark.parametrize("values", SETS)
 def test_roles_equal_the_permissions_files(values: str) -> None:
     roles = of_kind(objects(values), "ClusterRole")
-    assert {component(name.removeprefix(f"{NAMESPACE}-")) for name in roles} == {
+    assert {service(name.removeprefix(f"{NAMESPACE}-")) for name in roles} == {
         "cluster-state",
         "binding",
         "lifecycle",
-        *(("console",) if values == "everything" else ()),
+        *(("console",) if values in ("everything", "pools") else ()),
     }
     for name, role in roles.items():
-        file = CHART / "files" / "permissions" / f"{component(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
+        file = CHART / "files" / "permissions" / f"{service(name.removeprefix(f'{NAMESPACE}-'))}.yaml"
         permissions = yaml.safe_load(file.read_text())
         allowed = [
             *permissions["rules"],

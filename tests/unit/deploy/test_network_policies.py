@@ -61,6 +61,26 @@ def test_pods_reach_exactly_the_services_they_call() -> None:
     }
 
 
+def test_services_of_a_pool_reach_each_other_and_no_others() -> None:
+    expected = {("etcd", "etcd", 2380), ("etcd-users", "etcd", 2379)}
+    for pool in ("", "-train", "-serve"):
+        expected |= {
+            (f"coordinator{pool}", f"cluster-state{pool}", 7001),
+            (f"coordinator{pool}", f"placement{pool}", 7003),
+            (f"coordinator{pool}", f"binding{pool}", 7004),
+            (f"coordinator{pool}", "etcd", 2379),
+            (f"binding{pool}", f"coordinator{pool}", 7002),
+            (f"placement{pool}", f"cluster-state{pool}", 7001),
+        }
+    readers = ("console", "forecast")
+    assert {each for each in arrows("pools") if each[0] not in readers} == expected
+    assert {to for source, to, _ in arrows("pools") if source in readers} == {
+        "cluster-state",
+        "coordinator",
+        "forecast",
+    }
+
+
 @pytest.mark.parametrize("values", ["default", "everything", "elsewhere"])
 def test_only_api_clients_have_egress(values: str) -> None:
     for component, spec in policies(values).items():

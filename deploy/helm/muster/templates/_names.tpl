@@ -64,12 +64,14 @@ annotations: {{- toYaml . | nindent 2 }}
 
 {{/* The installed services by component, with their values. */}}
 {{- define "muster.services" -}}
-cluster-state: clusterState
-coordinator: coordinator
-{{- if ne .Values.placement.implementation "external" }}
-placement: placement
+{{- range include "muster.pools" . | fromYamlArray }}
+cluster-state{{ .suffix }}: clusterState
+coordinator{{ .suffix }}: coordinator
+{{- if ne $.Values.placement.implementation "external" }}
+placement{{ .suffix }}: placement
 {{- end }}
-binding: binding
+binding{{ .suffix }}: binding
+{{- end }}
 lifecycle: lifecycle
 {{- if .Values.forecast.enabled }}
 forecast: forecast

@@ -30,7 +30,7 @@ Services trust one authority, etcd and its clients another, so that nobody but t
 {{- $root := index . 0 -}}
 {{- $component := index . 1 -}}
 {{- $name := include "muster.name" . -}}
-{{- $names := list $name (printf "%s.%s" $name $root.Release.Namespace) (include "muster.host" .) (printf "muster-%s" $component) -}}
+{{- $names := list $name (printf "%s.%s" $name $root.Release.Namespace) (include "muster.host" .) (printf "muster-%s" (include "muster.base" $component)) -}}
 {{- toYaml (concat $names $root.Values.tls.extraDnsNames | uniq) -}}
 {{- end -}}
 
@@ -47,7 +47,13 @@ All certificates, as {services: {purpose: {cn, names}}, etcd: {...}}: by authori
 {{- define "muster.certificates" -}}
 {{- $root := . -}}
 {{- $services := dict -}}
-{{- $components := ternary (list "lifecycle") (list "cluster-state" "coordinator" "placement" "binding" "lifecycle" "client") (eq .Values.tls.mode "none") -}}
+{{- $components := list "lifecycle" -}}
+{{- if ne .Values.tls.mode "none" -}}
+{{- $components = append $components "client" -}}
+{{- range include "muster.pools" . | fromYamlArray -}}
+{{- $components = concat $components (list (print "cluster-state" .suffix) (print "coordinator" .suffix) (print "placement" .suffix) (print "binding" .suffix)) -}}
+{{- end -}}
+{{- end -}}
 {{- if and .Values.forecast.enabled (ne .Values.tls.mode "none") -}}
 {{- $components = append $components "forecast" -}}
 {{- end -}}

@@ -1,0 +1,159 @@
+"""A large cluster on kube-apiserver: the cold start, arrivals, requests to the API server, and a change of leaders.
+
+All nodes and bound pods exist before Muster starts. They are gangs of 8 that run already, so that Muster takes up all
+of them. The API server, etcd with fsync, all services and the load generator share this machine.
+"""
+
+import argparse
+import re
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Final
+
+from bench import load
+from bench.arrivals import quantiles
+from bench.bench_cluster import BenchCluster, say
+from bench.binds import BindTimes
+from bench.costs import memory_mib
+from bench.turnover import LongestHolds
+from builders.gangs.manifests import gang
+from chaos.faults import coordinator_leader
+from interop.control_plane import running_control_plane
+from muster.kube.session import KubeSession
+
+_CONTROLLERS: Final = "*,-node-lifecycle-controller,-garbage-collector-controller"
+_BOUND_SECONDS: Final = 600.0
+_WARM_UP: Final = 5
+_GANGS_AT_ONCE: Final = 250
+_RATE_PODS: Final = 2000
+_REQUESTS: Final = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$", re.MULTILINE)
+
+
+async def scale(options: argparse.Namespace) -> dict[str, Any]:
+    """All measurements on one cluster of `options.nodes` nodes and `options.bound` bound pods. Raises NotBuilt."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
+        plane_directory = Path(directory) / "control-plane"
+        async with running_control_plane(plane_directory, durable=True, controllers=_CONTROLLERS) as plane:
+            pids = [f"kube-apiserver={plane.api_server.pid}"]
+            here = argparse.Namespace(**{**vars(options), "kubeconfig": plane.kubeconfig, "watch_pid": pids})
+            async with BenchCluster(here, clear=False, replicas={"coordinator": 2}) as cluster:
+                await _add_bound_pods(cluster, options.bound)
+                return await _measure(cluster)
+
+
+async def _measure(cluster: BenchCluster) -> dict[str, Any]:
+    binds = BindTimes(cluster.session, cluster.namespace)
+    await binds.start()
+    result: dict[str, Any] = {"nodes": cluster.options.nodes, "bound_pods": cluster.options.bound}
+    first = load.gangs_of(8, 8, cluster.namespace)
+    await load.create(cluster.session, *first)
+    before = cluster.costs()
+    began = time.monotonic()
+    await cluster.start_services()
+    ready = time.monotonic()
+    await binds.all_of(load.pod_names(first), timeout_seconds=_BOUND_SECONDS)
+    result["cold_start"] = {
+        "ready_seconds": round(ready - began, 2),
+        "first_bind_seconds": round(min(binds.seen.values()) - began, 2),
+        "processes": cluster.spent(before),
+    }
+    say(f"cold start: {result['cold_start']}")
+    holds = LongestHolds(cluster)
+    result["latency_of_a_gang_of_8"] = await _arrivals(cluster, binds, "one-by-one", cluster.options.arrivals)
+    result["binds"] = await _binds(cluster, binds)
+    result["memory_mib"] = memory_mib(cluster.stack)
+    result["longest"] = await holds.stop()
+    say(f"arrivals: {result['latency_of_a_gang_of_8']}, binds: {result['binds']}, memory: {result['memory_mib']}")
+    for waiting in (1_000, 20_000):
+        result[f"leader_killed_with_{waiting}_gangs_waiting_seconds"] = await _leader_killed(cluster, binds, waiting)
+        say(f"leader killed with {waiting} gangs waiting: {result}")
+    await binds.stop()
+    return result
+
+
+async def _arrivals(cluster: BenchCluster, binds: BindTimes, name: str, count: int) -> dict[str, float]:
+    """From the response to the creation of the last pod of a gang to its last observed bind."""
+    seconds = []
+    for number in range(_WARM_UP + count):
+        arrived = gang(f"{name}-{number:04}").of(8).asking(cpu=1).in_namespace(cluster.namespace)
+        await load.create(cluster.session, arrived)
+        created = time.monotonic()
+        pods = load.pod_names([arrived])
+        await binds.all_of(pods, timeout_seconds=_BOUND_SECONDS)
+        seconds.append(max(binds.seen[pod] for pod in pods) - created)
+    return quantiles(seconds[_WARM_UP:])
+
+
+async def _binds(cluster: BenchCluster, binds: BindTimes) -> dict[str, float]:
+    """2,000 pods in gangs of 8 at once: pods a second, and requests of Muster to the API server for each."""
+    gangs = [
+        gang(f"rate-{number:04}").of(8).asking(cpu=1).in_namespace(cluster.namespace)
+        for number in range(_RATE_PODS // 8)
+    ]
+    before = await _requests(cluster.session)
+    began = time.monotonic()
+    await load.create(cluster.session, *gangs)
+    created = time.monotonic()
+    pods = load.pod_names(gangs)
+    await binds.all_of(pods, timeout_seconds=_BOUND_SECONDS)
+    last = max(binds.seen[pod] for pod in pods)
+    sent = await _requests(cluster.session) - before - len(pods)  # the creations
+    return {
+        "created_seconds": round(created - began, 2),
+        "pods_per_second_with_creation": round(len(pods) / (last - began), 1),
+        "requests_per_pod": round(sent / len(pods), 2),
+    }
+
+
+async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) -> float:
+    """Seconds from the end of the leader to the bind of a gang that arrived while it was killed, with so many gangs of
+    2 waiting that fit nowhere.
+    """
+    too_large = [
+        gang(f"waits-{waiting}-{number:05}").of(2).asking(cpu=load.CPUS + 1).in_namespace(cluster.namespace)
+        for number in range(waiting)
+    ]
+    for start in range(0, waiting, _GANGS_AT_ONCE):
+        await load.create(cluster.session, *too_large[start : start + _GANGS_AT_ONCE])
+    await _arrivals(cluster, binds, f"before-{waiting}", 1)
+    leader = await coordinator_leader(cluster.stack)
+    await cluster.stack.kill(leader)
+    killed = time.monotonic()
+    arrived = gang(f"after-{waiting}").of(8).asking(cpu=1).in_namespace(cluster.namespace)
+    await load.create(cluster.session, arrived)
+    pods = load.pod_names([arrived])
+    await binds.all_of(pods, timeout_seconds=_BOUND_SECONDS)
+    await cluster.stack.start([leader])
+    return round(min(binds.seen[pod] for pod in pods) - killed, 2)
+
+
+async def _add_bound_pods(cluster: BenchCluster, count: int) -> None:
+    """Create running gangs of 8, each on a node of its own in turn."""
+    nodes = cluster.options.nodes
+    say(f"creating {count} bound pods")
+    namespace = await load.add_namespace(cluster.session)
+    gangs = [
+        gang(f"running-{number:05}")
+        .of(8)
+        .asking(cpu=1, memory="1Gi")
+        .in_namespace(namespace)
+        .with_spec(nodeName=f"bench-{number % nodes:04}")
+        for number in range(count // 8)
+    ]
+    for start in range(0, len(gangs), _GANGS_AT_ONCE):
+        await load.create(cluster.session, *gangs[start : start + _GANGS_AT_ONCE])
+
+
+async def _requests(session: KubeSession) -> int:
+    """Requests that change objects, and reads of single ones, which the API server has answered: without watches,
+    lists, leases and the server's own.
+    """
+    answer = await session.request("GET", "/metrics", timeout_seconds=60)
+    counted = 0.0
+    for found in _REQUESTS.finditer(answer.body.decode()):
+        labels = dict(part.split("=", 1) for part in re.findall(r'[a-z_]+="[^"]*"', found["labels"]))
+        verb, resource = labels["verb"].strip('"'), labels["resource"].strip('"')
+        if verb in ("POST", "PUT", "PATCH", "DELETE", "GET") and resource in ("pods", "events", "podgroups"):
+            counted += float(found["value"])
+    return int(counted)
