@@ -62,8 +62,10 @@ class Gangs:
 
     def put_pod(
         self, gang_id: str, member: Member, marks: GangMarks, kind: str, revision: int, *, decide: bool
-    ) -> None:
-        """Add or update a member of a gang. `decide`: events arrive in the order of their revisions."""
+    ) -> GangMarks:
+        """Add or update a member of a gang; returns its marks, as the members share them. `decide`: events arrive in
+        the order of their revisions.
+        """
         uid = member.age.uid
         if self._of_pod.get(uid, gang_id) != gang_id:
             self.drop_pod(uid, kind, revision, decide=decide)
@@ -73,6 +75,7 @@ class Gangs:
             self._touch(gang_id, kind, revision)
             if decide:
                 gang.decide()
+        return gang.marks_of(uid)
 
     def drop_pod(self, uid: str, kind: str, revision: int, *, decide: bool) -> None:
         """A pod was removed, or is not a member of any gang."""
@@ -276,6 +279,10 @@ class _Gang:
         self._succeeded += member.succeeded
         self._pods[uid] = _Entry(member_set, member)
         return True
+
+    def marks_of(self, uid: str) -> GangMarks:
+        """The marks of a pod: one object for all pods with equal ones."""
+        return self._pods[uid].member_set.marks
 
     def drop(self, uid: str) -> None:
         known = self._pods.pop(uid)

@@ -591,12 +591,12 @@ class ClusterState:
         state = MemberState.DELETING if facts.deleting else MemberState.ENDED if facts.phase.ended else MemberState.LIVE
         succeeded = state is MemberState.ENDED and facts.phase is PodPhase.SUCCEEDED
         member = Member(pod_age(pod), state, controller.uid if controller is not None else NO_CONTROLLER, succeeded)
+        if gang_id:
+            marks = self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
         if owned and controller is not None:
             self.owners.put_pod(facts.namespace, controller, OwnedPod(marks, member))
         if group:
             self.basic_groups.put_pod(group, marks, member)
-        if gang_id:
-            self.gangs.put_pod(gang_id, member, marks, PODS.kind, facts.revision, decide=self._in_order)
 
     def _rejoin(self, uid: str) -> bool:
         """The gang of a pod's controller may have changed."""

@@ -1,6 +1,7 @@
 """Keeps the pods of all gangs, as the PodGroup controller needs them."""
 
 from collections.abc import Iterable
+from sys import intern
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -95,21 +96,26 @@ class Members:
         membership = membership_of(marks) if marks else None
         if membership is None or not membership.gang_id:
             return None
-        metadata = pod.metadata
+        metadata, gang_id = pod.metadata, intern(membership.gang_id)
         return Member(
             metadata.uid,
             metadata.namespace,
             metadata.name,
-            membership.gang_id,
-            marks,
+            gang_id,
+            self._shared_marks(gang_id, marks),
             pod_age(pod),
             pod.status.phase or "Pending",
-            pod.spec.node_name or "",
+            intern(pod.spec.node_name or ""),
             metadata.deletion_timestamp is not None or metadata.uid in self._deleted,
             bool(metadata.controller),
             tuple(sorted(owner.name for owner in metadata.owner_references or ())),
             pod.spec.scheduler_name in self._scheduler_names,
         )
+
+    def _shared_marks(self, gang_id: str, marks: GangMarks) -> GangMarks:
+        """The marks, as another member of the gang has them if they are equal: usually those of all members are."""
+        other = next(iter(self._by_gang.get(gang_id, {}).values()), None)
+        return other.marks if other is not None and other.marks == marks else marks
 
     def _replace(self, before: Member | None, after: Member | None) -> None:
         if before is not None:
