@@ -26,7 +26,7 @@ _FLAP_SECONDS: Final = 1.0
 _AT_ONCE: Final = 50
 _MOST_LAG_SECONDS: Final = 3.0
 _FAKETIME_LIBRARIES: Final = [
-    Path(f"/usr/lib/{machine}-linux-gnu/faketime/libfaketime.so.1") for machine in ("x86_64", "aarch64")
+    Path(f"/usr/lib/{machine}-linux-gnu/faketime/libfaketimeMT.so.1") for machine in ("x86_64", "aarch64")
 ]
 _DISK_MIB: Final = 320
 """etcd reserves 64 MiB for each of two files of its log."""
