@@ -116,7 +116,7 @@ async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) 
     ]
     for start in range(0, waiting, _GANGS_AT_ONCE):
         await load.create(cluster.session, *too_large[start : start + _GANGS_AT_ONCE])
-    await _arrivals(cluster, binds, f"before-{waiting}", 1)
+    await _arrivals(cluster, binds, f"before-{waiting}", 2)
     leader = await coordinator_leader(cluster.stack)
     await cluster.stack.kill(leader)
     killed = time.monotonic()
