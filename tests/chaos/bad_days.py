@@ -100,6 +100,10 @@ async def lagging_watches(cluster: Cluster, number: int) -> AsyncIterator[None]:
         yield
 
 
+class Impossible(RuntimeError):
+    """This machine lacks what a trouble needs; the message says what."""
+
+
 class Clock:
     """The wall clock of the services, by libfaketime: monotonic time goes on as it is, as when ntpd sets a clock."""
 
@@ -109,10 +113,10 @@ class Clock:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Environment of processes that have this clock. Raises FileNotFoundError without libfaketime."""
+        """Environment of processes that have this clock. Raises Impossible without libfaketime."""
         library = next((path for path in _FAKETIME_LIBRARIES if path.exists()), None)
         if library is None:
-            raise FileNotFoundError("libfaketime is not there: apt-get install faketime")
+            raise Impossible("libfaketime is not there: apt-get install faketime")
         return {
             "LD_PRELOAD": str(library),
             "FAKETIME_TIMESTAMP_FILE": str(self._file),
@@ -144,11 +148,11 @@ class Disks:
         self._mounted: list[Path] = []
 
     async def mount(self) -> None:
-        """Raises PermissionError."""
+        """Raises Impossible."""
         for disk in self._disks:
             disk.mkdir(parents=True)
             if await _ran("mount", "-t", "tmpfs", "-o", f"size={_DISK_MIB}m", "muster-outages", str(disk)):
-                raise PermissionError(f"{disk} cannot be mounted: full disks need root")
+                raise Impossible(f"{disk} cannot be mounted: full disks need root")
             self._mounted.append(disk)
 
     async def unmount(self) -> None:

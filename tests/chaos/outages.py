@@ -129,7 +129,7 @@ CASES = {
 CLOCK_CASES = ("clock-ahead", "clock-behind")
 DISK_CASES = ("etcd-disks-full",)
 SPECIAL_CASES = (*CLOCK_CASES, *DISK_CASES)
-"""They need libfaketime, or root, and run only if they are named."""
+"""Cases that need libfaketime, or root, and run only if they are named."""
 
 
 def main() -> None:
@@ -147,7 +147,10 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))  # kubelets run here
     with tempfile.TemporaryDirectory(prefix="muster-outages-") as files:
         directory = options.directory or Path(files)
-        figures = uvloop.run(measure(directory, options.cases or list(CASES), options.rounds))
+        try:
+            figures = uvloop.run(measure(directory, options.cases or list(CASES), options.rounds))
+        except bad_days.Impossible as error:
+            parser.error(str(error))
     print(json.dumps(figures, indent=2) if options.output == "json" else _table(figures))
 
 
@@ -161,8 +164,8 @@ async def measure(directory: Path, cases: list[str], rounds: int) -> dict[str, d
         "etcd-disks-full": Case(disks.full, 30.0, total=True),
     }
     environment = clock.environment if set(cases) & set(CLOCK_CASES) else {}
-    await disks.mount()
     try:
+        await disks.mount()
         return await _measure(directory, {name: {**CASES, **special}[name] for name in cases}, rounds, environment)
     finally:
         await disks.unmount()

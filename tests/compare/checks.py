@@ -10,7 +10,6 @@ from typing import Any, Final
 
 from bench import load
 from bench.binds import BindTimes
-from builders.gangs.manifests import Workload
 from builders.wait import eventually
 from compare.cluster import CPUS, ComparedCluster, observed
 
@@ -26,7 +25,7 @@ JSON = dict[str, Any]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was seen."""
+    """Result of a check, with what was seen."""
 
     passed: bool
     seen: str
@@ -47,7 +46,7 @@ async def creation_order(cluster: ComparedCluster, binds: BindTimes) -> Verdict:
         others = cluster.gang(f"others-{name}", NODES - 11, CPUS)
         await cluster.create(others)
         await observed(binds, load.pod_names([others]), time.monotonic(), _START_SECONDS)
-        await _define(cluster, gang)
+        await cluster.define(gang)
         await cluster.create_pods(*pods)
         bound, seconds = await observed(binds, load.pod_names([gang]), time.monotonic(), _START_SECONDS)
         seen.append(f"largest {'first' if large_first else 'last'}: {_started(bound, NODES, seconds)}")
@@ -90,7 +89,7 @@ async def impossible_gang_evicts_nobody(cluster: ComparedCluster, binds: BindTim
 async def incomplete_gang_says_so(cluster: ComparedCluster, binds: BindTimes) -> Verdict:
     """A gang of 4 of which 3 pods exist says how many are missing, or exist and are needed, where its user looks."""
     gang = cluster.gang("incomplete", 4)
-    await _define(cluster, gang)
+    await cluster.define(gang)
     await cluster.create_pods(*gang.pods(0, 1, 2))
     deadline = time.monotonic() + _QUIET_SECONDS
     messages: list[str] = []
@@ -152,11 +151,6 @@ async def run_check(check: Check, cluster: ComparedCluster) -> Verdict:
     finally:
         await cluster.contender.stop()
         await cluster.end(binds)
-
-
-async def _define(cluster: ComparedCluster, gang: Workload) -> None:
-    if (group := gang.definition()) is not None:
-        await cluster.create_pods(group)
 
 
 async def _stream(cluster: ComparedCluster, binds: BindTimes, lane: int, stop: asyncio.Event) -> None:

@@ -80,16 +80,16 @@ class ComparedCluster:
 
     async def create(self, *gangs: Workload) -> None:
         """Create the PodGroups, then all pods in their order."""
+        await self.define(*gangs)
+        await self.create_pods(*(pod for each in gangs for pod in each.pods()))
+
+    async def define(self, *gangs: Workload) -> None:
+        """Create the PodGroups alone."""
         groups = [Manifest(group) for each in gangs if (group := each.definition()) is not None]
         await apply_manifests(self.session, groups)
-        await self.create_pods(*(pod for each in gangs for pod in each.pods()))
 
     async def create_pods(self, *pods: JSON) -> None:
         await apply_manifests(self.session, map(Manifest, pods))
-
-    async def pod(self, name: str) -> JSON:
-        found: JSON = msgspec.json.decode(await self.call("GET", f"/api/v1/namespaces/{self.namespace}/pods/{name}"))
-        return found
 
     async def pods(self) -> list[JSON]:
         """All pods of the namespace."""

@@ -1,8 +1,9 @@
-"""What is measured of each contender. Every measurement begins and ends with nodes without pods."""
+"""Measurements of a contender, each of which begins and ends with nodes without pods."""
 
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
 from bench import load
@@ -14,16 +15,17 @@ Measurement = Callable[[ComparedCluster, "Amounts"], Awaitable[Figures]]
 
 _ARRIVALS: Final = 20
 _WARM_UP: Final = 3
-_FULL_NODES: Final = 300
+FULL_NODES: Final = 300
+"""Size of the cluster on which preemption is measured."""
 _PREEMPTORS: Final = 64
 
 
+@dataclass(frozen=True)
 class Amounts:
-    """How much is measured."""
+    """Sizes of the cluster and of the work. `pods`: of each rate."""
 
-    def __init__(self, nodes: int, pods: int) -> None:
-        """`pods`: of each rate."""
-        self.nodes, self.pods = nodes, pods
+    nodes: int
+    pods: int
 
 
 def rate(size: int, *, in_rack: bool = False, running: bool = False) -> Measurement:
@@ -84,7 +86,7 @@ async def preemption(cluster: ComparedCluster, amounts: Amounts) -> Figures:
     """
     binds = await cluster.begin()
     await cluster.contender.start()
-    fillers = [cluster.gang(f"low-{number:04}", 1, CPUS, priority="low") for number in range(_FULL_NODES)]
+    fillers = [cluster.gang(f"low-{number:04}", 1, CPUS, priority="low") for number in range(FULL_NODES)]
     await cluster.create(*fillers)
     await binds.all_of(load.pod_names(fillers), timeout_seconds=MOST_SECONDS)
     gang = cluster.gang("high", _PREEMPTORS, CPUS, priority="high")
@@ -94,7 +96,7 @@ async def preemption(cluster: ComparedCluster, amounts: Amounts) -> Figures:
     left = sum(1 for pod in await cluster.pods() if pod["metadata"]["name"].startswith("low-"))
     await cluster.contender.stop()
     await cluster.end(binds)
-    return {"seconds": round(seconds, 2), "bound": bound / _PREEMPTORS, "evicted": _FULL_NODES - left}
+    return {"seconds": round(seconds, 2), "bound": bound / _PREEMPTORS, "evicted": FULL_NODES - left}
 
 
 async def bare_binds(cluster: ComparedCluster, amounts: Amounts) -> Figures:
@@ -121,4 +123,3 @@ MEASUREMENTS: Final[Mapping[str, Measurement]] = {
 """On clusters of every size, by name."""
 PREEMPTION: Final = "64 pods preempt on 300 full nodes"
 BARE: Final = "bare binds"
-FULL_NODES: Final = _FULL_NODES

@@ -16,9 +16,9 @@ from compare.contenders import CONTENDERS
 from compare.measurements import BARE, FULL_NODES, MEASUREMENTS, PREEMPTION
 from compare.results import Results, Spread, read_results
 
-_DOCS: Final = Path(__file__).parents[2]
-PAGE: Final = _DOCS / "docs" / "comparison.md"
-README: Final = _DOCS / "README.md"
+_ROOT: Final = Path(__file__).parents[2]
+PAGE: Final = _ROOT / "docs" / "comparison.md"
+README: Final = _ROOT / "README.md"
 _WIDTH: Final = 100
 _NAMES: Final = [each.name for each in CONTENDERS]
 _HEAD: Final = """\
@@ -40,7 +40,7 @@ make compare ARGS="--write"                           # everything, and this pag
 
 def page(results: Results) -> str:
     """The whole page."""
-    sizes = sorted((int(nodes) for nodes in results.figures if nodes != str(FULL_NODES)), key=int)
+    sizes = sorted(int(nodes) for nodes in results.figures if nodes != str(FULL_NODES))
     parts = [_HEAD, _circumstances(results)]
     parts += [_rates(results, nodes) for nodes in sizes]
     parts += [_preemption(results), _checks(results)]
@@ -76,7 +76,7 @@ def _circumstances(results: Results) -> str:
         "",
         "| scheduler | set up |",
         "|---|---|",
-        *(f"| {name} | {settings} |" for name, settings in results.settings.items()),
+        *(f"| {name} | {results.settings[name]} |" for name in _NAMES),
     ]
     return "\n".join(lines) + "\n"
 

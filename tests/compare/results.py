@@ -47,8 +47,5 @@ def read_results() -> Results:
 
 
 def write_results(results: Results) -> None:
-    """Store them, and write the page."""
-    from compare.page import write_page
-
+    """Store them."""
     _FILE.write_text(json.dumps(results.as_json(), indent=1, sort_keys=True) + "\n")
-    write_page(results)

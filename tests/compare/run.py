@@ -26,6 +26,7 @@ from compare.checks import CHECKS, NODES, run_check
 from compare.cluster import compared_cluster
 from compare.contenders import CONTENDERS, Contender, versions
 from compare.measurements import BARE, FULL_NODES, MEASUREMENTS, PREEMPTION, Amounts, bare_binds, preemption
+from compare.page import write_page
 from compare.results import Results, read_results, write_results
 from muster.localcluster.child_process import ChildDied
 
@@ -64,6 +65,7 @@ async def compare(options: argparse.Namespace) -> None:
     def note() -> None:
         if options.write:
             write_results(results)
+            write_page(results)
 
     for repetition in range(options.repetitions):
         for nodes in map(int, options.nodes.split(",")) if "rates" in options.parts else ():

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 
 from builders.deploy.admission_policies import policies_and_bindings
-from builders.e2e.devices import API, claims_of, devices_of, gpus, with_claims
+from builders.e2e.devices import API, claims_of, gpus, has_a_device_each, with_claims
 from builders.e2e.faults import Requests
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
@@ -42,22 +42,11 @@ async def protected(world: World, workload: Workload) -> Workload:
     return workload
 
 
-async def has_devices(world: World, workload: Workload) -> None:
-    """Check that the gang runs, with one device for each pod, and that no other device is allocated."""
-    await world.bound(workload)
-    found = await devices_of(world, workload)
-    devices = [device for each in found.values() for device in each]
-    assert found.keys() == world.bound_pods(workload).keys()
-    assert len(devices) == len(set(devices)) == len(found)
-    allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
-    assert len(allocated) == len(devices)
-
-
 async def expects_the_finalizer(world: World) -> None:
     """A gang runs and ends whose claims have it."""
     before = await with_claims(world, gang("before").of(MANY + 1), gpus(world))
     await protected(world, before)
-    await has_devices(world, before)
+    await has_a_device_each(world, before)
     await world.delete(before)
 
 
@@ -77,7 +66,7 @@ async def test_killed_at_the_only_write_of_the_second_claim_i5_i6(
             await world.cluster.stack.kill(name)
         held.drop()
         await world.cluster.stack.start()
-    await has_devices(world, a)
+    await has_a_device_each(world, a)
 
 
 async def test_claims_are_protected_by_the_policy_and_go_with_their_pods(world: World) -> None:
@@ -85,13 +74,13 @@ async def test_claims_are_protected_by_the_policy_and_go_with_their_pods(world: 
         await world.nodes(*[8] * 9, cards=EIGHT)
         before = await with_claims(world, gang("before").of(MANY), gpus(world))
         await world.create(before)
-        await has_devices(world, before)
+        await has_a_device_each(world, before)
         await world.delete(before)
         await eventually(lambda: _without_claims(world, before), "the claims of all pods are gone")
         a = await with_claims(world, gang("a").of(4), gpus(world))
         with world.cluster.faults.seen(FINALIZERS) as additions, world.cluster.faults.seen(FIRST_ALLOCATIONS) as writes:
             await world.create(a)
-            await has_devices(world, a)
+            await has_a_device_each(world, a)
         assert (len(additions), len(writes)) == (0, 4)
         b = await with_claims(world, gang("b").of(2), gpus(world))
         await world.create(b, only=(0,))

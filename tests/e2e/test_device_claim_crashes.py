@@ -2,10 +2,10 @@
 
 import pytest
 
-from builders.e2e.devices import claims_of, devices_of, gpus, with_claims, with_named_claim
+from builders.e2e.devices import claims_of, devices_of, gpus, has_a_device_each, with_claims, with_named_claim
 from builders.e2e.faults import BINDS, Requests
 from builders.e2e.world import World
-from builders.gangs.manifests import Workload, gang
+from builders.gangs.manifests import gang
 from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -18,18 +18,6 @@ ALLOCATIONS = Requests("PUT", "/resourceclaims/[^/]+/status")
 async def kill(world: World, names: str) -> None:
     for name in names.split():
         await world.cluster.stack.kill(name)
-
-
-async def has_devices(world: World, workload: Workload) -> None:
-    """Check that the gang runs, with one device for each pod, and that no other device is allocated."""
-    await world.bound(workload)
-    on, found = world.bound_pods(workload), await devices_of(world, workload)
-    devices = [device for each in found.values() for device in each]
-    assert found.keys() == on.keys()
-    assert len(devices) == len(set(devices)) == len(on)
-    assert all(device.startswith(f"{on[pod]}/") for pod, each in found.items() for device in each)
-    allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
-    assert len(allocated) == len(devices)
 
 
 @pytest.mark.parametrize("victims", ["binding", "coordinator", "coordinator binding"])
@@ -46,7 +34,7 @@ async def test_killed_at_the_allocation_of_the_second_claim_i5_i6(
         await kill(world, victims)
         held.drop()
         await world.cluster.stack.start()
-    await has_devices(world, a)
+    await has_a_device_each(world, a)
 
 
 async def test_killed_at_the_finalizer_of_a_claim_i6(world: World) -> None:
@@ -59,7 +47,7 @@ async def test_killed_at_the_finalizer_of_a_claim_i6(world: World) -> None:
         await kill(world, "coordinator binding")
         held.drop()
         await world.cluster.stack.start()
-    await has_devices(world, a)
+    await has_a_device_each(world, a)
 
 
 async def test_allocations_of_a_placement_that_is_lost_are_given_back_i5(world: World) -> None:
@@ -76,7 +64,7 @@ async def test_allocations_of_a_placement_that_is_lost_are_given_back_i5(world: 
         await world.remove_nodes(*first)
         await world.nodes(4, cards=TWO)
         await world.cluster.stack.start()
-    await has_devices(world, a)
+    await has_a_device_each(world, a)
 
 
 @pytest.mark.parametrize("of_group", [False, True], ids=["reserved-for-pods", "reserved-for-a-PodGroup"])

@@ -28,7 +28,7 @@ CALL_SECONDS = 30.0
 
 
 def environment(component: str) -> dict[str, str]:
-    """What the chart tells the cluster-state of a pool, as environment variables."""
+    """Scheduler names and nodes of a pool, as the chart gives them to its cluster-state, as environment variables."""
     deployments = {each["metadata"]["name"]: each for each in rendered(VALUES) if each["kind"] == "Deployment"}
     [container] = deployments[f"muster-{component}"]["spec"]["template"]["spec"]["containers"]
     given = dict(argument.partition("=")[::2] for argument in container["args"] if "=" in argument)

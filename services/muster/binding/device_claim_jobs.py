@@ -2,8 +2,8 @@
 
 Each attempt acts on the claim's state, so that repeated calls and lost answers do no harm. What is to be allocated is
 protected first, which tells the state as well, or allocated at once, if new claims are protected already; otherwise the
-claim is read. A write of the status replaces the version
-that was read; after a conflict the claim is read again, a few times.
+claim is read. A write of the status replaces the version that was read; after a conflict the claim is read again, a few
+times.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""What a replica keeps about claims for all its Bind calls."""
+"""State about claims that all Bind calls of a replica share."""
 
 from msgspec import Struct
 
@@ -17,7 +17,7 @@ class SharedClaimState(Struct, frozen=True):
 
     @classmethod
     def of(cls, session: KubeSession) -> "SharedClaimState":
-        """That of a new replica."""
+        """The state of a new replica."""
         return cls(ClaimWatch(session), DeviceOwners(session), ClaimProtection())
 
     async def stop(self) -> None:

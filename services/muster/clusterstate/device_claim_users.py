@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 Start = str | tuple[str, ...]
-"""What starts together: a gang, or the gangs of a group, which all declare the same group."""
+"""Gangs that start together: the id of one, or the ids of the gangs of a group, which all declare the same group."""
 
 MAX_USERS: Final = 256
 """Entries that the API server accepts in status.reservedFor of a claim."""

@@ -65,8 +65,7 @@ OwnerKinds = Annotated[
 
 
 def _selector(given: str) -> str:
-    parts = _REQUIREMENTS.fullmatch(given)
-    if given and parts is None:
+    if given and not _REQUIREMENTS.fullmatch(given):
         example = "pool=train or pool notin (train,serve)"
         raise ValueError(f"a selector of nodes is as for `kubectl get -l`, e.g. {example}, not {given!r:.100}")
     return given

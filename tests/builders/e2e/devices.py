@@ -199,3 +199,15 @@ async def devices_of(world: World, workload: Workload) -> dict[str, list[str]]:
         for user in status.get("reservedFor") or ():
             found.setdefault(user["name"], []).extend(f"{each['pool']}/{each['device']}" for each in results)
     return found
+
+
+async def has_a_device_each(world: World, workload: Workload) -> None:
+    """Check that the gang runs, with one device for each pod, and that no other device is allocated."""
+    await world.bound(workload)
+    on, found = world.bound_pods(workload), await devices_of(world, workload)
+    devices = [device for each in found.values() for device in each]
+    assert found.keys() == on.keys()
+    assert len(devices) == len(set(devices)) == len(on)
+    assert all(device.startswith(f"{on[pod]}/") for pod, each in found.items() for device in each)
+    allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
+    assert len(allocated) == len(devices)
