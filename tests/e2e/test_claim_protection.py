@@ -1,6 +1,5 @@
 """Claims that have the finalizer since their creation: by the chart's policy on a real API server, or by a patch."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, Final
@@ -8,7 +7,16 @@ from typing import Any, Final
 import pytest
 
 from builders.deploy.admission_policies import policies_and_bindings
-from builders.e2e.devices import API, claims_of, gpus, has_a_device_each, with_claims
+from builders.e2e.devices import (
+    API,
+    CLAIMS_FOR_TRIAL,
+    claims_of,
+    create_with_finalizers,
+    gpus,
+    has_a_device_each,
+    run_claims_with_finalizer,
+    with_claims,
+)
 from builders.e2e.faults import Requests
 from builders.e2e.world import World
 from builders.gangs.manifests import Workload, gang
@@ -18,36 +26,10 @@ from muster.localcluster.kubelets.devices.cards import CardKind, Cards
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 EIGHT = Cards(CardKind.GPU, 8)
-FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 FINALIZERS = Requests("PATCH", "/resourceclaims/[^/]+")
 FIRST_ALLOCATIONS = Requests("PATCH", "/resourceclaims/[^/]+/status")
-MANY: Final = 65
-"""Claims after which binding takes new ones to have the finalizer, if they had it."""
 POLICIES: Final = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicies"
 BINDINGS: Final = "/apis/admissionregistration.k8s.io/v1/mutatingadmissionpolicybindings"
-
-
-async def protected(world: World, workload: Workload) -> Workload:
-    """Create all pods of the gang but the last, and add the finalizer to their claims; then the last one."""
-    await world.create(workload, only=tuple(range(workload.size - 1)))
-
-    async def exist() -> bool:
-        return len(await claims_of(world, workload)) == workload.size - 1
-
-    await eventually(exist, "the claims of all pods but the last exist")
-    path = f"/apis/{API}/namespaces/{world.here(workload).namespace}/resourceclaims"
-    claims = [f"{path}/{each['metadata']['name']}" for each in await claims_of(world, workload)]
-    await asyncio.gather(*(world.cluster.merge(each, {"metadata": {"finalizers": [FINALIZER]}}) for each in claims))
-    await world.add_pods(workload, workload.size - 1)
-    return workload
-
-
-async def expects_the_finalizer(world: World) -> None:
-    """A gang runs and ends whose claims have it."""
-    before = await with_claims(world, gang("before").of(MANY + 1), gpus(world))
-    await protected(world, before)
-    await has_a_device_each(world, before)
-    await world.delete(before)
 
 
 @pytest.mark.parametrize("victims", ["binding", "coordinator", "coordinator binding"])
@@ -57,10 +39,10 @@ async def test_killed_at_the_only_write_of_the_second_claim_i5_i6(
 ) -> None:
     world.cluster.api_server.needs_controllers()
     await world.nodes(*[8] * 9, cards=EIGHT)
-    await expects_the_finalizer(world)
-    a = await with_claims(world, gang("a").of(4), gpus(world))
+    await run_claims_with_finalizer(world)
+    a = await with_claims(world, gang("a").of(4).declared_by("koordinator"), gpus(world))
     with world.cluster.faults.hold(FIRST_ALLOCATIONS, let_pass=1, carried_out=carried_out) as held:
-        await protected(world, a)
+        await create_with_finalizers(world, a)
         await held.until(2)
         for name in victims.split():
             await world.cluster.stack.kill(name)
@@ -72,7 +54,7 @@ async def test_killed_at_the_only_write_of_the_second_claim_i5_i6(
 async def test_claims_are_protected_by_the_policy_and_go_with_their_pods(world: World) -> None:
     async with policy_in_force(world):
         await world.nodes(*[8] * 9, cards=EIGHT)
-        before = await with_claims(world, gang("before").of(MANY), gpus(world))
+        before = await with_claims(world, gang("before").of(CLAIMS_FOR_TRIAL), gpus(world))
         await world.create(before)
         await has_a_device_each(world, before)
         await world.delete(before)

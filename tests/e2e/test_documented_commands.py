@@ -84,7 +84,7 @@ INSTEAD: Final = (
     ),
     Instead(r"make up\b", "made up", "test_up.py runs `muster up`, and this cluster is one"),
     Instead(r"OTEL_\w+=\S+ make up\b", "made up", "its target is a Jaeger; test_jaeger.py has one"),
-    Instead(r"make (simulate|outages|chaos|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
+    Instead(r"make (simulate|outages|chaos|compare|interop|bench[a-z-]*)\b", r"made \1", "it takes minutes"),
     Instead(r"(?:kubectl )?muster (?:whatif|snapshot) .*", r"parses \g<0>", "its files are the reader's"),
     Instead(r"muster replay .*", r"parses \g<0>", "it takes minutes; tests of forecasts run it"),
     Instead(r"muster up .*", r"parses \g<0>", "as make up"),

@@ -16,7 +16,7 @@ from builders.console.services import events
 from builders.e2e.api_requests import is_used, refused, user_of, uses
 from builders.e2e.autoscaler import Autoscaler, install
 from builders.e2e.cluster import CRDS, Cluster, running_cluster
-from builders.e2e.devices import gpus, with_claims
+from builders.e2e.devices import gpus, run_claims_with_finalizer, with_claims
 from builders.e2e.faults import Requests
 from builders.e2e.observations import LABEL
 from builders.e2e.world import World
@@ -345,6 +345,12 @@ async def told_again_by_the_next(cluster: Cluster) -> None:
     await cluster.until(counted, "an event of lifecycle is counted")
 
 
+async def claims_with_finalizer(world: World) -> None:
+    """Claims are allocated by one write each. No claims of others are allocated meanwhile."""
+    await world.nodes(*[8] * 9, cards=Cards(CardKind.GPU, 8))
+    await run_claims_with_finalizer(world)
+
+
 async def spec_that_is_not_seen(world: World) -> None:
     """A SchedulingSpec has the name of a QueueJob, and no watch has reported it yet."""
     cluster = world.cluster
@@ -506,6 +512,7 @@ async def test_no_request_is_denied_and_every_permission_is_used(
             acts.create_task(act(new_world()), name=act.__name__)
     await told_again_by_the_next(cluster)
     await spec_that_is_not_seen(new_world())
+    await claims_with_finalizer(new_world())
     async with open_channel(cluster.stack.addresses["coordinator"]) as channel:
         stub = coordinator_pb2_grpc.CoordinatorServiceStub(channel)
         leader = await stub.Leader(coordinator_pb2.LeaderRequest(), timeout=WAIT_SECONDS)

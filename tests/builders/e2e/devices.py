@@ -1,16 +1,23 @@
 """DeviceClasses and claim templates of a world, and the devices that pods have."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
 from builders.e2e.world import World
-from builders.gangs.manifests import Workload
+from builders.gangs.manifests import Workload, gang
+from builders.wait import eventually
 from muster.localcluster.kubelets.devices.cards import DRIVER
 
 API = "resource.k8s.io/v1"
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+CLAIMS_FOR_TRIAL: Final = 65
+"""Claims among which binding allocates at least one without adding the finalizer first. If it had the finalizer, new
+claims are taken to have it, too.
+"""
 _TAINT_RULE_VERSIONS = ("v1", "v1beta2")
 """Versions of DeviceTaintRules, the newest first; API servers serve beta versions on request only."""
 
@@ -211,3 +218,28 @@ async def has_a_device_each(world: World, workload: Workload) -> None:
     assert all(device.startswith(f"{on[pod]}/") for pod, each in found.items() for device in each)
     allocated = [each for each in await claims_of(world, workload) if (each.get("status") or {}).get("allocation")]
     assert len(allocated) == len(devices)
+
+
+async def create_with_finalizers(world: World, workload: Workload) -> None:
+    """Create the pods of a gang, add the finalizer to their claims, then create its PodGroup."""
+    await world.add_pods(workload)
+
+    async def exist() -> bool:
+        return len(await claims_of(world, workload)) == workload.size
+
+    await eventually(exist, "the claims of all pods exist")
+    path = f"/apis/{API}/namespaces/{world.here(workload).namespace}/resourceclaims"
+    claims = [f"{path}/{each['metadata']['name']}" for each in await claims_of(world, workload)]
+    await asyncio.gather(*(world.cluster.merge(each, {"metadata": {"finalizers": [FINALIZER]}}) for each in claims))
+    await world.define(workload)
+
+
+async def run_claims_with_finalizer(world: World) -> None:
+    """Run a gang whose claims have the finalizer before they are allocated, and delete it: binding takes new claims to
+    have it then. Needs a node for every eight of CLAIMS_FOR_TRIAL GPUs.
+    """
+    many = gang("protected").of(CLAIMS_FOR_TRIAL).declared_by("koordinator")
+    many = await with_claims(world, many, gpus(world))
+    await create_with_finalizers(world, many)
+    await has_a_device_each(world, many)
+    await world.delete(many)
