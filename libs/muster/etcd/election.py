@@ -3,12 +3,16 @@
 Two mechanisms prevent two leaders. A leader knows by its own clock when its lease may have expired, and gives up
 leadership before that; and all its writes are fenced by the create revision of its key (`Store.commit`), which holds
 even if its clock stopped.
+
+A candidate that learns that the leader's process has ended revokes the leader's lease, so that it need not expire. A
+wrong verdict costs a change of leaders and nothing else: the key is deleted, which fences the writes of a leader that
+lives, and it learns that by its watch.
 """
 
 import asyncio
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, Final
 
@@ -43,6 +47,8 @@ class LeaderKey(Struct, frozen=True):
     create_revision: int
     lease_id: int
     revision: int
+    address: str = ""
+    """Where the leader serves; empty: it is not known."""
 
 
 class Leadership:
@@ -104,12 +110,26 @@ class Leadership:
 class Election:
     """A candidate in the election for one leader key."""
 
-    def __init__(self, store: Store, key: str = "/muster/v1/leader", identity: str = "", ttl_seconds: int = 3) -> None:
-        """`identity` is the value of the leader key. etcd's default minimum TTL of a lease is 2 seconds."""
+    def __init__(
+        self,
+        store: Store,
+        key: str = "/muster/v1/leader",
+        identity: str = "",
+        ttl_seconds: int = 3,
+        *,
+        address: str = "",
+        until_ended: Callable[[str], Awaitable[None]] | None = None,
+    ) -> None:
+        """`identity` is the value of the leader key. etcd's default minimum TTL of a lease is 2 seconds.
+
+        `address`: where this candidate serves, for the others. `until_ended` returns once the process that served at an
+        address has ended; a leader that is not known to have ended is replaced when its lease expires.
+        """
         self._store, self._key, self._identity, self._ttl_seconds = store, key, identity, ttl_seconds
+        self._address_key, self._address, self._until_ended = f"{key}-address", address, until_ended
         self._leadership: Leadership | None = None
         self._outage = False
-        self._stale_lease = 0  # of an ended leadership; the key may still be attached to it
+        self._stale_lease = 0  # of an ended leadership, or leader; the key may still be attached to it
 
     async def campaign(self) -> Leadership:
         """Wait until this candidate is leader, also through outages of etcd."""
@@ -119,7 +139,7 @@ class Election:
                 await self._revoke_stale_lease()
                 leader = await self._read_key()
                 if leader is not None:
-                    await self._until_changed(leader)
+                    await self._until_replaced(leader)
                     backoff.reset()
                     continue
                 leadership = await self._take_key()
@@ -150,8 +170,15 @@ class Election:
             found = client.get_response(self._key)
             if not found.kvs:
                 return None
-            kv = found.kvs[0]
-            return LeaderKey(kv.value.decode(errors="replace"), kv.create_revision, kv.lease, found.header.revision)
+            kv, addresses = found.kvs[0], client.get_response(self._address_key).kvs
+            return LeaderKey(
+                kv.value.decode(errors="replace"),
+                kv.create_revision,
+                kv.lease,
+                found.header.revision,
+                # Both keys are on one lease: the address of another leader is on another.
+                next((each.value.decode(errors="replace") for each in addresses if each.lease == kv.lease), ""),
+            )
 
         leader = await self._store.ask(request)
         if self._outage:
@@ -187,7 +214,11 @@ class Election:
             make = client.transactions
             _, responses = client.transaction(
                 compare=[make.create(self._key) == 0],
-                success=[make.put(self._key, self._identity, lease_id), make.get(self._key)],
+                success=[
+                    make.put(self._address_key, self._address, lease_id),
+                    make.put(self._key, self._identity, lease_id),
+                    make.get(self._key),
+                ],
                 failure=[make.get(self._key)],
             )
             value, found = responses[-1][0]
@@ -195,11 +226,40 @@ class Election:
 
         return request
 
-    async def _until_changed(self, leader: LeaderKey) -> None:
-        """Wait for a change of the key, but not longer than a TTL: a broken watch may miss the deletion."""
+    async def _until_replaced(self, leader: LeaderKey) -> None:
+        """Wait until the key is gone or another leader's, or its lease may be revoked."""
+        key: LeaderKey | None = leader
+        async with self._end_of(leader) as ended:
+            while key is not None and key.create_revision == leader.create_revision:
+                await self._until_changed(key, ended)
+                if ended.is_set():
+                    _log.info("leader_ended", key=self._key, identity=leader.identity, address=leader.address)
+                    self._stale_lease = leader.lease_id
+                    return
+                key = await self._read_key()
+
+    @asynccontextmanager
+    async def _end_of(self, leader: LeaderKey) -> AsyncIterator[asyncio.Event]:
+        """An event that is set when the leader's process is known to have ended."""
+        ended = asyncio.Event()
+        if self._until_ended is None or not leader.address:
+            yield ended
+            return
+        waiting = asyncio.ensure_future(self._until_ended(leader.address))
+        waiting.add_done_callback(partial(_note_end, ended))
+        try:
+            yield ended
+        finally:
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+
+    async def _until_changed(self, leader: LeaderKey, ended: asyncio.Event) -> None:
+        """Wait for a change of the key or the end of the leader, but not longer than a TTL: a broken watch may miss the
+        deletion.
+        """
         watch = KeyWatch(self._store.connection, self._key, leader.revision)
         try:
-            await _first_of(watch.ended, timeout_seconds=self._ttl_seconds)
+            await _first_of(watch.ended, ended, timeout_seconds=self._ttl_seconds)
         finally:
             watch.close()
 
@@ -275,6 +335,16 @@ class Election:
             leadership.lose("the leader key was removed" if leader is None else f"{leader.identity!r} leads")
         else:
             leadership.extend(started + lease_seconds * _SAFE_SHARE)
+
+
+def _note_end(ended: asyncio.Event, waited: asyncio.Future[None]) -> None:
+    """Set the event if the wait returned. If it failed, the leader's lease is waited for."""
+    if waited.cancelled():
+        return
+    if (error := waited.exception()) is not None:
+        _log.error("leader_not_followed", exc_info=error)
+    else:
+        ended.set()
 
 
 def _refresh(lease_id: int, client: Any) -> int:

@@ -17,6 +17,7 @@ from muster.retry.retrying import Backoff
 from muster.rpc.channel import open_channel
 from muster.rpc.kept_connection import keep_connected
 from muster.rpc.process import until_stopped
+from muster.rpc.process_end import until_process_ended
 from muster.rpc.server import RpcServer
 from muster.telemetry.metrics import expose_leadership
 
@@ -33,14 +34,22 @@ async def run(settings: Settings) -> None:
     server = RpcServer.from_settings(settings, "coordinator")
     servicer = CoordinatorServicer()
     server.add(pb_grpc.add_CoordinatorServiceServicer_to_server, servicer, FULL_NAME)
-    await server.start()
+    port = await server.start()
     channels = Channels(
         open_channel(settings.cluster_state, settings.tls),
         Replicas.at(settings.placement, settings.tls, settings.placement_server_name),
         open_channel(settings.binding, settings.tls),
     )
+    election = Election(
+        store,
+        key=f"{settings.etcd_prefix}/leader",
+        identity=settings.instance,
+        ttl_seconds=settings.lease_seconds,
+        address=settings.advertised(port),
+        until_ended=partial(until_process_ended, tls=settings.tls, server_name=settings.replica_server_name),
+    )
     work = [
-        asyncio.create_task(_campaign_and_lead(settings, channels, store, servicer)),
+        asyncio.create_task(_campaign_and_lead(settings, channels, store, election, servicer)),
         asyncio.create_task(_check_etcd(store, f"{settings.etcd_prefix}/leader", server)),
         asyncio.create_task(keep_connected((channels.cluster_state, *channels.placement.channels, channels.binding))),
     ]
@@ -62,11 +71,8 @@ async def run(settings: Settings) -> None:
 
 
 async def _campaign_and_lead(
-    settings: Settings, channels: Channels, store: Store, servicer: CoordinatorServicer
+    settings: Settings, channels: Channels, store: Store, election: Election, servicer: CoordinatorServicer
 ) -> None:
-    election = Election(
-        store, key=f"{settings.etcd_prefix}/leader", identity=settings.instance, ttl_seconds=settings.lease_seconds
-    )
     servicer.standby(election.leader)
     backoff = Backoff()
     expose_leadership(False)

@@ -45,6 +45,12 @@ class Settings(ServiceSettings):
     """Prefix of all keys; coordinators that share an etcd need different ones."""
     lease_seconds: int = Field(default=3, ge=2, le=60)
     """Time without renewal after which a leader is replaced."""
+    advertise_host: str = ""
+    """Name or IP address at which the other replicas reach this one. They stay connected to the leader, and replace it
+    as soon as its process has ended; without it, when its lease expires.
+    """
+    replica_server_name: str = ""
+    """Name in the certificates of the other replicas, if it is not that of their address."""
     starvation_after_seconds: float = Field(default=Rules.starvation_after_seconds, gt=0)
     """Time without a placement after which capacity is reserved for the head of the queue."""
     repair_timeout_seconds: float = Field(default=Rules.repair_timeout_seconds, gt=0)
@@ -79,6 +85,11 @@ class Settings(ServiceSettings):
     """Timeout of a solve request."""
     bind_timeout_seconds: float = Field(default=60.0, gt=0)
     """Timeout of a bind call for the pods of one gang; pods without a result are sent again."""
+
+    def advertised(self, port: int) -> str:
+        """HOST:PORT at which the other replicas reach this one; empty: nowhere."""
+        host = f"[{self.advertise_host}]" if ":" in self.advertise_host else self.advertise_host
+        return f"{host}:{port}" if host else ""
 
     @property
     def rules(self) -> Rules:

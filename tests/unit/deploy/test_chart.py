@@ -256,7 +256,7 @@ def test_servers_accept_only_the_intended_clients() -> None:
     coordinator, placement = "muster-coordinator.muster-system.svc", "muster-placement.muster-system.svc"
     assert clients("cluster-state") == f"{coordinator},{placement},muster-client"
     assert clients("placement") == clients("binding") == coordinator
-    assert clients("coordinator") == "muster-binding.muster-system.svc,muster-client"
+    assert clients("coordinator") == f"muster-binding.muster-system.svc,{coordinator},muster-client"
     assert "--listen=127.0.0.1:7005" in container_of("default", "lifecycle")["args"]
 
 

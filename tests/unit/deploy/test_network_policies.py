@@ -54,6 +54,7 @@ def test_pods_reach_exactly_the_services_they_call() -> None:
         ("coordinator", "placement", 7003),
         ("coordinator", "binding", 7004),
         ("coordinator", "etcd", 2379),
+        ("coordinator", "coordinator", 7002),
         ("binding", "coordinator", 7002),
         ("placement", "cluster-state", 7001),
         ("etcd", "etcd", 2380),
@@ -69,6 +70,7 @@ def test_services_of_a_pool_reach_each_other_and_no_others() -> None:
             (f"coordinator{pool}", f"placement{pool}", 7003),
             (f"coordinator{pool}", f"binding{pool}", 7004),
             (f"coordinator{pool}", "etcd", 2379),
+            (f"coordinator{pool}", f"coordinator{pool}", 7002),
             (f"binding{pool}", f"coordinator{pool}", 7002),
             (f"placement{pool}", f"cluster-state{pool}", 7001),
         }
@@ -118,7 +120,7 @@ def test_trace_and_client_egress_is_configurable() -> None:
     assert [ends(rule, "to") for rule in egress if rule["ports"][0]["port"] == 4318] == [["namespace tracing"]]
     ingress = policies("everything")["coordinator"]["ingress"]
     assert [ends(rule, "from") for rule in ingress if rule["ports"][0]["port"] == 7002] == [
-        ["binding", "forecast", "console", "namespace platform"]
+        ["binding", "coordinator", "forecast", "console", "namespace platform"]
     ]
 
 

@@ -69,10 +69,12 @@ topologySpreadConstraints:
 {{- end }}
 {{- end -}}
 
-{{/* Identity of the pod for logs, metrics and traces. */}}
+{{/* Identity of the pod for logs, metrics, traces and other replicas. */}}
 {{- define "muster.identity" -}}
 - name: POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - name: POD_NAMESPACE
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 {{- end -}}

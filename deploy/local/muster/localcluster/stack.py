@@ -186,6 +186,7 @@ class Stack:
                 *("--placement", self._placement_addresses()),
                 *("--binding", self._target("binding")),
                 *("--etcd", self.etcd_address),
+                *("--advertise-host", "127.0.0.1"),
             ],
             FORECAST: [
                 *("--cluster-state", self._target("cluster-state")),
