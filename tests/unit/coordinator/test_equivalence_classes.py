@@ -84,21 +84,68 @@ def test_members_of_a_class_start_in_queue_order() -> None:
 def test_the_whole_class_reports_the_explanation_of_its_representative() -> None:
     scenario = Scenario({"n": 1})
     gangs = line(100)
-    message = iter(f"so it is for the {number}th time" for number in range(1000))
-    scenario.solver = lambda solve: tuple(
-        SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(next(message))) for group in solve.groups
-    )
+    messages: list[str] = []
+
+    def solve(request: Solve) -> tuple[SolveResult, ...]:
+        messages.extend(f"so it is for the {len(messages) + number}th time" for number in range(len(request.groups)))
+        said = zip(request.groups, messages[-len(request.groups) :], strict=True)
+        return tuple(
+            SolveResult(group.id, SolveOutcome.INFEASIBLE, explanation=Explanation(text)) for group, text in said
+        )
+
+    scenario.solver = solve
     waiting(scenario, gangs)
     scenario.change(nodes=[node("m", 1)])
     scenario.pass_time(0.25)
     scenario.change(nodes=[node("o", 1)])  # while the others are being told
     scenario.pass_time(5)
     assert asked_for(scenario) == ["g00", "g00"]
-    assert {
-        group.solve.solver_explanation.summary
-        for group in scenario.leader.queue.groups.values()
-        if group.solve.solver_explanation
-    } == {"so it is for the 101th time"}
+    assert explanations(scenario, gangs) == dict.fromkeys((each.name for each in gangs), messages[-1])
+
+
+def test_a_new_gang_that_equals_others_without_a_place_is_not_tried() -> None:
+    scenario = Scenario({"n": 1})
+    waiting(scenario, line(3))
+    more = [gang(f"more{number}").of(4).created(10 + number) for number in range(150)]
+    scenario.add(*more)
+    scenario.run()
+    scenario.pass_time(1)
+    assert asked_for(scenario) == []
+    [told] = set(explanations(scenario, more).values())
+    assert told == explanations(scenario, line(1))["g00"]
+    scenario.change(nodes=[node(f"large{number}", 100) for number in range(7)])
+    scenario.pass_time(2)
+    assert all(scenario.bound(each.name) == 4 for each in [*line(3), *more])
+
+
+def test_a_new_gang_ahead_of_its_equals_is_tried() -> None:
+    """Nominated capacity may be open to it that was not open to them."""
+    scenario = Scenario({"n": 1})
+    waiting(scenario, line(3))
+    scenario.add(gang("first").of(4).created(10).with_priority(5).never_preempting())
+    scenario.add(gang("second").of(4).created(10).with_priority(5))
+    scenario.run()
+    assert asked_for(scenario) == ["first", "second"]
+
+
+def test_a_new_gang_is_tried_while_its_equals_are_tried_again() -> None:
+    scenario = Scenario({"n": 1})
+    waiting(scenario, line(3))
+    scenario.change(nodes=[node("m", 8)])
+    scenario.add(gang("more").of(4).created(10))
+    scenario.pass_time(2)
+    assert started(scenario, [*line(3), gang("more").of(4)]) == ["g00", "g01"]
+
+
+def explanations(scenario: Scenario, gangs: Iterable[CoreGang]) -> dict[str, str]:
+    """What is said of each gang that waits, by its name."""
+    names = {each.name for each in gangs}
+    said = {group.id.rsplit("/", 1)[-1]: group.solve for group in scenario.leader.queue.groups.values()}
+    return {
+        name: state.solver_explanation.summary
+        for name, state in said.items()
+        if name in names and state.solver_explanation is not None
+    }
 
 
 def test_a_rejected_gang_that_is_represented_gives_the_reason_of_its_class() -> None:

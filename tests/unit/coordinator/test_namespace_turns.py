@@ -163,8 +163,9 @@ def test_groups_of_a_request_are_in_queue_order_whosever_turn_it_is() -> None:
 
 def test_many_namespaces_are_served_one_after_another() -> None:
     scenario = flooded(Flood(2000, priority=10))
-    for number in range(100):
-        scenario.add(*(elsewhere(name, namespace=f"ns{number}") for name in "abc"))
+    for number in range(100):  # no two are equal: they would be of one class
+        three = (elsewhere(name, f"ns{number}").running_for(3 * number + each) for each, name in enumerate("abc", 1))
+        scenario.add(*three)
     tried = {namespace for solve in next_requests(scenario, 5) for namespace in namespaces_of(solve)}
     assert len(tried) == 101
 

@@ -13,6 +13,7 @@ def calls_of_one_pod(waiting: int) -> int:
     scenario = Scenario({"n": 1})
     for number in range(waiting):
         scenario.add(gang(f"waits{number}").of(2))
+    scenario.pass_time(1)  # until all of them are explained
     incomplete = gang("incomplete").of(3)
     first, second, _ = incomplete.pods()
     scenario.change(gangs=[incomplete.gang_facts()], pods=[first])

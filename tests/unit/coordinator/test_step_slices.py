@@ -183,7 +183,8 @@ def test_few_held_seats_are_released_in_one_slice() -> None:
 
 def test_few_gangs_are_reported_in_one_slice() -> None:
     scenario = Scenario({"n": 1})
-    scenario.add(*(gang(f"g{number:03}").of(2).created(number) for number in range(GANGS)))
+    # No two are equal: those of one class are explained one after the other.
+    scenario.add(*(gang(f"g{number:03}").of(2).running_for(number + 1).created(number) for number in range(GANGS)))
     scenario.run_effects()
     scenario.now += 10
     own = scenario.leader._reports

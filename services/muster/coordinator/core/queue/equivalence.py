@@ -35,6 +35,9 @@ class EquivalenceClasses:
         self._groups: dict[str, tuple[Group, EquivalenceKey, QueueKey]] = {}
         self._representatives: dict[EquivalenceKey, int] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._members)
+
     def representatives(self, key: EquivalenceKey) -> int:
         """How many members are tried at once."""
         return self._representatives.get(key, 1)
@@ -107,6 +110,14 @@ class ExplanationCopies:
         else:
             self._walks[key] = iter(list(self._members(key)))
 
+    def put_joined(self, key: EquivalenceKey, member: Group) -> None:
+        """Groups joined the class untried: copy the explanation of the member that is ahead of them."""
+        explanation = member.solve.solver_explanation
+        if key in self._walks:
+            self._walk_again.add(key)
+        elif explanation is not None:
+            self.put(key, explanation, index_of(explanation, member))
+
     def next_time(self) -> float | None:
         return self._next if self._walks else None
 
@@ -138,3 +149,9 @@ class ExplanationCopies:
             self._walks[key] = iter(list(self._members(key)))
         else:
             del self._explanations[key]
+
+
+def index_of(explanation: Explanation, group: Group) -> int:
+    """Index of the gang that the explanation is about in the group's gangs to place."""
+    about = explanation.gang
+    return next((index for index, gang in enumerate(group.gangs_to_place) if gang.id == about), 0)

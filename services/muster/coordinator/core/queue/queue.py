@@ -5,7 +5,7 @@
 - unschedulable: had no place; tried when an event happens that could help (`wake`, with the hints of `queue/wake.py`).
   All groups that an event could help become active together, so that queue order decides, and not the order of earlier
   attempts. Of an equivalence class only representatives become active; when one leaves without having been tried, the
-  next does.
+  next does. A new group that equals a class of which nobody has a place joins it without having been tried.
 
 Users see all three as the phase Queued, or Waiting if the group holds reservations.
 """
@@ -227,6 +227,25 @@ class Queue:
             later = 0.0 if representative.id in self._active else now + AWAY_SECONDS
             self._next_representative(key, at=self._backoff_until.get(representative.id, later))
 
+    @property
+    def has_classes(self) -> bool:
+        """Groups that had no place are in equivalence classes."""
+        return bool(self._classes)
+
+    def joins(self, group: Group, key: EquivalenceKey) -> bool:
+        """Put a group that was not tried yet into the class that it equals, if no group of the class has a place: the
+        last one that was tried had none, nothing has happened since that could help, and the group is behind others of
+        the class, so that no more nominated capacity is open to it.
+        """
+        first = self._classes.first(key)
+        if first is None or group.key < first.key:
+            return False
+        if self._active_representatives[key] or key in self._class_due or self._log:
+            return False
+        self.classify(group, key)
+        self.set_unschedulable(group)
+        return True
+
     def first_represented(self, key: EquivalenceKey) -> QueueKey | None:
         """Queue position of the first group of the class that is represented by another; None: there is none."""
         first = self._classes.first(key)
@@ -352,11 +371,13 @@ class Queue:
         kind: Callable[[Group], Hashable] = lambda _group: None,
         concurrency: Concurrency = NO_SOLVES,
         first: Iterable[Group] = (),
+        joins: Callable[[Group], bool] = lambda _group: False,
     ) -> Slices[list[Group]]:
         """Remove and return groups for one solve, in queue order: active groups that go `first`, the head of the queue,
         as far as it is of one kind, and groups of namespaces whose turn it is. Groups that must not be solved beside
-        the solves under way are passed over, and stay. `flush` activates those that are to be tried, before. In slices,
-        since many groups may have become active of which their classes need no try any more.
+        the solves under way are passed over, and stay. Groups of no class for which `joins` is true have been moved to
+        the class that they join. `flush` activates those that are to be tried, before. In slices, since many groups may
+        have become active of which their classes need no try any more.
         """
         popped: list[tuple[Entry, Group]] = []
         represented = dict(concurrency.represented)
@@ -366,6 +387,8 @@ class Queue:
             nonlocal pods
             group_id = entry[1]
             group = self._groups[group_id]
+            if group.queueing.equivalence_key is None and joins(group):
+                return Answer.LEFT
             size = sum(len(gang.pending) for gang in group.gangs)
             if popped and (pods + size > max_pods or kind(group) != kind(popped[0][1])):
                 return Answer.FULL

@@ -15,7 +15,7 @@ from muster.coordinator.core.gang.verdicts import Verdict
 from muster.coordinator.core.hold.hold_and_wait import has_minimum_with, within_share
 from muster.coordinator.core.preemption.nomination import as_amounts, nominated_for_others
 from muster.coordinator.core.preemption.preemption import Preemption
-from muster.coordinator.core.queue.equivalence import ExplanationCopies
+from muster.coordinator.core.queue.equivalence import ExplanationCopies, index_of
 from muster.coordinator.core.queue.queue import (
     MAX_BACKOFF_SECONDS,
     NO_SOLVES,
@@ -110,7 +110,7 @@ class Solves:
             self._queue.forget_turns()
             return None
         if replicas == 1:
-            groups = yield from self._pop(time, self._max_groups, kind)
+            groups = yield from self._pop(now, self._max_groups, kind)
             return self._request(groups, time) if groups else None
         state = (self._queue.activations, self._concurrent.begun, self.under_way, self._risk.allows(time))
         if state == self._none_at:
@@ -121,7 +121,7 @@ class Solves:
             admission = Admission(self._node_sets, under_way, at_risk=at_risk)
             concurrency = Concurrency(represented if self.under_way else {}, admission.admits)
             max_groups = min(MAX_GROUPS_AT_RISK, self._max_groups) if at_risk else self._max_groups
-            groups = yield from self._pop(time, max_groups, kind, concurrency)
+            groups = yield from self._pop(now, max_groups, kind, concurrency)
             if groups:
                 return self._request(groups, time, at_risk=at_risk)
             yield
@@ -130,19 +130,41 @@ class Solves:
 
     def _pop(
         self,
-        now: float,
+        now: Now,
         max_groups: int,
         kind: Callable[[Group], Hashable],
         concurrency: Concurrency = NO_SOLVES,
     ) -> Slices[list[Group]]:
         """The head of the queue. Slow groups that an event activated before their turn are parked again."""
+        joined: dict[EquivalenceKey, None] = {}
+        joins = partial(self._joins, joined=joined, now=now)
         while True:
             first = self._concurrent.overtaken
-            groups = yield from self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency, first)
+            groups = yield from self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency, first, joins)
             early = next((group for group in groups if group.solve.slow and not self._slow.has_turn(group)), None)
             if early is None:
-                return groups
-            self._await_turn(early, now)
+                break
+            self._await_turn(early, now.monotonic_seconds)
+        for key in joined:
+            if (ahead := next(self._queue.represented(key), None)) is not None:
+                self._copies.put_joined(key, ahead)
+        return groups
+
+    def _joins(self, group: Group, joined: dict[EquivalenceKey, None], now: Now) -> bool:
+        """Pass over a group that equals others that have no place: it has none, either. Adds its class to `joined`."""
+        if not self._queue.has_classes or group.solve.alone or group.solve.slow:
+            return False
+        cache = self._cache
+        if group in cache.nominations or self._preemption.could_lend(group):
+            return False
+        key = equivalence_key(group, to_place(group, cache.ledger, cache.trees, cache.gangs))
+        if not self._queue.joins(group, key):
+            return False
+        group.solve.prove(proved=True)
+        self._queue.clear_failure(group)
+        self._preemption.no_place(group, now, proved=True)
+        joined[key] = None
+        return True
 
     def _await_turn(self, group: Group, until: float) -> None:
         self._queue.park(group, until)
@@ -430,9 +452,7 @@ class Solves:
         first = self._queue.first_represented(key) if fits else None
         self._queue.settle(key, group, now.monotonic_seconds, fits=fits)
         if fits is False and result is not None and result.explanation is not None:
-            about = result.explanation.gang
-            index = next((index for index, gang in enumerate(group.gangs_to_place) if gang.id == about), 0)
-            self._copies.put(key, result.explanation, index)
+            self._copies.put(key, result.explanation, index_of(result.explanation, group))
         return first
 
     def copy_explanations(self, now: Now) -> None:
