@@ -65,6 +65,8 @@ class EffectRunner:
         """
         self._machine, self._traces, self._metrics = machine, traces, term_metrics
         self._enqueue, self._on_gang_changed = enqueue, on_gang_changed
+        self.takes_over = True
+        """The effects are those of the first snapshot: the phases in which gangs are found are not logged."""
         self._records = records
         self._solver = Solver(channels.placement, settings.solve_timeout_seconds, self._class_of)
         self._binder = Binder(channels.binding, leader_epoch, settings.bind_timeout_seconds)
@@ -197,6 +199,8 @@ class EffectRunner:
         gang = self._machine.cache.gangs.get(change.gang)
         self._traces.follow(change, gang)
         self._metrics.phase_changed(change, gang)
+        if self.takes_over and change.before is None:
+            return
         _log.info(
             "gang_phase_changed",
             gang=change.gang,

@@ -119,7 +119,10 @@ class Term:
             self._metrics.stepped(arrived, effects)
             if not self.synced and any(isinstance(event, events.Snapshot) for event in arrived):
                 self.synced = True
-                self.traces.keep(self.machine.cache.gangs)
+                self._effects.takes_over = False
+                cache = self.machine.cache
+                _log.info("term_synced", gangs=len(cache.gangs), nodes=len(cache.ledger.nodes))
+                self.traces.keep(cache.gangs)
                 self.on_synced()
 
     def _run(self, effects: Iterable[Effect]) -> Slices[None]:
