@@ -5,6 +5,7 @@ of them. The API server, etcd with fsync, all services and the load generator sh
 """
 
 import argparse
+import asyncio
 import re
 import tempfile
 import time
@@ -27,6 +28,8 @@ _BOUND_SECONDS: Final = 600.0
 _WARM_UP: Final = 5
 _GANGS_AT_ONCE: Final = 250
 _RATE_PODS: Final = 2000
+_QUIET_SECONDS: Final = 5.0
+_QUIET_REQUESTS: Final = 10
 _REQUESTS: Final = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$", re.MULTILINE)
 
 
@@ -116,6 +119,7 @@ async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) 
     ]
     for start in range(0, waiting, _GANGS_AT_ONCE):
         await load.create(cluster.session, *too_large[start : start + _GANGS_AT_ONCE])
+    await _until_reported(cluster.session)
     await _arrivals(cluster, binds, f"before-{waiting}", 2)
     leader = await coordinator_leader(cluster.stack)
     await cluster.stack.kill(leader)
@@ -126,6 +130,17 @@ async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) 
     await binds.all_of(pods, timeout_seconds=_BOUND_SECONDS)
     await cluster.stack.start([leader])
     return round(min(binds.seen[pod] for pod in pods) - killed, 2)
+
+
+async def _until_reported(session: KubeSession) -> None:
+    """Wait until Muster has written the reasons of all gangs that wait: it sends hardly a request any more."""
+    before = await _requests(session)
+    while True:
+        await asyncio.sleep(_QUIET_SECONDS)
+        now = await _requests(session)
+        if now - before <= _QUIET_REQUESTS:
+            return
+        before = now
 
 
 async def _add_bound_pods(cluster: BenchCluster, count: int) -> None:
