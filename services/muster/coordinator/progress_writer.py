@@ -1,7 +1,8 @@
 """Writes the progress of gangs in the terms of their dialects (statuses, labels, annotations), through binding's Write.
 
-Progress is read when it is sent, so a gang that passes several stages at once is written once. It is never dropped,
-since nobody would notice that it is missing: failed writes are repeated with growing pauses, and the user is told.
+Progress is read when it is sent, so a gang that passes several stages at once is written once. That a gang waits is
+written after a moment: most gangs start before. Progress is never dropped, since nobody would notice that it is
+missing: failed writes are repeated with growing pauses, and the user is told.
 """
 
 import asyncio
@@ -18,7 +19,7 @@ from opentelemetry import context
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.v1 import binding_pb2_grpc as pb_grpc
 from muster.coordinator.binding_writes import MAX_WRITES_PER_CALL, WRITE_TIMEOUT_SECONDS, is_permanent
-from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Writes
+from muster.dialects.progress import ObjectWrite, PodWrite, Progress, Stage, Writes
 from muster.dialects.registry import progress_writes, writes_progress
 from muster.queues.fair_queue import FairQueue
 from muster.retry.retrying import Backoff
@@ -28,11 +29,15 @@ from muster.telemetry import tracing
 
 MAX_CALLS: Final = 8
 """Calls in flight."""
+WAITING_SECONDS: Final = 0.3
+"""How long a gang waits before that is written."""
 MIN_RETRY_SECONDS: Final = 1.0
 MAX_RETRY_SECONDS: Final = 60.0
 """After a rejected write, which may need somebody to grant a permission."""
 MAX_UNREACHABLE_PAUSE_SECONDS: Final = 10.0
 """While binding is unreachable."""
+
+_WAITING: Final = (Stage.GATHERING, Stage.READY)
 
 _log = structlog.get_logger()
 
@@ -66,6 +71,8 @@ class ProgressWriter:
         self._pending: FairQueue[str, None] = FairQueue()
         self._in_flight: set[str] = set()
         self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._waiting: dict[str, float] = {}
+        """Gangs that wait, and the time of the loop from which on that is written; an entry ends when anything is."""
         self._backoffs: dict[str, Backoff] = {}
         self._written: dict[str, bytes] = {}
         self._ready = asyncio.Event()
@@ -123,6 +130,10 @@ class ProgressWriter:
         if progress is None:
             self._forget(gang)
             return True
+        if progress.stage in _WAITING and (seconds := self._too_early(gang)) > 0:
+            self._put_later(gang, seconds)
+            return True
+        self._waiting.pop(gang, None)
         try:
             requests = list(_requests(progress_writes(progress), progress.facts.namespace))
         except Exception as error:  # a bug of one dialect must not stop the others
@@ -158,13 +169,24 @@ class ProgressWriter:
         if gang not in self._backoffs:
             self._backoffs[gang] = Backoff(MIN_RETRY_SECONDS, MAX_RETRY_SECONDS)
             self._on_failure(gang, reason)
+        self._put_later(gang, self._backoffs[gang].next_seconds())
+
+    def _put_later(self, gang: str, seconds: float) -> None:
+        """Queues the gang after a pause, unless it is queued before."""
         if not self._pending.has(_namespace(gang), gang) and gang not in self._retries:
-            seconds = self._backoffs[gang].next_seconds()
             self._retries[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
+
+    def _too_early(self, gang: str) -> float:
+        """Seconds until it is written that the gang waits; none if something was written of it."""
+        if gang in self._written:
+            return 0.0
+        now = asyncio.get_running_loop().time()
+        return self._waiting.setdefault(gang, now + WAITING_SECONDS) - now
 
     def _forget(self, gang: str) -> None:
         self._backoffs.pop(gang, None)
         self._written.pop(gang, None)
+        self._waiting.pop(gang, None)
 
 
 def _namespace(gang: str) -> str:

@@ -55,6 +55,7 @@ def a_dialect(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_writer, "WAITING_SECONDS", 0.01)
     monkeypatch.setattr(progress_writer, "MAX_UNREACHABLE_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(progress_writer, "MIN_RETRY_SECONDS", 0.01)
     monkeypatch.setattr(progress_writer, "MAX_RETRY_SECONDS", 0.02)
@@ -66,7 +67,7 @@ class Gangs:
     def __init__(self) -> None:
         self.known: dict[str, Progress] = {}
         self.asked = 0
-        self.asked_thrice = asyncio.Event()
+        self.asked_once, self.asked_thrice = asyncio.Event(), asyncio.Event()
         self.failed: list[tuple[str, str]] = []
         self.one_failed = asyncio.Event()
 
@@ -97,6 +98,7 @@ class Gangs:
 
     def of(self, gang: str) -> Progress | None:
         self.asked += 1
+        self.asked_once.set()
         if self.asked == 3:
             self.asked_thrice.set()
         return self.known.get(gang)
@@ -153,23 +155,39 @@ async def test_stages_that_follow_each_other_at_once_are_written_once() -> None:
     assert written_statuses(stub.writes) == ["PERMITTED", "BOUND"]
 
 
-async def test_unchanged_progress_is_not_written_again() -> None:
+async def test_a_gang_that_starts_at_once_is_not_written_to_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress_writer, "WAITING_SECONDS", 600.0)
     stub, gangs = BindingStub(), Gangs()
     gangs.set(Stage.READY)
     async with writing(stub, gangs) as found:
         found.put(GROUP)
-        await stub.until_written(lambda writes: written_statuses(writes) == ["READY"])
+        await asyncio.wait_for(gangs.asked_once.wait(), 30)
+        gangs.set(Stage.BOUND)
         found.put(GROUP)
-        gangs.set(Stage.READY, "fake/ml/other")
+        await stub.until_written(lambda writes: bool(written_statuses(writes)))
+        gangs.set(Stage.READY)  # users know it as bound
+        found.put(GROUP)
+        await stub.until_written(lambda writes: len(written_statuses(writes)) == 2)
+    assert written_statuses(stub.writes) == ["BOUND", "READY"]
+
+
+async def test_unchanged_progress_is_not_written_again() -> None:
+    stub, gangs = BindingStub(), Gangs()
+    gangs.set(Stage.BOUND)
+    async with writing(stub, gangs) as found:
+        found.put(GROUP)
+        await stub.until_written(lambda writes: written_statuses(writes) == ["BOUND"])
+        found.put(GROUP)
+        gangs.set(Stage.BOUND, "fake/ml/other")
         found.put("fake/ml/other")
-        await stub.until_written(lambda writes: written_statuses(writes, "other") == ["READY"])
+        await stub.until_written(lambda writes: written_statuses(writes, "other") == ["BOUND"])
         await asyncio.wait_for(gangs.asked_thrice.wait(), 30)  # both are requested concurrently, in any order
-    assert written_statuses(stub.writes) == ["READY"]
+    assert written_statuses(stub.writes) == ["BOUND"]
 
 
 async def test_dialects_without_progress_cost_no_queries() -> None:
     stub, gangs = BindingStub(), Gangs()
-    gangs.set(Stage.READY)
+    gangs.set(Stage.BOUND)
     async with writing(stub, gangs) as found:
         for gang in ("plain/ml/pod", "lightweight/ml/gang", "", GROUP):
             found.put(gang)
