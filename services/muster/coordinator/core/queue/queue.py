@@ -232,10 +232,10 @@ class Queue:
         """Groups that had no place are in equivalence classes."""
         return bool(self._classes)
 
-    def joins(self, group: Group, key: EquivalenceKey) -> bool:
+    def join_class(self, group: Group, key: EquivalenceKey) -> bool:
         """Put a group that was not tried yet into the class that it equals, if no group of the class has a place: the
         last one that was tried had none, nothing has happened since that could help, and the group is behind others of
-        the class, so that no more nominated capacity is open to it.
+        the class, so that no more nominated capacity is open to it. Returns whether it joined.
         """
         first = self._classes.first(key)
         if first is None or group.key < first.key:
@@ -371,13 +371,13 @@ class Queue:
         kind: Callable[[Group], Hashable] = lambda _group: None,
         concurrency: Concurrency = NO_SOLVES,
         first: Iterable[Group] = (),
-        joins: Callable[[Group], bool] = lambda _group: False,
+        join_class: Callable[[Group], bool] = lambda _group: False,
     ) -> Slices[list[Group]]:
         """Remove and return groups for one solve, in queue order: active groups that go `first`, the head of the queue,
         as far as it is of one kind, and groups of namespaces whose turn it is. Groups that must not be solved beside
-        the solves under way are passed over, and stay. Groups of no class for which `joins` is true have been moved to
-        the class that they join. `flush` activates those that are to be tried, before. In slices, since many groups may
-        have become active of which their classes need no try any more.
+        the solves under way are passed over, and stay. `join_class` moves a group that is in no class to one of which
+        no group has a place, and returns whether it did. `flush` activates those that are to be tried, before. In
+        slices, since many groups may have become active of which their classes need no try any more.
         """
         popped: list[tuple[Entry, Group]] = []
         represented = dict(concurrency.represented)
@@ -387,7 +387,7 @@ class Queue:
             nonlocal pods
             group_id = entry[1]
             group = self._groups[group_id]
-            if group.queueing.equivalence_key is None and joins(group):
+            if group.queueing.equivalence_key is None and join_class(group):
                 return Answer.LEFT
             size = sum(len(gang.pending) for gang in group.gangs)
             if popped and (pods + size > max_pods or kind(group) != kind(popped[0][1])):

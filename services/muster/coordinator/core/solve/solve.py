@@ -137,10 +137,10 @@ class Solves:
     ) -> Slices[list[Group]]:
         """The head of the queue. Slow groups that an event activated before their turn are parked again."""
         joined: dict[EquivalenceKey, None] = {}
-        joins = partial(self._joins, joined=joined, now=now)
+        join_class = partial(self._join_class, joined=joined, now=now)
         while True:
             first = self._concurrent.overtaken
-            groups = yield from self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency, first, joins)
+            groups = yield from self._queue.pop(max_groups, MAX_PODS_PER_SOLVE, kind, concurrency, first, join_class)
             early = next((group for group in groups if group.solve.slow and not self._slow.has_turn(group)), None)
             if early is None:
                 break
@@ -150,15 +150,15 @@ class Solves:
                 self._copies.put_joined(key, ahead)
         return groups
 
-    def _joins(self, group: Group, joined: dict[EquivalenceKey, None], now: Now) -> bool:
-        """Pass over a group that equals others that have no place: it has none, either. Adds its class to `joined`."""
+    def _join_class(self, group: Group, joined: dict[EquivalenceKey, None], now: Now) -> bool:
+        """A group that equals others that have no place has none, either. Adds its class to `joined`."""
         if not self._queue.has_classes or group.solve.alone or group.solve.slow:
             return False
         cache = self._cache
         if group in cache.nominations or self._preemption.could_lend(group):
             return False
         key = equivalence_key(group, to_place(group, cache.ledger, cache.trees, cache.gangs))
-        if not self._queue.joins(group, key):
+        if not self._queue.join_class(group, key):
             return False
         group.solve.prove(proved=True)
         self._queue.clear_failure(group)
