@@ -370,12 +370,12 @@ class Preemption:
         nomination = self._cache.nominations.get(group)
         if not group.gangs or (nomination is not None and not nomination.backfill):
             return False
-        if any(len(gang.pending) < gang.must_place_to_run for gang in group.gangs_to_place):
-            return False  # its minimum would not run (I9)
-        if not self._only_preempts(group):
-            return True
-        lowest = self.running.lowest
-        return lowest is not None and group.preempting_priority > lowest and may_preempt(group)
+        if self._only_preempts(group):
+            lowest = self.running.lowest
+            if lowest is None or group.preempting_priority <= lowest or not may_preempt(group):
+                return False
+        # Otherwise its minimum would not run (I9).
+        return all(len(gang.pending) >= gang.must_place_to_run for gang in group.gangs_to_place)
 
     def _request(self, group: Group, offer: PotentialVictims | ExpectedCompletions, now: Now) -> Solve:
         cache, time = self._cache, now.monotonic_seconds

@@ -63,6 +63,11 @@ class EquivalenceClasses:
         members = self._members.get(key)
         return self._groups[members[0][1]][0] if members else None
 
+    def first_position(self, key: EquivalenceKey) -> QueueKey | None:
+        """Queue position of the first member; None: there is none."""
+        members = self._members.get(key)
+        return members[0][0] if members else None
+
     def first_members(self, key: EquivalenceKey, count: int) -> list[Group]:
         """The first `count` members, or as many as there are."""
         return [self._groups[id_][0] for _, id_ in self._members.get(key, ())[: max(0, count)]]

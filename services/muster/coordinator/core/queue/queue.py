@@ -237,8 +237,8 @@ class Queue:
         last one that was tried had none, nothing has happened since that could help, and the group is behind others of
         the class, so that no more nominated capacity is open to it. Returns whether it joined.
         """
-        first = self._classes.first(key)
-        if first is None or group.key < first.key:
+        first = self._classes.first_position(key)
+        if first is None or group.key < first:
             return False
         if self._active_representatives[key] or key in self._class_due or self._log:
             return False
