@@ -86,9 +86,10 @@ def _rates(results: Results, nodes: int) -> str:
     text = (
         f"{results.pods:,} pods for each rate, 1,000 of gangs in a rack. *From the start*: the pods exist when the"
         " scheduler is started, and time runs from its start to the last bind, so that its own start counts."
-        " *Running*: time runs from the creation of the first pod, so that the creation counts. Medians of"
-        f" {runs}, with the lowest and the highest; in parentheses the share of the pods that were bound within"
-        " 300 s, if not all were. *Bare binds*: one client that binds pods and decides nothing."
+        " *Running*: time runs from the creation of the first pod, so that the creation counts."
+        f" {f'Medians of {runs}, with the lowest and the highest' if runs > 1 else 'One run'}; in parentheses the share"
+        " of the pods that were bound within 300 s, if not all were. *Bare binds*: one client that binds pods and"
+        " decides nothing."
     )
     names = [*MEASUREMENTS, BARE]
     return "\n".join([f"## {nodes:,} nodes", "", _wrapped(text), "", *_table(results, nodes, names)]) + "\n"
@@ -113,10 +114,15 @@ def _figure(runs: list[dict[str, float]]) -> str:
         p50, worst = Spread(runs, "p50_ms"), Spread(runs, "worst_ms")
         return f"{p50.median:,.0f} / {worst.highest:,.0f}"
     if "seconds" in runs[0]:
-        spread = Spread(runs, "seconds")
-        return f"{spread.median:.1f} ({spread.lowest:.1f} to {spread.highest:.1f}){_missing(runs)}"
-    spread = Spread(runs, "pods_per_second")
-    return f"{spread.median:,.0f} ({spread.lowest:,.0f} to {spread.highest:,.0f}){_missing(runs)}"
+        return _with_spread(runs, "seconds", ".1f")
+    return _with_spread(runs, "pods_per_second", ",.0f")
+
+
+def _with_spread(runs: list[dict[str, float]], figure: str, form: str) -> str:
+    """The median, with the lowest and the highest if there are several runs."""
+    spread = Spread(runs, figure)
+    ends = f" ({spread.lowest:{form}} to {spread.highest:{form}})" if len(runs) > 1 else ""
+    return f"{spread.median:{form}}{ends}{_missing(runs)}"
 
 
 def _missing(runs: list[dict[str, float]]) -> str:
