@@ -22,9 +22,11 @@ async def test_a_gang_of_another_namespace_is_in_the_next_request(world: World) 
     await world.nodes(2)
     crowd = [gang(f"crowd-{number:03}").of(1).asking(cpu=100 + number) for number in range(GANGS)]
     other = gang("other").in_namespace(f"{world.name}-other").of(2)
+    asked = len(world.cluster.solves.asked)
     with world.cluster.frozen("placement"):
         await world.create(*crowd)
         await world.create(other)
+        await world.cluster.until(lambda: len(world.cluster.solves.asked) > asked, "a request is under way")
         await world.cluster.until(lambda: len(in_queue(world)) == GANGS + 1, "all gangs are queued")
         before = len(world.cluster.solves.asked)
     await world.bound(other)

@@ -101,7 +101,7 @@ class PodProcess:
 
     def _set_variables(self) -> None:
         fields = {"metadata.name": self.name, "metadata.namespace": NAMESPACE, "spec.nodeName": "node"}
-        fields["metadata.uid"] = f"uid-of-{self.name}"
+        fields |= {"metadata.uid": f"uid-of-{self.name}", "status.podIP": "127.0.0.1"}
         for each in self._container.get("env") or ():
             source = each.get("valueFrom") or {}
             value = fields[source["fieldRef"]["fieldPath"]] if "fieldRef" in source else each["value"]

@@ -141,7 +141,9 @@ class Observations:
         await self.cluster.until(lambda: id_ in gangs and gangs[id_].minimum == minimum, f"{id_} needs {minimum}")
 
     async def waits(self, workload: Workload, *saying: str, seconds: float = WAIT_SECONDS) -> coordinator_pb2.Gang:
-        """Wait until the gang is pending with a reason that contains the words, tried if complete; nothing is bound."""
+        """Wait until the gang is pending with a reason that contains the words, and if it is complete, until it or an
+        equal one was tried; nothing is bound.
+        """
         id_ = self.here(workload).id
 
         def settled() -> bool:
@@ -150,7 +152,9 @@ class Observations:
 
         await self.cluster.until(settled, f"{id_} waits, saying {saying}", seconds=seconds)
         if self.cluster.gangs[id_].phase == Phase.PHASE_QUEUED:
-            await self.tried(workload, seconds=seconds)
+            await self._explained(
+                workload, lambda answer: answer.attempts > 0 or answer.HasField("explanation"), seconds=seconds
+            )
         assert self.bound_pods(workload) == {}, f"pods of {id_} are bound: {self.bound_pods(workload)}"
         return self.cluster.gangs[id_]
 
@@ -167,12 +171,16 @@ class Observations:
         return await self._explained(workload, lambda answer: answer.nodes_with_nominated_capacity == nodes)
 
     async def _explained(
-        self, workload: Workload, condition: Callable[[coordinator_pb2.ExplainResponse], bool]
+        self,
+        workload: Workload,
+        condition: Callable[[coordinator_pb2.ExplainResponse], bool],
+        *,
+        seconds: float = WAIT_SECONDS,
     ) -> coordinator_pb2.ExplainResponse:
         """Wait until its explanation satisfies the condition."""
         id_ = self.here(workload).id
         version = -1
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(seconds):
             while True:
                 if id_ in self.cluster.gangs and condition(answer := await self.cluster.explain(id_)):
                     return answer
