@@ -25,6 +25,7 @@ from muster.binding.retry_policy import Done, Retry, WriteOutcome
 from muster.retry.retrying import jittered_seconds
 
 _ATTEMPT_SECONDS: Final = 10.0  # then the answer is considered lost
+_TIMER_SECONDS: Final = 0.01  # timers may fire so much earlier: the loop counts in milliseconds
 _EVICTION_ATTEMPT_SECONDS: Final = 30.0  # the API server retries conflicts itself, up to 10 s for each step
 _EVICTION_SHARE: Final = 4  # evictions fill at most one in this many requests
 _RETRY_SECONDS: Final = (0.05, 2.0)
@@ -50,7 +51,7 @@ class Job(ABC):
         self.attempts = 0
         """Attempts so far, the current one included."""
         self.last_failure = ""
-        """Reason of the last retry."""
+        """Why it is retried; not that the deadline cut off the last attempt, if it failed before."""
 
     @abstractmethod
     async def attempt(self, timeout_seconds: float) -> WriteOutcome:
@@ -145,9 +146,10 @@ class Pipeline:
 
     async def _attempt(self, flow: "Flow", job: Job) -> None:
         started = self._loop.time()
+        seconds = flow.attempt_timeout(started)
         job.attempts += 1
         try:
-            outcome = await job.attempt(flow.attempt_timeout(started))
+            outcome = await job.attempt(seconds)
         except Exception as error:
             _log.exception("write_attempt_crashed")
             job.give_up(f"{type(error).__name__}: {error}")
@@ -155,7 +157,9 @@ class Pipeline:
         if isinstance(outcome, Done):
             self._limit.succeeded(started)
             return
-        job.last_failure = outcome.reason
+        cut_off = flow.is_cut_short(seconds) and self._loop.time() - started >= seconds - _TIMER_SECONDS
+        if not (cut_off and job.last_failure):  # that the deadline came says less than why the write failed before
+            job.last_failure = outcome.reason
         RETRIES.labels("write_failed" if isinstance(outcome, Retry) else "server_unavailable").add()
         if isinstance(outcome, Retry):
             pause = jittered_seconds(_RETRY_SECONDS, job.attempts)
@@ -238,8 +242,15 @@ class Flow:
 
     def attempt_timeout(self, now: float) -> float:
         """Seconds that an attempt which starts now may take."""
-        longest = _EVICTION_ATTEMPT_SECONDS if self.write_type is WriteType.EVICTION else _ATTEMPT_SECONDS
-        return longest if self._deadline is None else max(0.001, min(longest, self._deadline - now))
+        return self._longest if self._deadline is None else max(0.001, min(self._longest, self._deadline - now))
+
+    def is_cut_short(self, seconds: float) -> bool:
+        """An attempt that may take so long is cut off by the deadline of the call."""
+        return seconds < self._longest
+
+    @property
+    def _longest(self) -> float:
+        return _EVICTION_ATTEMPT_SECONDS if self.write_type is WriteType.EVICTION else _ATTEMPT_SECONDS
 
     def _return(self, job: Job) -> None:
         self._delayed.pop(job, None)

@@ -70,7 +70,8 @@ class ProgressWriter:
         self._settled = settled
         self._pending: FairQueue[str, None] = FairQueue()
         self._in_flight: set[str] = set()
-        self._retries: dict[str, asyncio.TimerHandle] = {}
+        self._put_at: dict[str, asyncio.TimerHandle] = {}
+        """Gangs that are queued later: each until then, or until it is queued before."""
         self._waiting: dict[str, float] = {}
         """Gangs that wait, and the time of the loop from which on that is written; an entry ends when anything is."""
         self._backoffs: dict[str, Backoff] = {}
@@ -81,7 +82,7 @@ class ProgressWriter:
         """Queues the gang, if its dialect reports progress."""
         if not writes_progress(gang):
             return
-        if (timer := self._retries.pop(gang, None)) is not None:
+        if (timer := self._put_at.pop(gang, None)) is not None:
             timer.cancel()
         self._pending.put(_namespace(gang), gang, None)
         self._ready.set()
@@ -93,9 +94,9 @@ class ProgressWriter:
                 for _ in range(MAX_CALLS):
                     calls.create_task(self._work())
         finally:
-            for timer in self._retries.values():
+            for timer in self._put_at.values():
                 timer.cancel()
-            self._retries.clear()
+            self._put_at.clear()
 
     async def _work(self) -> None:
         backoff = Backoff(longest_seconds=MAX_UNREACHABLE_PAUSE_SECONDS)
@@ -173,8 +174,8 @@ class ProgressWriter:
 
     def _put_later(self, gang: str, seconds: float) -> None:
         """Queues the gang after a pause, unless it is queued before."""
-        if not self._pending.has(_namespace(gang), gang) and gang not in self._retries:
-            self._retries[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
+        if not self._pending.has(_namespace(gang), gang) and gang not in self._put_at:
+            self._put_at[gang] = asyncio.get_running_loop().call_later(seconds, self.put, gang)
 
     def _too_early(self, gang: str) -> float:
         """Seconds until it is written that the gang waits; none if something was written of it."""

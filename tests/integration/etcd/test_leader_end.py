@@ -168,17 +168,24 @@ async def test_a_broken_connection_is_no_end(etcd: EtcdProcess, followed: Follow
 
 
 async def test_a_frozen_leader_keeps_its_lease(etcd: EtcdProcess, followed: Followed) -> None:
-    async with leader(etcd) as (process, _), standby(etcd) as (election, campaign):
-        await followed(1)
-        process.send_signal(signal.SIGSTOP)
-        found = await election.leader()
-        assert found is not None
-        assert (found.identity, campaign.done()) == ("first", False)
-        process.send_signal(signal.SIGCONT)
+    """Its connection breaks, and its kernel accepts another one."""
+    forwarder = Forwarder()
+    async with await forwarder.serve() as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with leader(etcd, address) as (process, forwarder.target), standby(etcd) as (election, campaign):
+            await followed(1)
+            process.send_signal(signal.SIGSTOP)
+            times = forwarder.accepted
+            forwarder.cut()
+            await eventually(lambda: forwarder.accepted > times, "the standby tries again")
+            found = await election.leader()
+            assert found is not None
+            assert (found.identity, campaign.done()) == ("first", False)
+            process.send_signal(signal.SIGCONT)
 
 
 async def test_a_leader_with_a_wrong_address_keeps_its_lease() -> None:
-    """Nobody listens at the address; a candidate that was never connected has seen nothing end."""
+    """There is no process at the address. A candidate that was never connected to one has not seen it end."""
     async with await Forwarder().serve() as server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     with pytest.raises(TimeoutError):

@@ -203,6 +203,26 @@ async def test_closed_flow_gives_up_waiting_jobs_and_retries_none() -> None:
     assert recorder.started == ["running"]
 
 
+class CutOff(Work):
+    """A job whose first attempt fails at once, and whose next one has no answer until its time is over."""
+
+    async def attempt(self, timeout_seconds: float) -> WriteOutcome:
+        self.recorder.started.append(self.name)
+        if self.attempts == 1:
+            return Retry("a budget blocks it")
+        await asyncio.wait([asyncio.create_task(self.end.wait())], timeout=timeout_seconds)
+        return ServerUnavailable("no answer in time", unreachable=True)
+
+
+async def test_a_failure_is_not_hidden_by_an_attempt_that_the_deadline_cuts_off() -> None:
+    recorder = Recorder()
+    job = CutOff(recorder, "a")
+    flow(Pipeline(3), seconds=1).add([job])
+    await recorder.until_finished(1)
+    assert job.attempts > 1
+    assert job.given_up == "the deadline passed; last failure: a budget blocks it"
+
+
 async def test_drain_waits_for_attempts_in_flight() -> None:
     recorder = Recorder(held=True)
     pipeline = Pipeline(4)

@@ -138,7 +138,7 @@ def test_a_new_gang_is_tried_while_its_equals_are_tried_again() -> None:
 
 
 def explanations(scenario: Scenario, gangs: Iterable[CoreGang]) -> dict[str, str]:
-    """What is said of each gang that waits, by its name."""
+    """Explanations of the gangs that wait, by their names."""
     names = {each.name for each in gangs}
     said = {group.id.rsplit("/", 1)[-1]: group.solve for group in scenario.leader.queue.groups.values()}
     return {

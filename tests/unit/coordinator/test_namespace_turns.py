@@ -37,7 +37,7 @@ def starts(scenario: Scenario, built: CoreGang, most: int = 1000) -> int:
 
 
 def next_requests(scenario: Scenario, count: int) -> list[Solve]:
-    """So many solve requests after the one under way, without searches for victims."""
+    """The next `count` solve requests after the one under way, without searches for victims."""
 
     def requests() -> list[Solve]:
         return [solve for solve in scenario.solves if not solve.potential_victims]

@@ -1,4 +1,4 @@
-"""What one step costs does not depend on gangs that it does not concern (I12)."""
+"""The cost of a step does not depend on gangs that the step does not concern (I12)."""
 
 from cProfile import Profile
 

@@ -447,7 +447,7 @@ class Preemption:
             self._conclude(attempt.group, f"{NO_VICTIMS_HELP}; {protected}" if protected else NO_VICTIMS_HELP)
 
     def _conclude(self, group: Group, sentence: str) -> None:
-        """What is said of preemption for the group from now on; "": nothing."""
+        """Set the sentence about preemption in the reason of the group; "": there is none."""
         if group.verdicts[Verdict.PREEMPTION] != sentence:
             group.verdicts.conclude(Verdict.PREEMPTION, sentence)
             self._cache.touch_group(group)
@@ -547,7 +547,7 @@ class Preemption:
         return tuple(group for group in groups if group not in without)
 
     def _only_preempts(self, group: Group) -> bool:
-        """Nothing but preemption by priority may help the group."""
+        """Only preemption by priority may help the group."""
         nomination = self._cache.nominations.get(group)
         lent = nomination is not None and bool(nomination.lent)
         return not (lent or self._holds_beside(group) or self._repairs.may_yield_to(group))
