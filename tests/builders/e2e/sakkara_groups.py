@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
@@ -36,8 +37,8 @@ class ObservedGroups:
     """The statuses that ConfigMaps and pods of a world have had, from the first moment on."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
-        self.statuses: dict[str, list[str]] = {}
-        """Statuses of each group, in order, without repetitions."""
+        self.statuses = defaultdict[str, list[str]](list)
+        """Statuses of each group, in order, without repetitions; none until the first is written."""
         self.first_labels: dict[str, dict[str, str]] = {}
         """Labels that pods had when they were first observed with a node, by name."""
         self._cluster, self._namespace = cluster, namespace
@@ -96,7 +97,7 @@ class ObservedGroups:
     def _on_map(self, change: str, config_map: JSON) -> None:
         name, data = config_map["metadata"]["name"], config_map.get("data") or {}
         self._data[name] = {} if change == "DELETED" else data
-        if (status := data.get("status")) and self.statuses.setdefault(name, [])[-1:] != [status]:
+        if (status := data.get("status")) and self.statuses[name][-1:] != [status]:
             self.statuses[name].append(status)
         self._cluster.view.touch()
 
