@@ -86,7 +86,7 @@ async def forecast(cluster: Cluster) -> AsyncIterator[str]:
 
 
 async def test_a_gang_starts_where_it_was_said(world: World, tmp_path: Path) -> None:
-    await world.nodes(2, 4, 4)
+    await world.until_published(await world.nodes(2, 4, 4))
     train = world.here(gang("train").of(6))
     said = json.loads(await muster(world.cluster, "whatif", "-f", written(train, tmp_path), *LIMIT, "-o", "json"))
 

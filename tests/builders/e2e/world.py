@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import aclosing
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from builders.gangs.dialects import DeclaredGang
 from builders.gangs.manifests import Workload
 from builders.kube.nodes import remove_nodes, untaint_nodes
 from builders.wait import WAIT_SECONDS, eventually
+from muster.gangs.facts import NodeFacts
 from muster.localcluster.apiserver.provisioner import PROVISIONER
 from muster.localcluster.kubelets.devices.cards import Cards
 from muster.localcluster.kubelets.pod_lifecycle import Kubelets
@@ -316,12 +317,23 @@ class World(Observations):
     async def cordon(self, node: str) -> None:
         """Cordon a node; returns when cluster-state has published it."""
         await self.cluster.merge(f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        await self.until_published([node], lambda facts: facts.unschedulable)
+
+    async def until_published(
+        self,
+        nodes: Iterable[str],
+        condition: Callable[[NodeFacts], bool] = lambda facts: facts.ready and not facts.taints,
+    ) -> None:
+        """Wait until cluster-state has published all nodes in this condition, by default usable: it may learn later
+        than the test what the API server has.
+        """
+        missing = set(nodes)
         channel = open_channel(self.cluster.stack.addresses["cluster-state"])
         async with channel, asyncio.timeout(WAIT_SECONDS), aclosing(subscribe(channel, "test")) as steps:
             async for step in steps:
-                if isinstance(step, BatchReceived) and any(
-                    each.name == node and each.unschedulable for each in step.batch.nodes
-                ):
+                if isinstance(step, BatchReceived):
+                    missing -= {facts.name for facts in step.batch.nodes if condition(facts)}
+                if not missing:
                     return
 
     async def edit_minimum(self, workload: Workload, minimum: Any) -> None:
