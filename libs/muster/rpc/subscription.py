@@ -132,18 +132,19 @@ class _Synced:
 async def _steps(channel: aio.Channel, subscriber: str, marks: Marks | None) -> AsyncGenerator[Step, None]:
     backoff = Backoff()
     reported = False
+    usable = marks
     while True:
         reason = "cluster-state ended the stream"
         try:
-            async with aclosing(_one_stream(channel, subscriber, marks)) as steps:
+            async with aclosing(_one_stream(channel, subscriber, usable)) as steps:
                 async for step in steps:
                     reported = False
                     yield step
                     if isinstance(step, SnapshotComplete):
                         backoff.reset()
         except aio.AioRpcError as error:
-            if marks is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                marks = None  # an earlier version
+            if usable is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                usable = None  # cluster-state is of an earlier version
                 continue
             reason = describe(error)
         except OutOfOrder as error:
@@ -152,6 +153,7 @@ async def _steps(channel: aio.Channel, subscriber: str, marks: Marks | None) -> 
             _log.warning("subscription_lost", reason=reason, subscriber=subscriber)
             reported = True
             yield Disconnected(reason)
+        usable = marks
         await backoff.pause()
 
 

@@ -167,6 +167,21 @@ async def test_without_marks_a_snapshot_is_read() -> None:
         assert stream.subscribers == ["standby", "standby"]
 
 
+async def test_marks_are_used_once_cluster_state_was_upgraded(cluster_state: ClusterState) -> None:
+    stream = ClusterStream()
+    stream.opens_with(Batch(nodes=(node("n", 4),)), {"pods": 1})
+    async with AsyncExitStack() as earlier:
+        address = await earlier.enter_async_context(serving(stream))
+        async with following(address) as follower:
+            await eventually(lambda: follower.complete)
+            await earlier.aclose()
+            async with server_of(cluster_state, address):
+                await eventually(lambda: cluster_state.snapshots == 1 and follower.complete)
+                async with leading(follower) as leader:
+                    await eventually(lambda: bool(leader.changes))
+                assert cluster_state.snapshots == 1
+
+
 async def test_a_mark_that_does_not_come_is_not_awaited_for_long(cluster_state: ClusterState) -> None:
     cluster_state.servicer.deaf = True
     async with server_of(cluster_state) as address, following(address) as follower:
