@@ -17,17 +17,17 @@ _SYSTEM: Final = "grpc"
 
 SERVED: Final = histogram(
     "rpc_server_call_duration_seconds",
-    "Duration of calls that this process served, without subscriptions (Watch, Follow).",
+    "Duration of calls that this process served, without subscriptions (Watch).",
     CALL_BUCKETS,
     _LABELS,
 )
 MADE: Final = histogram(
     "rpc_client_call_duration_seconds",
-    "Duration of calls that this process made, up to the end of the response, without subscriptions (Watch, Follow).",
+    "Duration of calls that this process made, up to the end of the response, without subscriptions (Watch).",
     CALL_BUCKETS,
     _LABELS,
 )
-SUBSCRIBERS: Final = sampled("muster_subscribers", "Open subscriptions (streams of Watch and Follow).", ("rpc_method",))
+SUBSCRIBERS: Final = sampled("muster_subscribers", "Open subscriptions (Watch streams).", ("rpc_method",))
 
 _NAMES: Final = {code.value[0]: code.name for code in grpc.StatusCode}
 _open: Final[dict[tuple[str, ...], float]] = {}

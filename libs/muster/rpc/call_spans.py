@@ -38,10 +38,8 @@ def is_infrastructure(method: str) -> bool:
 
 
 def is_subscription(method: str) -> bool:
-    """A stream that lasts until one side closes it; our contracts call them Watch, as gRPC's health service does, or
-    Follow if it has requests, too.
-    """
-    return method.endswith(("/Watch", "/Follow"))
+    """A stream that lasts until one side closes it; our contracts call them Watch, as gRPC's health service does."""
+    return method.endswith("/Watch")
 
 
 def server_span(method: str, traceparent: str) -> AbstractContextManager[Span | None]:

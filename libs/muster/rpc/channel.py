@@ -50,8 +50,8 @@ def open_channel(address: str, tls: TlsSettings = PLAIN_TEXT, server_name: str =
     "ipv4:HOST:PORT,HOST:PORT".
 
     `server_name`: name that the server's certificate must contain, if not the host of the (first) address. The channel
-    connects on the first call. Every call must have a deadline, except streams named Watch or Follow. When the
-    files of `tls` change, later calls present the new certificate. Raises BadCertificates.
+    connects on the first call. Every call must have a deadline, except streams named Watch. When the files of `tls`
+    change, later calls present the new certificate. Raises BadCertificates.
     """
     options = [*CONNECTION_OPTIONS, *_MESSAGE_OPTIONS]
     if address.startswith(("dns:", "ipv4:")):

@@ -1,11 +1,9 @@
 """A subscription to cluster-state that survives outages: each is reported once and followed by a new snapshot."""
 
-import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Any, Final
+from typing import Final
 
-import grpc
 import structlog
 from grpc import aio
 from msgspec import Struct
@@ -21,7 +19,7 @@ from muster.telemetry.metrics import sampled
 CACHE_SYNCED: Final = sampled(
     "muster_cache_synced",
     "1 while this process's cache of the cluster is complete and follows cluster-state, otherwise 0; absent in a "
-    "process that needs no cache.",
+    "process that needs no cache, such as a coordinator that does not lead.",
 )
 
 _log = structlog.get_logger()
@@ -51,61 +49,18 @@ class Disconnected(Struct, frozen=True):
     reason: str
 
 
-class MarkReached(Struct, frozen=True):
-    """The steps so far contain everything that cluster-state had when it got the request for this mark."""
-
-    mark: int
+Step = SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected
 
 
-Step = SnapshotBegun | BatchReceived | SnapshotComplete | MarkReached | Disconnected
-
-
-class Marks:
-    """Requests marks in the present stream of a subscription. One subscription at a time may have it."""
-
-    def __init__(self) -> None:
-        self._last = 0
-        self._requests: asyncio.Queue[int] | None = None
-        """Marks to request in the present stream; 0 ends the requests. Read at once."""
-
-    def request(self) -> int:
-        """Have cluster-state send a mark; returns it. MarkReached follows, unless the stream ends before. 0: there is
-        no stream, or one without marks, as that of an earlier version.
-        """
-        if self._requests is None:
-            return 0
-        self._last += 1
-        self._requests.put_nowait(self._last)
-        return self._last
-
-    def begin(self, subscriber: str) -> AsyncIterator[pb.FollowRequest]:
-        """The requests of a new stream."""
-        self._requests = asyncio.Queue()
-        return _requests(subscriber, self._requests)
-
-    def end(self) -> None:
-        """The stream has ended."""
-        if self._requests is not None:
-            self._requests.put_nowait(0)
-            self._requests = None
-
-
-async def _requests(subscriber: str, marks: asyncio.Queue[int]) -> AsyncIterator[pb.FollowRequest]:
-    yield pb.FollowRequest(subscriber=subscriber)
-    while mark := await marks.get():
-        yield pb.FollowRequest(mark=mark)
-
-
-async def subscribe(channel: aio.Channel, subscriber: str, marks: Marks | None = None) -> AsyncGenerator[Step, None]:
-    """The steps of the stream, without end. `subscriber`: name of the subscriber for the logs of cluster-state. With
-    `marks`, these can be requested if cluster-state can send them.
+async def subscribe(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
+    """The steps of the stream, without end. `subscriber`: name of the subscriber for the logs of cluster-state.
 
     Close the generator (`contextlib.aclosing`) to end the subscription at once.
     """
     synced = _Synced()
     CACHE_SYNCED.read_from(synced.sample)
     try:
-        async with aclosing(_steps(channel, subscriber, marks)) as steps:
+        async with aclosing(_steps(channel, subscriber)) as steps:
             async for step in steps:
                 synced.update(step)
                 yield step
@@ -129,23 +84,19 @@ class _Synced:
         return {(): float(self._current)}
 
 
-async def _steps(channel: aio.Channel, subscriber: str, marks: Marks | None) -> AsyncGenerator[Step, None]:
+async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
     backoff = Backoff()
     reported = False
-    usable = marks
     while True:
         reason = "cluster-state ended the stream"
         try:
-            async with aclosing(_one_stream(channel, subscriber, usable)) as steps:
+            async with aclosing(_one_stream(channel, subscriber)) as steps:
                 async for step in steps:
                     reported = False
                     yield step
                     if isinstance(step, SnapshotComplete):
                         backoff.reset()
         except aio.AioRpcError as error:
-            if usable is not None and error.code() is grpc.StatusCode.UNIMPLEMENTED:
-                usable = None  # cluster-state is of an earlier version
-                continue
             reason = describe(error)
         except OutOfOrder as error:
             reason = str(error)
@@ -153,7 +104,6 @@ async def _steps(channel: aio.Channel, subscriber: str, marks: Marks | None) -> 
             _log.warning("subscription_lost", reason=reason, subscriber=subscriber)
             reported = True
             yield Disconnected(reason)
-        usable = marks
         await backoff.pause()
 
 
@@ -161,11 +111,10 @@ class OutOfOrder(RuntimeError):
     """The stream did not start with a snapshot, or completed one that it had not started."""
 
 
-async def _one_stream(channel: aio.Channel, subscriber: str, marks: Marks | None) -> AsyncGenerator[Step, None]:
-    stub: Any = pb_grpc.ClusterStateServiceStub(channel)
+async def _one_stream(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, None]:
+    stub = pb_grpc.ClusterStateServiceStub(channel)
     begun = synced = False
-    watch = pb.WatchRequest(subscriber=subscriber)
-    call = stub.Watch(watch) if marks is None else stub.Follow(marks.begin(subscriber))
+    call = stub.Watch(pb.WatchRequest(subscriber=subscriber))
     try:
         async for message in call:
             kind = message.WhichOneof("step")
@@ -181,9 +130,5 @@ async def _one_stream(channel: aio.Channel, subscriber: str, marks: Marks | None
                     raise OutOfOrder("cluster-state completed a snapshot that it had not started")
                 synced = True
                 yield SnapshotComplete(decode_revision(message.synced.through))
-            elif kind == "mark":
-                yield MarkReached(message.mark)
     finally:
-        if marks is not None:
-            marks.end()
         call.cancel()

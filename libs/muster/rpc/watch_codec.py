@@ -74,11 +74,6 @@ def snapshot_begin_step(reason: str) -> pb.WatchResponse:
     return pb.WatchResponse(snapshot_begin=pb.SnapshotBegin(reason=reason))
 
 
-def mark_step(mark: int) -> pb.WatchResponse:
-    """A mark that the subscriber has requested."""
-    return pb.WatchResponse(mark=mark)
-
-
 def batch_step(batch: Batch) -> pb.WatchResponse:
     """Part of a snapshot, or a delta."""
     return pb.WatchResponse(batch=encode_batch(batch))

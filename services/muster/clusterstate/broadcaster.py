@@ -11,7 +11,7 @@ from muster.clusterstate.chunks import change_count, delta_chunks, object_count,
 from muster.clusterstate.encodable import NotEncoded, encodable, encodable_revisions
 from muster.clusterstate.metrics import CHANGES, SNAPSHOTS
 from muster.gangs.facts import Batch
-from muster.rpc.watch_codec import batch_step, mark_step, snapshot_begin_step, synced_step
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
 
 _log = structlog.get_logger(__name__)
 
@@ -49,7 +49,7 @@ class Broadcaster:
         self._take_snapshot = take_snapshot
         self._report = report
         self._backlog_changes = backlog_changes
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
         self._quiet_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
@@ -78,13 +78,9 @@ class Broadcaster:
         for subscription in self._subscriptions:
             subscription.restart(_SnapshotReason("restored", message))
 
-    def subscription(self) -> "Subscription":
-        """For `subscribe`, with which it begins and ends."""
-        return Subscription(self._backlog_changes)
-
-    async def subscribe(self, name: str, subscription: "Subscription | None" = None) -> AsyncGenerator[bytes]:
+    async def subscribe(self, name: str) -> AsyncGenerator[bytes]:
         """Encoded WatchResponses for one subscriber, without end. Close the generator when the subscriber leaves."""
-        subscription = subscription or self.subscription()
+        subscription = _Subscription(self._backlog_changes)
         self._subscriptions.add(subscription)
         log = _log.bind(subscriber=name)
         try:
@@ -101,7 +97,7 @@ class Broadcaster:
             self._subscriptions.discard(subscription)
             log.info("subscriber_left")
 
-    async def _snapshot(self, subscription: "Subscription", reason: str) -> AsyncGenerator[bytes]:
+    async def _snapshot(self, subscription: "_Subscription", reason: str) -> AsyncGenerator[bytes]:
         """A snapshot of now, with later deltas queued behind it. Stops early if the backlog overflows meanwhile."""
         snapshot = self._take_snapshot()
         subscription.limit = max(self._backlog_changes, object_count(snapshot))
@@ -157,24 +153,12 @@ class _Message:
         return self._encoded
 
 
-class _Mark:
-    """A mark between the messages."""
-
-    __slots__ = ("_mark",)
-
-    def __init__(self, mark: int) -> None:
-        self._mark = mark
-
-    def encoded(self) -> bytes:
-        return mark_step(self._mark).SerializeToString()
-
-
-class Subscription:
+class _Subscription:
     """The backlog of one subscriber."""
 
     def __init__(self, backlog_changes: int) -> None:
         self.limit = backlog_changes
-        self._queue: deque[tuple[_Message | _Mark, int]] = deque()
+        self._queue: deque[tuple[_Message, int]] = deque()
         self._changes = 0
         self._reason: _SnapshotReason | None = _SUBSCRIBED
         self._ready = asyncio.Event()
@@ -200,21 +184,10 @@ class Subscription:
         self._queue.append((message, changes))
         self._ready.set()
 
-    def mark(self, mark: int) -> None:
-        """Send the mark after what is in the backlog, or after the snapshot; in place of a mark that would be sent
-        directly before it, so that there are no more marks than messages, plus one.
-        """
-        if self._queue and isinstance(self._queue[-1][0], _Mark):
-            self._queue.pop()
-        self._queue.append((_Mark(mark), 0))
-        self._ready.set()
-
     def restart(self, reason: _SnapshotReason) -> None:
-        """Drop the backlog: only a snapshot helps. The last mark is sent after it."""
+        """Drop the backlog: only a snapshot helps."""
         self._reason = reason
-        marks = [entry for entry in self._queue if isinstance(entry[0], _Mark)]
         self._queue.clear()
-        self._queue.extend(marks[-1:])
         self._changes = 0
         self._ready.set()
 

@@ -8,19 +8,12 @@ from grpc import aio
 from muster.coordinator.core.events import Delta, Snapshot, ViewLost
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc import subscription
-from muster.rpc.subscription import MarkReached, Marks
-
-ClusterChange = Snapshot | Delta | ViewLost
 
 
-async def watch_cluster(
-    channel: aio.Channel, subscriber: str, marks: Marks | None = None
-) -> AsyncGenerator[ClusterChange | MarkReached, None]:
-    """Yields changes forever, the first snapshot before any deltas, and marks if they are requested. Close the
-    generator to end the subscription.
-    """
+async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Delta | ViewLost, None]:
+    """Yields events forever, the first snapshot before any changes. Close the generator to end the subscription."""
     snapshot: list[Batch] | None = None
-    async with aclosing(subscription.subscribe(channel, subscriber, marks)) as steps:
+    async with aclosing(subscription.subscribe(channel, subscriber)) as steps:
         async for step in steps:
             match step:
                 case subscription.SnapshotBegun():
@@ -33,8 +26,6 @@ async def watch_cluster(
                 case subscription.SnapshotComplete(through):
                     yield Snapshot(_merged(snapshot or (), through))
                     snapshot = None
-                case MarkReached():
-                    yield step
                 case subscription.Disconnected(reason):
                     snapshot = None
                     yield ViewLost(reason)

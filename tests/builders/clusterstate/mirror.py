@@ -8,7 +8,7 @@ from builders.wait import WAIT_SECONDS
 from muster.gangs.facts import DisruptionBudget, GangFacts, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.gangs.selection import PodSelection
 from muster.rpc.channel import open_channel
-from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, Step, subscribe
+from muster.rpc.subscription import BatchReceived, Disconnected, SnapshotBegun, SnapshotComplete, subscribe
 
 
 class Mirror:
@@ -70,7 +70,7 @@ class Mirror:
         """Pods by "namespace/name"; the newest one if an old one is terminating."""
         return {f"{pod.namespace}/{pod.name}": pod for pod in sorted(self.pods.values(), key=lambda pod: pod.revision)}
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: SnapshotBegun | BatchReceived | SnapshotComplete | Disconnected) -> None:
         match step:
             case SnapshotBegun():
                 self._synced = False

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import grpc
 import pytest
@@ -75,29 +74,6 @@ async def test_a_subscribers_name_has_a_limit() -> None:
         error = await refusal(cluster, "x" * 254)
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert "254 characters" in str(error.details())
-
-
-async def test_follow_needs_the_name_of_the_subscriber() -> None:
-    async with serving() as cluster, open_channel(f"127.0.0.1:{cluster.port}") as channel:
-        call: Any = pb_grpc.ClusterStateServiceStub(channel).Follow(iter(()))
-        with pytest.raises(
-            aio.AioRpcError, match="the first request, with the subscriber's name, is missing"
-        ) as refused:
-            await call.read()
-    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
-
-
-async def test_a_stream_goes_on_when_its_requests_have_ended() -> None:
-    async with serving() as cluster, open_channel(f"127.0.0.1:{cluster.port}") as channel:
-        requests = iter((pb.FollowRequest(subscriber="test"), pb.FollowRequest(mark=7)))
-        call: Any = pb_grpc.ClusterStateServiceStub(channel).Follow(requests)
-        async with asyncio.timeout(WAIT_SECONDS):
-            while (await call.read()).mark != 7:
-                pass
-            cluster.change()
-            while not (await call.read()).batch.pods:
-                pass
-        call.cancel()
 
 
 async def test_watch_is_unavailable_until_the_state_is_complete() -> None:

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
 from builders.wait import WAIT_SECONDS
-from muster.clusterstate.broadcaster import Broadcaster, Subscription
+from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.chunks import change_count, delta_chunks
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTree
@@ -56,7 +56,6 @@ class Subscriber:
         self._messages = messages
         self.pods: dict[str, int] = {}
         self.reasons: list[str] = []
-        self.marks: list[int] = []
         self.through: dict[str, int] = {}
         self.synced = False
 
@@ -73,8 +72,6 @@ class Subscriber:
                 if batch.through:
                     assert self.synced, "revisions hold only for the whole"
                     self.through = batch.through
-            case "mark":
-                self.marks.append(message.mark)
             case "synced":
                 self.synced = True
                 self.through = dict(message.synced.through.kinds)
@@ -86,8 +83,8 @@ class Subscriber:
 
 
 @asynccontextmanager
-async def subscribed(cluster: Cluster, subscription: Subscription | None = None) -> AsyncIterator[Subscriber]:
-    async with aclosing(cluster.broadcaster.subscribe("test", subscription)) as messages:
+async def subscribed(cluster: Cluster, name: str = "test") -> AsyncIterator[Subscriber]:
+    async with aclosing(cluster.broadcaster.subscribe(name)) as messages:
         yield Subscriber(messages)
 
 
@@ -278,56 +275,3 @@ def test_many_removed_classes_selectors_and_label_sets_are_sent_in_chunks() -> N
     assert tuple(id_ for each in chunks for id_ in each.removed_selectors) == ids
     assert tuple(id_ for each in chunks for id_ in each.removed_label_sets) == ids[:10]
     assert [each.through["pods"] for each in chunks[-2:]] == [7, 8]
-
-
-async def test_a_mark_follows_what_had_changed_when_it_was_requested() -> None:
-    cluster = Cluster()
-    subscription = cluster.broadcaster.subscription()
-    async with subscribed(cluster, subscription) as subscriber:
-        await subscriber.until(lambda: subscriber.synced)
-        cluster.put("a")
-        subscription.mark(1)
-        cluster.put("b")
-        await subscriber.until(lambda: subscriber.marks == [1])
-        assert subscriber.pods == {"a": 1}
-        await subscriber.until(lambda: "b" in subscriber.pods)
-
-
-async def test_a_mark_that_is_requested_during_a_snapshot_follows_it() -> None:
-    cluster = Cluster()
-    cluster.put("a")
-    subscription = cluster.broadcaster.subscription()
-    subscription.mark(1)
-    async with subscribed(cluster, subscription) as subscriber:
-        await subscriber.step()
-        cluster.put("b")
-        subscription.mark(2)
-        await subscriber.until(lambda: bool(subscriber.marks))
-        assert (subscriber.synced, subscriber.pods) == (True, {"a": 1}), "the mark before the snapshot comes first"
-        await subscriber.until(lambda: 2 in subscriber.marks)
-        assert subscriber.pods == {"a": 1, "b": 2}
-
-
-async def test_a_mark_is_not_lost_with_the_backlog() -> None:
-    cluster = Cluster(backlog_changes=10)
-    subscription = cluster.broadcaster.subscription()
-    async with subscribed(cluster, subscription) as subscriber:
-        await subscriber.until(lambda: subscriber.synced)
-        cluster.put("a")
-        subscription.mark(1)
-        cluster.put(*(f"late-{n}" for n in range(11)))
-        await subscriber.until(lambda: subscriber.marks == [1])
-        assert subscriber.reasons[1:] == ["subscriber fell behind by 12 changes"]
-        assert len(subscriber.pods) == 12
-
-
-async def test_marks_without_changes_between_them_become_one() -> None:
-    cluster = Cluster()
-    subscription = cluster.broadcaster.subscription()
-    async with subscribed(cluster, subscription) as subscriber:
-        await subscriber.until(lambda: subscriber.synced)
-        for mark in range(1, 100):
-            subscription.mark(mark)
-        cluster.put("a")
-        await subscriber.until(lambda: "a" in subscriber.pods)
-        assert subscriber.marks == [99]
