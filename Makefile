@@ -18,7 +18,7 @@ KERNELS := $(wildcard services/muster/placement/kernels/*.py)
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(VENV)/ready $(VENV)/compiled ## create the virtual environment, generate code from proto/, compile
+setup: $(VENV)/ready $(VENV)/compiled ## create the virtual environment, generate code from proto/, compile the solver and the bytecode
 
 up: setup ## run a whole cluster on this machine and start the example gangs (ARGS="--once --output json")
 	@$(BIN)/muster up $(ARGS)
