@@ -97,8 +97,8 @@ START_BUGS = (
     Bug(
         "a group is NonStrict although one of its gangs is Strict",
         "gang/gang.py",
-        "return all(map(_is_non_strict, self.gangs))",
-        "return any(map(_is_non_strict, self.gangs))",
+        "else all(map(_is_non_strict, gangs))",
+        "else any(map(_is_non_strict, gangs))",
         first="unit/coordinator/test_non_strict.py",
     ),
     Bug(

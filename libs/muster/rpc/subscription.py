@@ -19,7 +19,7 @@ from muster.telemetry.metrics import sampled
 CACHE_SYNCED: Final = sampled(
     "muster_cache_synced",
     "1 while this process's cache of the cluster is complete and follows cluster-state, otherwise 0; absent in a "
-    "process that needs no cache, such as a coordinator that does not lead.",
+    "process that needs no cache.",
 )
 
 _log = structlog.get_logger()

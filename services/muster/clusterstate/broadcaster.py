@@ -51,6 +51,8 @@ class Broadcaster:
         self._backlog_changes = backlog_changes
         self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
+        self.changed: dict[str, int] = {}
+        """Revisions of the newest changes, by kind; lower after a restore of the API server."""
         self._quiet_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -61,6 +63,7 @@ class Broadcaster:
     def publish(self, delta: Batch) -> None:
         """Queue a delta for all subscribers; one that changes nothing only raises `through`."""
         before, self._through = self._through, delta.through
+        self.note(delta)
         changes = change_count(delta)
         CHANGES.add(changes)
         if changes:
@@ -73,8 +76,14 @@ class Broadcaster:
             else:
                 self._timer = loop.call_at(self._quiet_until, self._send_through)
 
+    def note(self, delta: Batch) -> None:
+        """A change that is only in snapshots: nobody has subscribed yet."""
+        for kind, revision in delta.changed.items():
+            self.changed[kind] = max(revision, self.changed.get(kind, 0))
+
     def restart(self, message: str) -> None:
         """Send snapshots instead of deltas to all subscribers: revisions have become lower."""
+        self.changed.clear()
         for subscription in self._subscriptions:
             subscription.restart(_SnapshotReason("restored", message))
 

@@ -19,6 +19,7 @@ from muster.clusterstate.trees import Trees
 from muster.clusterstate.watch import FULL_NAME, WatchServicer, register
 from muster.dialects import kueue_workload
 from muster.dialects.registry import CONTROLLER_GANG_KINDS
+from muster.gangs.facts import Batch
 from muster.kube.api_resources import (
     ALL,
     BUDGETS,
@@ -149,13 +150,18 @@ class ClusterStateService:
         batch, left = self.state.apply(changes)
         if self.state.has_work:
             self._work.set()
-        if self.complete.is_set():
-            self.broadcaster.publish(batch)
-            if self.state.take_history_restarted():
-                self.broadcaster.restart(f"{changes.kind} have a lower revision: was the API server restored?")
+        self._publish(batch)
+        if self.complete.is_set() and self.state.take_history_restarted():
+            self.broadcaster.restart(f"{changes.kind} have a lower revision: was the API server restored?")
         if self.state.trees.stale:
             self._stale.set()
         return left
+
+    def _publish(self, batch: Batch) -> None:
+        if self.complete.is_set():
+            self.broadcaster.publish(batch)
+        else:
+            self.broadcaster.note(batch)
 
     def _note_not_encoded(self, found: Sequence[NotEncoded]) -> None:
         """Count and log what cannot be sent to subscribers; pods that depend on it wait."""
@@ -174,8 +180,7 @@ class ClusterStateService:
             self._work.clear()
             while self.state.has_work:
                 batch = self.state.advance()
-                if self.complete.is_set():
-                    self.broadcaster.publish(batch)
+                self._publish(batch)
                 await asyncio.sleep(0)
 
     async def _review(self) -> None:

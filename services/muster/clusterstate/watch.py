@@ -1,4 +1,4 @@
-"""The Watch RPC, which passes on messages that the broadcaster has encoded."""
+"""The service of cluster-state: Watch passes on messages that the broadcaster has encoded."""
 
 import asyncio
 from contextlib import aclosing
@@ -8,8 +8,10 @@ import grpc
 from grpc import aio
 
 from muster.clusterstate.broadcaster import Broadcaster
+from muster.clusterstate.encodable import encodable_revisions
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.rpc.errors import RpcError
+from muster.rpc.watch_codec import encode_revision
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 _MAX_NAME_LENGTH: Final = 253
@@ -31,19 +33,35 @@ class WatchServicer:
                 f"subscriber {request.subscriber[:64]!r}… has {len(request.subscriber)} characters; "
                 f"at most {_MAX_NAME_LENGTH} are allowed",
             )
-        if not self._complete.is_set():
-            raise RpcError(grpc.StatusCode.UNAVAILABLE, "the initial lists from the API server are not complete yet")
+        self._require_complete()
         async with aclosing(self._broadcaster.subscribe(request.subscriber)) as messages:
             async for message in messages:
                 await context.write(message)
 
+    async def get_revision(
+        self, _request: pb.GetRevisionRequest, _context: aio.ServicerContext[Any, Any]
+    ) -> pb.GetRevisionResponse:
+        """Revisions of the newest changes that were published."""
+        self._require_complete()
+        return pb.GetRevisionResponse(changed=encode_revision(encodable_revisions(self._broadcaster.changed)))
+
+    def _require_complete(self) -> None:
+        if not self._complete.is_set():
+            raise RpcError(grpc.StatusCode.UNAVAILABLE, "the initial lists from the API server are not complete yet")
+
 
 def register(servicer: WatchServicer, server: aio.Server) -> None:
     """Add the service to a server as generated code would, but for responses that are encoded already."""
-    method = grpc.unary_stream_rpc_method_handler(
+    watch = grpc.unary_stream_rpc_method_handler(
         servicer.watch, request_deserializer=pb.WatchRequest.FromString, response_serializer=_identity
     )
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FULL_NAME, {"Watch": method}),))
+    get_revision = grpc.unary_unary_rpc_method_handler(
+        servicer.get_revision,
+        request_deserializer=pb.GetRevisionRequest.FromString,
+        response_serializer=pb.GetRevisionResponse.SerializeToString,
+    )
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {"Watch": watch, "GetRevision": get_revision}
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FULL_NAME, handlers),))
 
 
 def _identity(message: bytes) -> bytes:

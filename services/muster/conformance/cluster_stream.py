@@ -10,12 +10,12 @@ from grpc import aio
 from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.conformance.cluster import Cluster
 from muster.conformance.labels import with_labels
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc.errors import RpcError
 from muster.rpc.watch_codec import decode_batch, encode_batch, encode_revision
+from muster.rpc.watch_only import WatchOnly
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 KINDS: Final = (NODE_REVISIONS, POD_REVISIONS)
@@ -31,7 +31,7 @@ class NoSubscriber(RuntimeError):
         super().__init__(f"no implementation subscribed to the cluster-state of this suite within {seconds:g} s")
 
 
-class ClusterStream(pb_grpc.ClusterStateServiceServicer):
+class ClusterStream(WatchOnly):
     """Sends every change of the cluster to all subscribers."""
 
     def __init__(self) -> None:

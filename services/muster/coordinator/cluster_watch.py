@@ -9,8 +9,10 @@ from muster.coordinator.core.events import Delta, Snapshot, ViewLost
 from muster.gangs.facts import NODE_REVISIONS, POD_REVISIONS, Batch
 from muster.rpc import subscription
 
+ClusterChange = Snapshot | Delta | ViewLost
 
-async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Snapshot | Delta | ViewLost, None]:
+
+async def watch_cluster(channel: aio.Channel, subscriber: str) -> AsyncGenerator[ClusterChange, None]:
     """Yields events forever, the first snapshot before any changes. Close the generator to end the subscription."""
     snapshot: list[Batch] | None = None
     async with aclosing(subscription.subscribe(channel, subscriber)) as steps:

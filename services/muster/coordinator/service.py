@@ -6,6 +6,7 @@ from functools import partial
 import structlog
 
 from muster.coordinator.api import FULL_NAME, CoordinatorServicer
+from muster.coordinator.cluster_follower import ClusterFollower
 from muster.coordinator.effect_runner import Channels
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings, read_password
@@ -77,22 +78,23 @@ async def _campaign_and_lead(
     backoff = Backoff()
     expose_leadership(False)
     while True:
-        leadership = await election.campaign()
-        expose_leadership(True)
-        term = Term(settings, channels, store, leadership)
-        servicer.lead(term)
-        try:
-            reason = await term.run()
-            _log.warning("term_ended", reason=reason)
-        except Exception as error:  # the next term continues from etcd and the cluster
-            _log.error("term_failed", exc_info=error)
-            failed = True
-        else:
-            failed = False
-        finally:
-            expose_leadership(False)
-            servicer.standby(election.leader)
-            await election.resign()
+        async with ClusterFollower(channels.cluster_state, settings.instance) as cluster:
+            leadership = await election.campaign()
+            expose_leadership(True)
+            term = Term(settings, channels, store, leadership, cluster)
+            servicer.lead(term)
+            try:
+                reason = await term.run()
+                _log.warning("term_ended", reason=reason)
+            except Exception as error:  # the next term continues from etcd and the cluster
+                _log.error("term_failed", exc_info=error)
+                failed = True
+            else:
+                failed = False
+            finally:
+                expose_leadership(False)
+                servicer.standby(election.leader)
+                await election.resign()
         if failed:
             await backoff.pause()  # lets another replica lead
         else:

@@ -8,14 +8,13 @@ etcd is kept between terms.
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from contextlib import aclosing
 from time import monotonic, time
 from typing import Final, TypeVar
 
 import structlog
 
 from muster.coordinator import records
-from muster.coordinator.cluster_watch import watch_cluster
+from muster.coordinator.cluster_follower import ClusterFollower
 from muster.coordinator.core import events
 from muster.coordinator.core.effects import Effect
 from muster.coordinator.core.machine import Machine
@@ -40,7 +39,9 @@ _T = TypeVar("_T")
 class Term:
     """The machine of one term, with its inbox and its effects."""
 
-    def __init__(self, settings: Settings, channels: Channels, store: Store, leadership: Leadership) -> None:
+    def __init__(
+        self, settings: Settings, channels: Channels, store: Store, leadership: Leadership, cluster: ClusterFollower
+    ) -> None:
         self.machine = Machine(settings.rules)
         self.traces = GangTraces()
         self.on_gang_changed: Callable[[str], None] = lambda _gang: None
@@ -50,7 +51,7 @@ class Term:
         self.synced = False
         """The machine has processed the first snapshot of the cluster."""
         self._settings, self._store, self._leadership = settings, store, leadership
-        self._channels = channels
+        self._channels, self._cluster = channels, cluster
         self._metrics = TermMetrics(self.machine, self.traces.root_of)
         self._effects = EffectRunner(
             settings,
@@ -83,7 +84,7 @@ class Term:
         _log.info("term_started", epoch=self._leadership.fence.create_revision, records=len(loaded))
         work = {
             "leadership": self._wait_for_loss(),
-            "cluster": self._watch_cluster(),
+            "cluster": self._cluster.lead(self._enqueue),
             "replicas": self._channels.placement.watch_count(lambda count: self._enqueue(events.Replicas(count))),
             "machine": self._drive(),
             **self._effects.tasks(),
@@ -161,11 +162,6 @@ class Term:
     def _enqueue(self, *events: events.Event) -> None:
         self._inbox.extend(events)
         self._arrived.set()
-
-    async def _watch_cluster(self) -> None:
-        async with aclosing(watch_cluster(self._channels.cluster_state, self._settings.instance)) as events:
-            async for event in events:
-                self._enqueue(event)
 
     async def _wait_for_loss(self) -> None:
         await self._leadership.lost.wait()

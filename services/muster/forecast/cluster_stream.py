@@ -10,11 +10,11 @@ from grpc import aio
 from msgspec.structs import replace
 
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
-from muster.clusterstate.v1 import clusterstate_pb2_grpc as pb_grpc
 from muster.forecast.turns import in_turns
 from muster.forecast.virtual_cluster import VirtualCluster
 from muster.gangs.facts import Batch
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
+from muster.rpc.watch_only import WatchOnly
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 
@@ -29,7 +29,7 @@ Encode = Callable[[], pb.WatchResponse]
 """Makes a message; of a snapshot in a thread, since that takes long. In a queue, None ends the stream."""
 
 
-class ClusterStream(pb_grpc.ClusterStateServiceServicer):
+class ClusterStream(WatchOnly):
     """Sends the virtual cluster and its changes to all subscribers.
 
     A queue per subscriber, which holds what was sent and not read yet: changes of the cluster end when nobody solves.

@@ -16,11 +16,12 @@ from muster.gangs.facts import Batch
 from muster.rpc.errors import RpcError
 from muster.rpc.server import RpcServer
 from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
+from muster.rpc.watch_only import WatchOnly
 
 FULL_NAME = "muster.clusterstate.v1.ClusterStateService"
 
 
-class ClusterStream(pb_grpc.ClusterStateServiceServicer):
+class ClusterStream(WatchOnly):
     """Sends `opening` to each new subscriber, then everything that is sent while it is subscribed."""
 
     def __init__(self) -> None:

@@ -15,6 +15,7 @@ from muster.placement.v1 import placement_pb2 as placement_pb
 from muster.placement.v1 import placement_pb2_grpc as placement_grpc
 from muster.rpc.channel import open_channel
 from muster.rpc.server import RpcServer
+from muster.rpc.watch_only import WatchOnly
 
 PLACEMENT = "muster.placement.v1.PlacementService"
 CLUSTER_STATE = "muster.clusterstate.v1.ClusterStateService"
@@ -37,7 +38,7 @@ class Placement(placement_grpc.PlacementServiceServicer):
         raise AssertionError("Solve is not expected")
 
 
-class ClusterState(state_grpc.ClusterStateServiceServicer):
+class ClusterState(WatchOnly):
     """Sends the `messages` that a test puts; None ends the stream. `subscribers`: names of all subscribers so far."""
 
     def __init__(self) -> None:

@@ -19,6 +19,7 @@ from builders.wait import eventually
 from muster.clusterstate.recomputation import SLICE
 from muster.clusterstate.service import ClusterStateService
 from muster.clusterstate.settings import Settings
+from muster.clusterstate.v1 import clusterstate_pb2, clusterstate_pb2_grpc
 from muster.config.settings import KubeSettings
 from muster.dialects.registry import timeout_annotations
 from muster.gangs.facts import PodPhase
@@ -70,6 +71,18 @@ async def test_what_is_there_is_in_the_snapshot(config: KubeSettings, kube: Kube
         assert mirror.gangs["koordinator/ml/g"].minimum == 2
         assert dict(mirror.nodes["n"].allocatable)["cpu"] == 8000
         assert mirror.nodes["n"].ready
+
+
+async def test_the_newest_revision_is_known_after_the_initial_lists(config: KubeSettings, kube: KubeCalls) -> None:
+    for number in range(3):
+        newest = await kube.create("Pod", pod_object(f"a-{number}"))
+    await kube.create("Pod", pod_object("other", scheduler="default-scheduler"))
+    async with replica(config) as (_, port), mirroring(port) as mirror:
+        await mirror.until(lambda: True)
+        async with open_channel(f"127.0.0.1:{port}") as channel:
+            stub = clusterstate_pb2_grpc.ClusterStateServiceStub(channel)
+            answer = await stub.GetRevision(clusterstate_pb2.GetRevisionRequest(), timeout=30)
+        assert answer.changed.kinds["pods"] == int(newest["metadata"]["resourceVersion"])
 
 
 async def test_a_pods_life(kube: KubeCalls, mirror: Mirror) -> None:

@@ -82,6 +82,31 @@ async def test_watch_is_unavailable_until_the_state_is_complete() -> None:
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 
 
+async def revision(cluster: Cluster) -> dict[str, int]:
+    async with open_channel(f"127.0.0.1:{cluster.port}") as channel:
+        stub = pb_grpc.ClusterStateServiceStub(channel)
+        return dict((await stub.GetRevision(pb.GetRevisionRequest(), timeout=WAIT_SECONDS)).changed.kinds)
+
+
+async def test_the_revision_is_that_of_the_newest_change_not_of_a_bookmark() -> None:
+    async with serving() as cluster:
+        assert await revision(cluster) == {}
+        cluster.broadcaster.note(Batch(changed={"nodes": 3, "pods": 1 << 64}, through={"nodes": 3}))
+        assert await revision(cluster) == {"nodes": 3}, "what cannot be sent is not in batches either"
+        cluster.broadcaster.restart("restored")
+        cluster.change()
+        assert await revision(cluster) == {"pods": 1}
+        cluster.broadcaster.publish(Batch(through={"pods": 9}))
+        assert await revision(cluster) == {"pods": 1}
+
+
+async def test_the_revision_is_unavailable_until_the_state_is_complete() -> None:
+    async with serving(whole=False) as cluster:
+        with pytest.raises(aio.AioRpcError) as refused:
+            await revision(cluster)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
 async def test_a_slow_subscriber_gets_a_snapshot_and_blocks_nobody() -> None:
     async with serving() as cluster, reading(cluster, "sleepy") as messages, mirroring(cluster.port) as mirror:
         await mirror.until(lambda: True)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 
 import grpc
@@ -15,6 +16,7 @@ from builders.etcd.server import etcd_in, store_at
 from builders.wait import WAIT_SECONDS, eventually
 from muster.config.settings import PLAIN_TEXT
 from muster.coordinator import service
+from muster.coordinator.cluster_follower import ClusterFollower
 from muster.coordinator.effect_runner import Channels
 from muster.coordinator.replicas import Replicas
 from muster.coordinator.settings import Settings
@@ -26,7 +28,7 @@ from muster.gangs.facts import Batch
 from muster.localcluster.etcd import EtcdProcess
 from muster.localcluster.ports import free_port
 from muster.rpc.channel import open_channel
-from muster.rpc.watch_codec import batch_step, snapshot_begin_step, synced_step
+from muster.rpc.watch_codec import batch_step, snapshot_begin_step
 
 ONE_POD = Batch(pod_classes=(pod_class(1),), nodes=(node("n", 4),), pods=(plain_pod("p"),), changed={"pods": 1})
 POD_OF_NO_CLASS = Batch(pods=(replace(plain_pod("p"), node="n"),), nodes=(node("n", 4),))
@@ -60,9 +62,9 @@ async def test_a_crashed_call_ends_the_term(etcd: EtcdProcess) -> None:
         election = Election(store, key="/muster/v1/leader", identity="test")
         open_, closed = open_channel(address, PLAIN_TEXT), Replicas.at(reported.placement)
         await closed.close()
-        term = Term(reported, Channels(open_, closed, open_), store, await election.campaign())
-        with pytest.raises(aio.UsageError):
-            async with asyncio.timeout(WAIT_SECONDS):
+        async with ClusterFollower(open_, "test") as cluster, asyncio.timeout(WAIT_SECONDS):
+            term = Term(reported, Channels(open_, closed, open_), store, await election.campaign(), cluster)
+            with pytest.raises(aio.UsageError):
                 await term.run()
         await election.resign()
         await open_.close()
@@ -98,9 +100,9 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
         reported = settings(etcd, address)
         running = asyncio.create_task(service.run(reported))
         try:
-            await stream.until_subscribed()
             async with asyncio.timeout(WAIT_SECONDS), aio.insecure_channel(reported.listen) as channel:
                 coordinator = CoordinatorServiceStub(channel)
+                await eventually(partial(leads, channel))
                 watch = coordinator.Watch(pb.WatchRequest())
                 first_read = asyncio.create_task(watch.read())
                 for ask in (
@@ -111,7 +113,8 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
                         await ask()
                     assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
                 assert not first_read.done()
-                stream.send(synced_step({"pods": 1}))
+                stream.opens_with(ONE_POD, {"pods": 1})
+                stream.cut()
                 first, second = await first_read, await watch.read()
                 assert isinstance(first, pb.WatchResponse)
                 assert isinstance(second, pb.WatchResponse)
@@ -121,6 +124,15 @@ async def test_queries_fail_before_the_leaders_first_snapshot(
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
+
+
+async def leads(channel: aio.Channel) -> bool:
+    """Whether the coordinator leads, without a state of the cluster."""
+    try:
+        await CoordinatorServiceStub(channel).List(pb.ListRequest(), timeout=30)
+    except aio.AioRpcError as error:
+        return "does not lead" not in str(error.details()) and "no replica leads" not in str(error.details())
+    return True
 
 
 async def gangs(channel: aio.Channel) -> list[str]:

@@ -17,6 +17,7 @@ from muster.config.settings import PLAIN_TEXT
 from muster.placement.v1 import placement_pb2, placement_pb2_grpc
 from muster.rpc.errors import RpcError
 from muster.rpc.server import CannotListen, RpcServer
+from muster.rpc.watch_only import WatchOnly
 
 SERVING, NOT_SERVING = health_pb2.HealthCheckResponse.SERVING, health_pb2.HealthCheckResponse.NOT_SERVING
 
@@ -200,7 +201,7 @@ async def test_stop_ends_subscriptions_at_once_and_says_why() -> None:
 async def test_stop_during_the_first_write_ends_the_subscription() -> None:
     stops: list[asyncio.Task[None]] = []
 
-    class StopsMeanwhile(clusterstate_pb2_grpc.ClusterStateServiceServicer):
+    class StopsMeanwhile(WatchOnly):
         async def Watch(self, request: object, context: object) -> AsyncIterator[Any]:  # noqa: N802
             stops.append(asyncio.create_task(server.stop(600)))
             yield clusterstate_pb2.WatchResponse()

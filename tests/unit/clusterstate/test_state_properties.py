@@ -26,7 +26,8 @@ from builders.clusterstate.history import (
     settle,
     topology_map_object,
 )
-from muster.gangs.facts import Batch, DisruptionBudget, GangFacts, NodeFacts, PodFacts, TopologyTree
+from muster.gangs.facts import Batch
+from muster.gangs.facts_store import FactsStore
 from muster.kube.api_resources import BUDGETS, NODES, PODS, PRIORITY_CLASSES, ApiResource
 
 PREFIX = "gang.scheduling.koordinator.sh/"
@@ -159,18 +160,14 @@ histories = st.lists(
 class Listener:
     """The state of a subscriber that applies only deltas."""
 
-    def __init__(self) -> None:
-        self.pods: dict[str, PodFacts] = {}
-        self.nodes: dict[str, NodeFacts] = {}
-        self.gangs: dict[str, GangFacts] = {}
-        self.budgets: dict[str, DisruptionBudget] = {}
-        self.trees: dict[str, TopologyTree] = {}
-        self.classes: set[str] = set()
+    def __init__(self, snapshot: Batch) -> None:
+        self.store = FactsStore()
+        self.store.put(snapshot)
         self.through: dict[str, int] = {}
 
     def hear(self, batch: Batch) -> None:
-        self.classes.update(each.id for each in batch.pod_classes)
-        assert all(pod.class_id in self.classes for pod in batch.pods)
+        classes = self.store.pod_classes.keys() | {each.id for each in batch.pod_classes}
+        assert all(pod.class_id in classes for pod in batch.pods)
         assert all(batch.through[kind] >= revision for kind, revision in batch.changed.items())
         assert all(batch.through[kind] >= revision for kind, revision in self.through.items())
         reported: tuple[tuple[Any, ...], ...] = (batch.pods, batch.removed_pods, batch.nodes, batch.removed_nodes)
@@ -178,40 +175,24 @@ class Listener:
         reported += (batch.trees, batch.removed_trees)
         assert bool(batch.changed) <= any(reported)
         self.through = batch.through
-        self.pods.update((pod.uid, pod) for pod in batch.pods)
-        self.nodes.update((node.name, node) for node in batch.nodes)
-        self.gangs.update((gang.id, gang) for gang in batch.gangs)
-        for uid in batch.removed_pods:
-            self.pods.pop(uid, None)
-        for name in batch.removed_nodes:
-            del self.nodes[name]
-        for id_ in batch.removed_gangs:
-            del self.gangs[id_]
-        self.budgets.update((budget.id, budget) for budget in batch.budgets)
-        for id_ in batch.removed_budgets:
-            del self.budgets[id_]
-        self.trees.update((tree.name, tree) for tree in batch.trees)
-        for name in batch.removed_trees:
-            del self.trees[name]
-
-    def content(self) -> Any:
-        return contents(self.pods, self.nodes, self.gangs, self.budgets, self.trees)
+        store = self.store
+        assert store.nodes.keys() >= set(batch.removed_nodes)
+        assert store.gangs.keys() >= set(batch.removed_gangs)
+        assert store.budgets.keys() >= set(batch.removed_budgets)
+        assert store.trees.keys() >= set(batch.removed_trees)
+        store.put(batch)
 
 
-def contents(
-    pods: dict[str, PodFacts],
-    nodes: dict[str, NodeFacts],
-    gangs: dict[str, GangFacts],
-    budgets: dict[str, DisruptionBudget],
-    trees: dict[str, TopologyTree],
-) -> Any:
+def contents(store: FactsStore) -> Any:
     """Facts by value without revisions, because those of changes without effect are not sent."""
     return (
-        {uid: replace(pod, revision=0) for uid, pod in pods.items()},
-        {name: replace(node, revision=0) for name, node in nodes.items()},
-        dict(gangs),
-        dict(budgets),
-        dict(trees),
+        {uid: replace(pod, revision=0) for uid, pod in store.pods.items()},
+        {name: replace(node, revision=0) for name, node in store.nodes.items()},
+        store.gangs,
+        store.budgets,
+        store.trees,
+        store.selectors,
+        store.namespaces,
     )
 
 
@@ -227,21 +208,15 @@ def take(history: History, step: Step) -> list[Batch]:
 @settings(max_examples=150, deadline=None)
 @given(histories)
 def test_batches_add_up_to_the_state(steps: list[Step]) -> None:
-    history, listener = History(), Listener()
-    listener.trees = dict(history.state.trees.facts)
+    history = History()
+    listener = Listener(history.state.snapshot())
     for step in steps:
         for batch in take(history, step):
             listener.hear(batch)
     listener.hear(history.review())
-    snapshot = history.state.snapshot()
-    state = (
-        {pod.uid: pod for pod in snapshot.pods},
-        {node.name: node for node in snapshot.nodes},
-        {gang.id: gang for gang in snapshot.gangs},
-        {budget.id: budget for budget in snapshot.budgets},
-        {tree.name: tree for tree in snapshot.trees},
-    )
-    assert listener.content() == contents(*state)
+    snapshot, store = history.state.snapshot(), FactsStore()
+    store.put(snapshot)
+    assert contents(listener.store) == contents(store)
     assert {pod.class_id for pod in snapshot.pods} <= {each.id for each in snapshot.pod_classes}
 
 

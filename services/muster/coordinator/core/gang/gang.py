@@ -1,6 +1,6 @@
 """Gangs and gang groups: declaration, members, state, and what follows from them."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 
 from msgspec import Struct
@@ -513,7 +513,7 @@ class Group:
     @property
     def preempting_priority(self) -> int:
         """The priority below which pods are evicted for the group: the lowest of its gangs to place."""
-        return min([gang.preempting_priority for gang in self.gangs_to_place], default=0)
+        return lowest_preempting_priority(self.gangs_to_place)
 
     @property
     def busy(self) -> bool:
@@ -523,7 +523,8 @@ class Group:
     @property
     def non_strict(self) -> bool:
         """The group's gangs hold reservations until all have their minimum (NonStrict). The strictest gang decides."""
-        return all(map(_is_non_strict, self.gangs))
+        gangs = self.gangs
+        return _is_non_strict(gangs[0]) if len(gangs) == 1 else all(map(_is_non_strict, gangs))
 
     @property
     def holds(self) -> bool:
@@ -559,8 +560,14 @@ class Group:
         return Phase.QUEUED if queued else Phase.GATHERING
 
 
+def lowest_preempting_priority(gangs: Iterable[Gang]) -> int:
+    """0 if there are none."""
+    return min([gang.preempting_priority for gang in gangs], default=0)
+
+
 def _is_non_strict(gang: Gang) -> bool:
-    return not gang.permit.granted and gang.facts is not None and not gang.facts.starts_whole
+    facts = gang.facts
+    return facts is not None and not facts.starts_whole and not gang.permit.granted
 
 
 def _holds(gang: Gang) -> bool:

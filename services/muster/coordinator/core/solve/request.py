@@ -16,7 +16,7 @@ from muster.coordinator.core.cache.volume_choices import NoVolume
 from muster.coordinator.core.effects import AnswerRejected, Rejection, RejectionReason
 from muster.coordinator.core.events import Seat
 from muster.coordinator.core.gang.composite_trees import composites_of, incomplete_composite
-from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group
+from muster.coordinator.core.gang.gang import EquivalenceKey, Gang, Group, lowest_preempting_priority
 from muster.coordinator.core.gang.subgroups import attempt_of, divide, gang_id_of, subgroup_name_of
 from muster.coordinator.core.permits.binding import avoid_node
 from muster.coordinator.core.preemption.nomination import longest_run, may_borrow, may_preempt
@@ -87,16 +87,17 @@ def equivalence_key(group: Group, request: SolveGroup) -> EquivalenceKey:
     needs to reach the minimum. A right to preempt that is not the priority is part of it: in a class, who is ahead in
     the queue may evict at least as much.
     """
-    gangs = (
+    requested = [
         (gang.minimum, gang.roles, gang.tree, gang.constraints, gang.placed, gang.composite) for gang in request.gangs
-    )
-    priority: int | None = group.preempting_priority
+    ]
+    gangs, surplus = group.gangs_to_place, group.surplus
+    priority: int | None = lowest_preempting_priority(gangs)
     if priority == group.priority:
         priority = None
-    borrows = group.surplus and may_borrow(group)
-    to_run = sum(gang.must_place_to_run - gang.must_place for gang in group.gangs_to_place)
-    waits = longest_run(group), request.partial, group.surplus, borrows, to_run
-    return (may_preempt(group), priority, *waits, request.composites, *gangs)
+    borrows = surplus and may_borrow(group)
+    to_run = sum([gang.must_place_to_run - gang.must_place for gang in gangs if gang.lost or gang.broken])
+    waits = longest_run(group), request.partial, surplus, borrows, to_run
+    return (may_preempt(group), priority, *waits, request.composites, *requested)
 
 
 def demand(group: Group) -> Counter[str]:
