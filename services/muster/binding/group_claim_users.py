@@ -44,7 +44,7 @@ async def bound_user(session: KubeSession, namespace: str, claim: str, group: st
         if response.status != 200:
             raise ApiStatusError.from_response(response)
         page = decoder.page(response.body)
-        for pod in page.items:
+        for pod in decoder.objects(page.items)[0]:
             if _uses(pod, claims, claim):
                 return pod.metadata.name
         if not (next_page := page.continue_token):

@@ -1,6 +1,7 @@
 """An informer with quick retries, and a record of what it delivers."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -32,8 +33,12 @@ class Sink:
         self.batches: list[ObjectChanges[Any]] = []
         self.names: dict[str, str] = {}
         self.through = 0
+        self.ready: Callable[[], bool] = lambda: True
+        """Until it is true, nothing is taken in."""
 
     def __call__(self, changes: ObjectChanges[Any]) -> ObjectChanges[Any] | None:
+        if not self.ready():
+            return changes
         left = None
         if self.most is not None and len(changes.items) > self.most:
             left = ObjectChanges(changes.kind, changes.items[self.most :], changes.through)

@@ -107,6 +107,28 @@ class TestList:
         first_pages = [query for query in api.requests if "limit" in query and "continue" not in query]
         assert len(first_pages) == 1, "the list goes on where it is"
 
+    async def test_long_page_that_must_be_repaired_is_listed_in_smaller_ones(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        for number in range(20):
+            api.object(f"pod-{number}")
+        nested = b"[" * 5_000 + b"]" * 5_000
+        api.failures = [web.Response(body=b'{"metadata":{"resourceVersion":"1"},"items":[' + nested + b"]}")]
+        with structlog.testing.capture_logs() as logs:
+            await complete(await follow(page_size=20, repaired_bytes=5_000))
+        assert len(sink.pods) == 20
+        assert [query["limit"] for query in api.requests[:3]] == ["20", "2", "2"]
+        assert "list_failed" not in [entry["event"] for entry in logs]
+
+    async def test_next_page_is_requested_while_one_is_taken_in(
+        self, api: ScriptedApi, sink: Sink, follow: Any
+    ) -> None:
+        for number in range(6):
+            api.object(f"pod-{number}")
+        sink.ready = lambda: len(api.requests) >= 2
+        await complete(await follow())
+        assert len(sink.pods) == 6
+
     async def test_malformed_pod_does_not_hide_the_others(self, api: ScriptedApi, sink: Sink, follow: Any) -> None:
         api.object("a")
         api.objects.append({"metadata": {"name": "odd", "uid": "u", "resourceVersion": "9"}, "spec": {"nodeName": [1]}})

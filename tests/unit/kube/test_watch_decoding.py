@@ -9,7 +9,7 @@ from muster.kube.api_resources import NODES, PODS
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import Removed
 from muster.kube.objects import MAX_LABELS, BadObject, BadResourceVersion, Node, Pod
-from muster.kube.watch_decoding import Bookmark, WatchDecoder, WatchStatus
+from muster.kube.watch_decoding import Bookmark, UnusualPage, WatchDecoder, WatchStatus
 
 pods = WatchDecoder(PODS, MalformedObjects(PODS.kind))
 
@@ -87,10 +87,11 @@ def test_line_that_is_not_an_event_is_an_error(junk: bytes) -> None:
 )
 def test_object_that_cannot_be_told_from_others_is_unreadable(odd: Any, reason: Reason) -> None:
     event = pods.event(line("MODIFIED", odd))
-    page = pods.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": [pod("b"), odd, pod("c")]}).encode())
+    listed = json.dumps({"metadata": {"resourceVersion": "9"}, "items": [pod("b"), odd, pod("c")]}).encode()
+    objects, unreadable = pods.objects(pods.page(listed).items)
     assert isinstance(event, Unreadable) and event.reason is reason
-    assert [each.reason for each in page.unreadable] == [reason]
-    assert [each.metadata.name for each in page.items] == ["b", "c"]
+    assert [each.reason for each in unreadable] == [reason]
+    assert [each.metadata.name for each in objects] == ["b", "c"]
 
 
 def test_i12_too_many_labels_are_not_read_and_reported() -> None:
@@ -98,7 +99,7 @@ def test_i12_too_many_labels_are_not_read_and_reported() -> None:
     decoder, odd = WatchDecoder(PODS, MalformedObjects(PODS.kind, reported.append)), pod("odd")
     odd["metadata"]["labels"] = {f"label-{number}": "" for number in range(MAX_LABELS + 1)}
     page = decoder.page(json.dumps({"metadata": {"resourceVersion": "9"}, "items": [odd]}).encode())
-    for each in (decoder.event(line("MODIFIED", odd)), *page.items):
+    for each in (decoder.event(line("MODIFIED", odd)), *decoder.objects(page.items)[0]):
         assert isinstance(each, Pod)
         assert (each.metadata.labels, each.problem) == (None, "it has 101 labels: at most 100 are supported")
     assert [(each.name, each.reason) for each in reported] == [("odd", Reason.FIELDS)] * 2
@@ -113,8 +114,11 @@ def test_deep_nesting_of_an_unused_field_changes_nothing(field: str) -> None:
     event = pods.event(b'{"type":"ADDED","object":' + odd + b"}")
     assert isinstance(event, Pod)
     assert (event.metadata.uid, event.spec.node_name, event.problem) == ("uid-odd", "n", "")
-    page = pods.page(b'{"metadata":{"resourceVersion":"4"},"items":[' + odd + b"]}")
-    assert [each.metadata.uid for each in page.items] == ["uid-odd"]
+    listed = b'{"metadata":{"resourceVersion":"4"},"items":[' + odd + b"]}"
+    objects, _ = pods.objects(pods.page(listed).items)
+    assert [each.metadata.uid for each in objects] == ["uid-odd"]
+    with pytest.raises(UnusualPage):
+        pods.page(listed, repair=False)
 
 
 def test_deep_nesting_of_a_used_field_is_a_problem_of_the_pod() -> None:
@@ -149,7 +153,7 @@ def test_removal_does_not_need_a_revision(version: Any) -> None:
 def test_page() -> None:
     body = {"metadata": {"resourceVersion": "40", "continue": "next"}, "items": [pod("a"), pod("b")]}
     page = pods.page(json.dumps(body).encode())
-    assert [each.metadata.name for each in page.items] == ["a", "b"]
+    assert [each.metadata.name for each in pods.objects(page.items)[0]] == ["a", "b"]
     assert (page.revision, page.continue_token) == (40, "next")
 
 
@@ -161,7 +165,7 @@ def test_empty_page(items: Any) -> None:
 def test_malformed_items_of_a_page_are_decoded_partly_or_skipped() -> None:
     items = [pod("a"), 5, None, pod("odd", spec={"nodeName": 5}), pod("b")]
     page = pods.page(json.dumps({"metadata": {"resourceVersion": "4"}, "items": items}).encode())
-    assert [each.metadata.name for each in page.items] == ["a", "odd", "b"]
+    assert [each.metadata.name for each in pods.objects(page.items)[0]] == ["a", "odd", "b"]
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"[]", b'{"metadata": {}, "items": 5}', b'{"items": []}'])
