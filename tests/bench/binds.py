@@ -60,6 +60,9 @@ class BindTimes:
         """The pod is bound."""
         return bool(pod.spec.nodeName)
 
+    def observed(self, pod: str) -> None:
+        """Called once for each pod that counts."""
+
     def __init__(self, session: KubeSession, namespace: str) -> None:
         self._session, self._path = session, f"/api/v1/namespaces/{namespace}/pods"
         self.seen: dict[str, float] = {}
@@ -77,6 +80,11 @@ class BindTimes:
         assert self._task is not None
         self._task.cancel()
         await asyncio.wait([self._task])
+
+    async def until_failed(self) -> None:
+        """Wait for the watch. Raises RuntimeError if it failed."""
+        assert self._task is not None
+        await asyncio.shield(self._task)
 
     async def all_of(self, pods: set[str], *, timeout_seconds: float) -> None:
         """Wait until all of them were observed. Raises TimeoutError, RuntimeError if the watch failed."""
@@ -111,6 +119,7 @@ class BindTimes:
                 version = pod.metadata.resourceVersion
                 if self.counts(pod) and pod.metadata.name not in self.seen:
                     self.seen[pod.metadata.name] = time.monotonic()
+                    self.observed(pod.metadata.name)
                     self._wanted.discard(pod.metadata.name)
                     if not self._wanted:
                         self._all_there.set()

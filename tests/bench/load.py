@@ -110,9 +110,10 @@ def _apart(job: str) -> dict[str, Any]:
     return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
-async def delete_pods(session: KubeSession, namespace: str) -> None:
-    """Delete all pods of the namespace at once."""
-    await _call(session, "DELETE", f"/api/v1/namespaces/{namespace}/pods", {"gracePeriodSeconds": "0"})
+async def delete_pods(session: KubeSession, namespace: str, selector: dict[str, str] | None = None) -> None:
+    """Delete the pods of the namespace at once, all, or those that the query selects."""
+    query = {"gracePeriodSeconds": "0", **(selector or {})}
+    await _call(session, "DELETE", f"/api/v1/namespaces/{namespace}/pods", query)
 
 
 async def fill(session: KubeSession, namespace: str, nodes: int) -> None:

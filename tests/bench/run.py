@@ -20,6 +20,8 @@ scale       a large cluster on kube-apiserver with running gangs (--bound): cold
             server, memory, longest holds of event loops, and a change of leaders with 1,000 and 20,000 gangs waiting
 diversity   pods of many classes with inter-pod rules are created, bound and deleted, --waves times (--diverse-pods,
             --classes): longest hold of each event loop, memory of each service before the first and after each wave
+churn       gangs of 4 to 64 pods come and go on kube-apiserver for a long time (--minutes): memory of each service,
+            start latency while capacity is free, utilisation while more is wanted than fits
 """
 
 import argparse
@@ -38,12 +40,13 @@ import uvloop
 from bench import arrivals, pending
 from bench.bench_cluster import BenchCluster
 from bench.beside_kube_scheduler import beside_kube_scheduler
+from bench.churn import churn
 from bench.device_claims import DEVICES_PER_NODE
 from bench.flood import flood
 from bench.scale import scale
 from bench.turnover import diversity
 
-PARTS = ("throughput", "claims", "latency", "idle", "freed", "flood", "unschedulable", "diversity", "scale")
+PARTS = ("throughput", "claims", "latency", "idle", "freed", "flood", "unschedulable", "diversity", "scale", "churn")
 BY_DEFAULT = ("throughput", "latency")
 
 
@@ -62,6 +65,7 @@ def main() -> None:
     parser.add_argument("--diverse-pods", type=int, default=20_000, help="pods of a wave")
     parser.add_argument("--classes", type=int, default=5_000, help="pod classes of a wave, each with rules of its own")
     parser.add_argument("--bound", type=int, default=60_000, help="pods that run on a large cluster when Muster starts")
+    parser.add_argument("--minutes", type=float, default=30, help="how long gangs come and go")
     parser.add_argument("--waves", type=int, default=3, help="how often they come and go")
     parser.add_argument(
         "--metrics", action=argparse.BooleanOptionalAction, default=True, help="whether services expose metrics"
@@ -128,6 +132,8 @@ async def bench(options: argparse.Namespace) -> dict[str, Any]:
             results["diversity"] = await diversity(cluster)
     if "scale" in options.parts:
         results |= {"api_server": "kube-apiserver", "scale": await scale(options)}
+    if "churn" in options.parts:
+        results |= {"api_server": "kube-apiserver", "churn": await churn(options)}
     if "freed" in options.parts:
         results["freed"] = []
         for others in sorted({0, options.pending}):

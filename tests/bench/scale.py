@@ -6,13 +6,13 @@ of them. The API server, etcd with fsync, all services and the load generator sh
 
 import argparse
 import asyncio
-import re
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Final
 
 from bench import load
+from bench.api_requests import requests
 from bench.arrivals import quantiles
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
@@ -30,7 +30,7 @@ _GANGS_AT_ONCE: Final = 250
 _RATE_PODS: Final = 2000
 _QUIET_SECONDS: Final = 5.0
 _QUIET_REQUESTS: Final = 10
-_REQUESTS: Final = re.compile(r"^apiserver_request_total\{(?P<labels>[^}]*)\} (?P<value>[0-9.e+]+)$", re.MULTILINE)
+_SINGLE: Final = ("POST", "PUT", "PATCH", "DELETE", "GET")
 
 
 async def scale(options: argparse.Namespace) -> dict[str, Any]:
@@ -161,14 +161,6 @@ async def _add_bound_pods(cluster: BenchCluster, count: int) -> None:
 
 
 async def _requests(session: KubeSession) -> int:
-    """Requests that change objects, and reads of single ones, which the API server has answered: without watches,
-    lists, leases and the server's own.
-    """
-    answer = await session.request("GET", "/metrics", timeout_seconds=60)
-    counted = 0.0
-    for found in _REQUESTS.finditer(answer.body.decode()):
-        labels = dict(part.split("=", 1) for part in re.findall(r'[a-z_]+="[^"]*"', found["labels"]))
-        verb, resource = labels["verb"].strip('"'), labels["resource"].strip('"')
-        if verb in ("POST", "PUT", "PATCH", "DELETE", "GET") and resource in ("pods", "events", "podgroups"):
-            counted += float(found["value"])
-    return int(counted)
+    """Requests that change objects, and reads of single ones: without watches and lists."""
+    counted = await requests(session)
+    return sum(number for name, number in counted.items() if name.partition(" ")[0] in _SINGLE)

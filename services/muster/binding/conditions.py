@@ -1,5 +1,6 @@
-"""Writes conditions of pods, and with PodScheduled the nominated node: reads the pod, compares, and patches only what
-changes. The first condition of a pod is written without reading it: half the requests for a gang that has just arrived.
+"""Writes conditions of pods, and with PodScheduled the nominated node. In the usual cases, of a pod without conditions
+or of one whose reason or message changes, it is written without reading the pod, in one request; otherwise the pod is
+read and compared, and what changes is patched.
 
 A patch carries the resourceVersion that was read, or tests that the pod has no node, so it cannot overwrite concurrent
 changes: PodScheduled=False is never written to a pod that another scheduler has just bound.
@@ -12,7 +13,13 @@ import msgspec
 import structlog
 from msgspec import Struct
 
-from muster.binding.request_bodies import JSON_PATCH, STRATEGIC_MERGE_PATCH, first_condition_patch, status_patch
+from muster.binding.request_bodies import (
+    JSON_PATCH,
+    STRATEGIC_MERGE_PATCH,
+    first_condition_patch,
+    same_condition_patch,
+    status_patch,
+)
 from muster.binding.retry_policy import Retry, WriteOutcome, retryable, status_text
 from muster.binding.v1 import binding_pb2 as pb
 from muster.binding.write_call import WriteCall, WriteJob
@@ -53,19 +60,23 @@ class WriteCondition(WriteJob):
         self._call.failure(f"condition {about.type} of pod {pod}: {reason}")
 
     async def _attempt(self, timeout_seconds: float) -> WriteOutcome:
-        """Write by the API server's cache, and read the pod itself unless that changed it."""
-        if self._condition.first and (outcome := await self._write_first(timeout_seconds)) is not None:
+        """Write unread, or by the API server's cache, and read the pod itself unless that changed it."""
+        unread = self._condition.first or self._condition.changed
+        if unread and (outcome := await self._write_unread(timeout_seconds)) is not None:
             return outcome
         outcome = await self._write(timeout_seconds, cached=True)
         return outcome if outcome is not None else await self._write(timeout_seconds, cached=False) or self._written()
 
-    async def _write_first(self, timeout_seconds: float) -> WriteOutcome | None:
-        """Write the pod's first condition; None if the pod has to be read, because it has one, a node, or has ended."""
+    async def _write_unread(self, timeout_seconds: float) -> WriteOutcome | None:
+        """Write the pod's first condition, or another reason and message. None if the pod has to be read, because it
+        has a node or another condition, or has ended.
+        """
         condition = self._condition
+        patch = first_condition_patch if condition.first else same_condition_patch
         response = await self._session.request(
             "PATCH",
             pod_path(condition.namespace, condition.name) + "/status",
-            body=first_condition_patch(condition.uid, self._to_write(transition=True), condition.nominated_node),
+            body=patch(condition.uid, self._to_write(transition=condition.first), condition.nominated_node),
             content_type=JSON_PATCH,
             timeout_seconds=timeout_seconds,
         )

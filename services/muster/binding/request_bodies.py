@@ -98,12 +98,33 @@ def first_condition_patch(uid: str, condition: Mapping[str, Any], nominated_node
 
     The API server tests the pod as it is when it writes. It takes a missing field for null.
     """
-    expected = {"/metadata/uid": uid, "/spec/nodeName": None, "/status/phase": "Pending", "/status/conditions": None}
-    patch: list[dict[str, Any]] = [{"op": "test", "path": path, "value": value} for path, value in expected.items()]
+    patch = [*_pending_pod(uid), _test("/status/conditions", None)]
     patch.append({"op": "add", "path": "/status/conditions", "value": [condition]})
     if nominated_node:
         patch.append({"op": "add", "path": "/status/nominatedNodeName", "value": nominated_node})
     return _encode(patch)
+
+
+def same_condition_patch(uid: str, condition: Mapping[str, Any], nominated_node: str) -> bytes:
+    """JSON patch of reason and message of the first condition of a pending pod that has no node, and still has that
+    uid. The condition has that type and status already, and the pod no nominated node unless one is written.
+    """
+    first = "/status/conditions/0/"
+    patch = [*_pending_pod(uid), *(_test(first + name, condition[name]) for name in ("type", "status"))]
+    patch += [{"op": "add", "path": first + name, "value": condition[name]} for name in ("reason", "message")]
+    if nominated_node:
+        patch.append({"op": "add", "path": "/status/nominatedNodeName", "value": nominated_node})
+    else:
+        patch.append(_test("/status/nominatedNodeName", None))
+    return _encode(patch)
+
+
+def _pending_pod(uid: str) -> list[dict[str, Any]]:
+    return [_test("/metadata/uid", uid), _test("/spec/nodeName", None), _test("/status/phase", "Pending")]
+
+
+def _test(path: str, value: str | None) -> dict[str, Any]:
+    return {"op": "test", "path": path, "value": value}
 
 
 def encode(content: Mapping[str, Any]) -> bytes:

@@ -178,6 +178,7 @@ def _condition(condition: PodCondition) -> pb.PodCondition:
         message=condition.message,
         nominated_node=condition.nominated_node,
         first=condition.first,
+        changed=condition.changed,
     )
 
 

@@ -15,7 +15,7 @@ from muster.coordinator.core.events import BindOutcome, BindResults, Event
 from muster.coordinator.core.gang.gang import Gang
 from muster.coordinator.core.machine import Machine
 
-_MAX_TRACKED_BINDS = 64
+_MAX_TRACKED_BINDS = 16
 """Binds whose lag is being measured; more would add nothing while the stream of cluster-state is lost."""
 _MAX_ATTEMPTS_LABEL = 5
 _GATED = (Phase.GATHERING, Phase.TIMED_OUT)

@@ -241,11 +241,14 @@ def annotated(pod: Object, *remove: str, **more: str) -> pb.PodAnnotations:
     return pb.PodAnnotations(pod=name_of(pod), set=more, remove=remove)
 
 
-def waiting(pod: Object, message: str = "0/20 nodes are free", *, first: bool = False, **more: str) -> pb.PodCondition:
+def waiting(
+    pod: Object, message: str = "0/20 nodes are free", *, first: bool = False, changed: bool = False, **more: Any
+) -> pb.PodCondition:
     """The condition of a pod that cannot be scheduled."""
     fields = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message} | more
     meta = pod["metadata"]
-    return pb.PodCondition(uid=meta["uid"], namespace=meta["namespace"], name=meta["name"], first=first, **fields)
+    name = {key: meta[key] for key in ("uid", "namespace", "name")}
+    return pb.PodCondition(**name, first=first, changed=changed, **fields)
 
 
 def event(pod: Object, note: str = "0/20 nodes are free", **more: str) -> pb.Event:

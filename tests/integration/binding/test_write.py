@@ -33,14 +33,17 @@ async def condition(muster: Rig, pod: str, kind: str = "PodScheduled") -> dict[s
 
 # -- conditions
 
-AS_FIRST = pytest.mark.parametrize("first", [False, True], ids=["not-first", "first"])
-"""Whether the caller takes the condition for the pod's first: it holds either way, whether it is or not."""
+Known = dict[str, Any]
+AS_KNOWN = pytest.mark.parametrize(
+    "known", [{}, {"first": True}, {"changed": True}], ids=["unknown", "first", "changed"]
+)
+"""What the caller takes to be known of the pod's conditions: a test holds in each case, whether it is true or not."""
 
 
-@AS_FIRST
-async def test_i10_pending_pod_has_a_condition_with_the_reason(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_i10_pending_pod_has_a_condition_with_the_reason(muster: Rig, known: Known) -> None:
     pods = await muster.pods("trainer-0", "trainer-1")
-    response = await muster.write([waiting(pod, first=first) for pod in pods])
+    response = await muster.write([waiting(pod, **known) for pod in pods])
     assert (response.written, response.gone, list(response.failures)) == (2, 0, [])
     found = await condition(muster, "trainer-1")
     assert (found["status"], found["reason"], found["message"]) == ("False", "Unschedulable", "0/20 nodes are free")
@@ -48,18 +51,18 @@ async def test_i10_pending_pod_has_a_condition_with_the_reason(muster: Rig, firs
     assert found.get("lastProbeTime") is None
 
 
-@AS_FIRST
-async def test_transition_time_changes_only_with_the_status(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_transition_time_changes_only_with_the_status(muster: Rig, known: Known) -> None:
     (pod,) = await muster.pods("trainer-0")
     long_ago = "2026-01-31T12:00:00Z"
     before = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "old"}
     ready = {"type": "Ready", "status": "False"}
     conditions = [{**each, "lastTransitionTime": long_ago} for each in (before, ready)]
     await muster.kube.patch("Pod", "trainer-0", {"status": {"conditions": conditions}}, part="/status")
-    await muster.write([waiting(pod, "new", first=first)])
+    await muster.write([waiting(pod, "new", **known)])
     found = await condition(muster, "trainer-0")
     assert (found["message"], found["lastTransitionTime"]) == ("new", long_ago)
-    await muster.write([waiting(pod, "new", status="Unknown", first=first)])
+    await muster.write([waiting(pod, "new", status="Unknown", **known)])
     found = await condition(muster, "trainer-0")
     assert found["status"] == "Unknown"
     assert found["lastTransitionTime"] > long_ago
@@ -85,24 +88,24 @@ async def test_long_messages_are_truncated(muster: Rig) -> None:
         assert (await muster.write([waiting(pod, "ü" * 5000)])).written == 1
 
 
-@AS_FIRST
-async def test_deleted_recreated_and_bound_pods_are_left_alone(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_deleted_recreated_and_bound_pods_are_left_alone(muster: Rig, known: Known) -> None:
     gone, other, bound = await muster.pods("gone", "other", "bound")
     await muster.kube.delete("Pod", "gone")
     await muster.kube.delete("Pod", "other")
     await muster.pods("other")
     await muster.bind([bound])
-    response = await muster.write([waiting(pod, first=first) for pod in (gone, other, bound)])
+    response = await muster.write([waiting(pod, **known) for pod in (gone, other, bound)])
     assert (response.written, response.gone, list(response.failures)) == (0, 3, [])
     assert (await condition(muster, "bound"))["status"] == "True"
     assert not [each for each in (await muster.pod("other"))["status"].get("conditions", []) if each.get("message")]
 
 
-@AS_FIRST
-async def test_pod_bound_between_read_and_write_stays_scheduled(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_pod_bound_between_read_and_write_stays_scheduled(muster: Rig, known: Known) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(WRITES_OF_STATUS) as held:
-        writing = asyncio.create_task(muster.write([waiting(pod, first=first)]))
+        writing = asyncio.create_task(muster.write([waiting(pod, **known)]))
         await held.until(1)
         await muster.bind([pod])
         held.release()
@@ -111,11 +114,11 @@ async def test_pod_bound_between_read_and_write_stays_scheduled(muster: Rig, fir
     assert (await condition(muster, "trainer-0"))["status"] == "True"
 
 
-@AS_FIRST
-async def test_pod_changed_between_read_and_write_is_read_again(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_pod_changed_between_read_and_write_is_read_again(muster: Rig, known: Known) -> None:
     (pod,) = await muster.pods("trainer-0")
     with muster.faults.hold(WRITES_OF_STATUS) as held:
-        writing = asyncio.create_task(muster.write([waiting(pod, first=first)]))
+        writing = asyncio.create_task(muster.write([waiting(pod, **known)]))
         await held.until(1)
         await muster.kube.patch("Pod", "trainer-0", {"metadata": {"labels": {"a": "b"}}})
         held.release()
@@ -123,15 +126,15 @@ async def test_pod_changed_between_read_and_write_is_read_again(muster: Rig, fir
     assert (await condition(muster, "trainer-0"))["status"] == "False"
 
 
-@AS_FIRST
-async def test_conditions_are_retried(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_conditions_are_retried(muster: Rig, known: Known) -> None:
     pods = await muster.pods(*(f"trainer-{number}" for number in range(10)))
     with (
         muster.faults.cut(WRITES_OF_STATUS, times=5, carried_out=True),
         muster.faults.cut(READS_OF_PODS, times=5),
         muster.faults.refuse(WRITES_OF_STATUS, 429, times=5, headers={"Retry-After": "0"}),
     ):
-        response = await muster.write([waiting(pod, first=first) for pod in pods])
+        response = await muster.write([waiting(pod, **known) for pod in pods])
     assert response.written == 10
 
 
@@ -154,12 +157,27 @@ async def test_the_first_condition_of_a_pod_is_written_without_a_read(muster: Ri
     assert (await condition(muster, "trainer-0"))["status"] == "False"
 
 
-@AS_FIRST
-async def test_failures_are_reported_up_to_a_limit(muster: Rig, first: bool) -> None:
+async def test_another_reason_and_message_are_written_without_a_read(muster: Rig) -> None:
+    (pod,) = await muster.pods("trainer-0")
+    await muster.write([waiting(pod, first=True)])
+    before = await condition(muster, "trainer-0")
+    with muster.faults.seen(READS_OF_PODS) as reads, muster.faults.seen(WRITES_OF_STATUS) as writes:
+        changed = waiting(pod, "1/20 nodes are free", reason="CapacityHeld", nominated_node="n1", changed=True)
+        assert (await muster.write([changed])).written == 1
+    assert (len(reads), len(writes)) == (0, 1)
+    after = await condition(muster, "trainer-0")
+    assert after == {**before, "reason": "CapacityHeld", "message": "1/20 nodes are free"}
+    assert await nominated(muster, "trainer-0") == "n1"
+    await muster.write([waiting(pod, changed=True)])
+    assert await nominated(muster, "trainer-0") is None
+
+
+@AS_KNOWN
+async def test_failures_are_reported_up_to_a_limit(muster: Rig, known: Known) -> None:
     pods = await muster.pods(*(f"trainer-{number:02}" for number in range(12)))
-    bad = waiting(pods[0], status="Maybe", first=first)
+    bad = waiting(pods[0], status="Maybe", **known)
     with muster.faults.refuse(WRITES_OF_STATUS, 403):
-        response = await muster.write([bad, *(waiting(pod, first=first) for pod in pods)])
+        response = await muster.write([bad, *(waiting(pod, **known) for pod in pods)])
     assert (response.written, len(response.failures)) == (0, 10)
     assert "status 'Maybe' is not True, False or Unknown" in response.failures[0]
     assert response.failures[1].startswith("condition PodScheduled of pod ml/trainer-")
@@ -308,16 +326,16 @@ async def nominated(muster: Rig, pod: str) -> str | None:
     return (await muster.pod(pod))["status"].get("nominatedNodeName")  # type: ignore[no-any-return]
 
 
-@AS_FIRST
-async def test_the_nominated_node_is_written_and_removed_with_the_condition(muster: Rig, first: bool) -> None:
+@AS_KNOWN
+async def test_the_nominated_node_is_written_and_removed_with_the_condition(muster: Rig, known: Known) -> None:
     pods = await muster.pods("trainer-0", "trainer-1")
-    held = [waiting(pod, "waits", reason="CapacityHeld", nominated_node="n1", first=first) for pod in pods]
+    held = [waiting(pod, "waits", reason="CapacityHeld", nominated_node="n1", **known) for pod in pods]
     assert (await muster.write(held)).written == 2
     assert await nominated(muster, "trainer-1") == "n1"
     assert (await condition(muster, "trainer-1"))["reason"] == "CapacityHeld"
     moved = [
-        waiting(pods[0], "waits", reason="CapacityHeld", nominated_node="n2", first=first),
-        waiting(pods[1], "waits", first=first),
+        waiting(pods[0], "waits", reason="CapacityHeld", nominated_node="n2", **known),
+        waiting(pods[1], "waits", **known),
     ]
     assert (await muster.write(moved)).written == 2
     assert (await nominated(muster, "trainer-0"), await nominated(muster, "trainer-1")) == ("n2", None)

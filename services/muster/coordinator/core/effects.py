@@ -140,6 +140,8 @@ class PodCondition(Struct, frozen=True):
     nominated_node: str = ""
     first: bool = False
     """This leader has written none to the pod."""
+    changed: bool = False
+    """This leader has written one with another reason or message."""
 
 
 class EventType(StrEnum):

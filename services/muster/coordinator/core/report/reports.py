@@ -3,7 +3,7 @@
 A reason of another identity (`reasons.Theme`) is reported at once, as conditions and events. A reason of which only
 numbers differ is not: whenever capacity is freed or taken, the numbers of every pending gang change, and reporting them
 all would cost more than starting the next gang. Such changes are reported as conditions only, gang by gang, at a fixed
-rate over all gangs, of which namespaces take turns.
+rate over all gangs, of which namespaces take turns, and of each gang at intervals.
 
 Another wait (`report/waits`) is reported at once, too, as conditions of all members it concerns in one report, since
 autoscalers act on the condition's reason: nodes are not asked for any longer than they are needed. So is another
@@ -70,10 +70,10 @@ STARTING_SECONDS = 1.0
 """After this time without a bind, members for which nodes were asked are reported as starting."""
 PODS_PER_SECOND = 200
 """Maximum rate of conditions of one gang; one report of all its members is saved up."""
-CHANGES_PER_SECOND = 50
-"""Maximum rate of conditions of which only numbers differ, over all gangs: costs a tenth of a core in
-binding and the API server.
-"""
+CHANGES_PER_SECOND = 20
+"""Maximum rate of conditions of which only numbers differ, over all gangs, each of which is a write of the API server."""
+CHANGES_APART_SECONDS = 10.0
+"""Minimum interval of such changes of one gang, whose numbers may change with every pod that comes or goes."""
 MAX_CHANGES_SAVED = 200
 """Burst after a quiet time, so that a change of a single gang is reported without delay."""
 HEAD_EVERY = 4
@@ -109,6 +109,8 @@ class _Reported:
     paid_at: float = 0.0
     """Monotonic time up to which the rate of the gang's conditions is used up."""
     not_before: float = 0.0
+    numbers_not_before: float = 0.0
+    """Monotonic time before which no change is reported of which only numbers differ."""
 
 
 def _namespace(gang: Gang) -> str:
@@ -131,6 +133,8 @@ class Reports:
         gangs, and until they are reported, have nothing to report, or are removed."""
         self._in_order: PriorityQueue[Gang, tuple[QueueKey, str]] = PriorityQueue()
         """The same gangs, as they were in queue order when their numbers were found to differ."""
+        self._later: Deadlines[Gang] = Deadlines()
+        """When such gangs are to be among them whose numbers were reported a short time ago."""
         self._budget = Budget(CHANGES_PER_SECOND, MAX_CHANGES_SAVED)
         self._turns = 0
 
@@ -174,14 +178,12 @@ class Reports:
 
     def next_time(self) -> float | None:
         """Returns when the next report is due."""
-        first = self._due.next_time()
-        if not self._changed:
-            return first
-        return self._budget.ready_at if first is None else min(first, self._budget.ready_at)
+        times = (self._due.next_time(), self._later.next_time(), self._budget.ready_at if self._changed else None)
+        return min((time for time in times if time is not None), default=None)
 
     def any_due(self, now: float) -> bool:
         """A report may be due."""
-        return bool(self._changed) or self._due.any_due(now)
+        return bool(self._changed) or self._due.any_due(now) or self._later.any_due(now)
 
     def due(self, now: float) -> Slices[list[Report]]:
         """Returns the reports that are due, in slices of GANGS."""
@@ -190,6 +192,8 @@ class Reports:
             reports.append(self._news(gang, now))
             if number % GANGS == 0:
                 yield
+        for gang in self._later.take_due(now):
+            self._queue_change(gang)
         while self._changed and self._budget.ready_at <= now:
             if len(reports) % GANGS == 0:
                 yield
@@ -216,6 +220,11 @@ class Reports:
         """The gang is reported, or has nothing to report."""
         self._changed.discard(_namespace(gang), gang)
         self._in_order.discard(gang)
+        self._later.discard(gang)
+
+    def _queue_change(self, gang: Gang) -> None:
+        self._changed.put(_namespace(gang), gang, None)
+        self._in_order.put(gang, (gang.group.key, gang.id))
 
     def _news(self, gang: Gang, now: float) -> Report | None:
         reported = self._reported[gang]
@@ -232,9 +241,10 @@ class Reports:
                 other_waits[uid] = after
             elif before.text != after.text:
                 changed = True
-        if changed:
-            self._changed.put(_namespace(gang), gang, None)
-            self._in_order.put(gang, (gang.group.key, gang.id))
+        if changed and reported.numbers_not_before > now:
+            self._later.put(gang, reported.numbers_not_before)
+        elif changed:
+            self._queue_change(gang)
         else:
             self._unchanged(gang)
         events = self._events(gang, reported, why, news)
@@ -254,6 +264,7 @@ class Reports:
         if not changes:
             return None
         self._budget.spend(len(changes), now)
+        reported.numbers_not_before = now + CHANGES_APART_SECONDS
         return self._report(gang, reported, changes, (), now)
 
     def _by_pod(self, gang: Gang, why: _Message, reported: _Reported) -> Iterator[tuple[str, _Message]]:
@@ -322,6 +333,7 @@ class Reports:
                     *(pod.uid, pod.namespace, pod.name),
                     *(message.wait.reason, message.text, message.node),
                     first=pod.uid not in earlier,
+                    changed=pod.uid in earlier and bool(earlier[pod.uid].text),
                 )
                 for pod, message in conditions
             ),
