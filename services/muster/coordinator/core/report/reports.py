@@ -71,7 +71,7 @@ STARTING_SECONDS = 1.0
 PODS_PER_SECOND = 200
 """Maximum rate of conditions of one gang; one report of all its members is saved up."""
 CHANGES_PER_SECOND = 20
-"""Maximum rate of conditions of which only numbers differ, over all gangs, each of which is a write of the API server."""
+"""Maximum rate of conditions of which only numbers differ, over all gangs: each is a write of the API server."""
 CHANGES_APART_SECONDS = 10.0
 """Minimum interval of such changes of one gang, whose numbers may change with every pod that comes or goes."""
 MAX_CHANGES_SAVED = 200
