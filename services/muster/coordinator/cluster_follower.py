@@ -20,9 +20,8 @@ from muster.rpc.watch_codec import decode_revision
 
 _SECONDS_BEHIND: Final = 1.0
 """Longest wait for what the standby has to reach the newest changes; then a new snapshot is read."""
-
 _END_SECONDS: Final = 1.0
-"""Longest wait for the end of a subscription before a new one."""
+"""Longest wait for the end of a subscription: a leader must not depend on it."""
 
 _log = structlog.get_logger()
 
@@ -52,9 +51,7 @@ class ClusterFollower:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        assert self._following is not None
-        self._following.cancel()
-        await asyncio.gather(self._following, return_exceptions=True)
+        await self._end()
 
     @property
     def complete(self) -> bool:
@@ -74,12 +71,16 @@ class ClusterFollower:
             self._facts, self._sink = None, sink
             await self._following
             return
-        self._following.cancel()
-        await asyncio.wait([self._following], timeout=_END_SECONDS)
+        await self._end()
         self._facts = None
         async with aclosing(watch_cluster(self._channel, self._subscriber)) as changes:
             async for change in changes:
                 sink(change)
+
+    async def _end(self) -> None:
+        assert self._following is not None
+        self._following.cancel()
+        await asyncio.wait([self._following], timeout=_END_SECONDS)
 
     async def _reach_newest(self) -> bool:
         """Wait until the facts have what cluster-state has now. False: they do not."""
