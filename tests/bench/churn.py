@@ -59,7 +59,7 @@ class _GangBinds(BindTimes):
     def __init__(self, cluster: BenchCluster) -> None:
         super().__init__(cluster.session, cluster.namespace)
         self.bound = 0
-        """Bound pods of gangs that are not forgotten."""
+        """Bound pods of gangs that run."""
         self.total = 0
         """Bound pods so far."""
         self._unbound: dict[str, int] = {}
@@ -82,8 +82,12 @@ class _GangBinds(BindTimes):
         if not self._unbound[name]:
             self._started[name].set_result(self.seen[pod])
 
+    def end(self, running: Workload) -> None:
+        """It is about to be deleted."""
+        self.bound -= running.size
+
     def forget(self, ended: Workload) -> None:
-        self.bound -= ended.size
+        """It is deleted."""
         del self._unbound[ended.name], self._started[ended.name]
         for pod in load.pod_names([ended]):
             del self.seen[pod]
@@ -187,6 +191,7 @@ class _Churn:
         if fits:
             self._seconds.append(bound - created)
         await asyncio.sleep(self._random.uniform(*_LIFETIMES))
+        self._binds.end(arrived)
         await load.delete_pods(self._cluster.session, self._cluster.namespace, {"labelSelector": f"{_LABEL}={name}"})
         self._wanted -= size
         self._binds.forget(arrived)
