@@ -2,8 +2,8 @@
 
 Gangs arrive at a rate that does not depend on what has started, run for 30 to 120 s from their last bind, and are
 deleted. The rate changes in a cycle of 10 minutes: most of the time the nodes suffice, then more arrives than fits,
-then less, until nothing waits. All pods request half a node, so that a perfect packing uses as many pods as there is
-demand for, up to two on each node.
+then less, until nothing waits. All pods request a whole node, so that a perfect packing uses as many nodes as there is
+demand for.
 """
 
 import argparse
@@ -31,7 +31,6 @@ from muster.localcluster.stack import SERVICES
 _CONTROLLERS: Final = "*,-node-lifecycle-controller,-garbage-collector-controller"
 _SIZES: Final = (4, 64)
 _LIFETIMES: Final = (30.0, 120.0)
-_PER_NODE: Final = 2
 _CYCLE: Final = ((420.0, 0.85), (90.0, 1.4), (90.0, 0.5))
 """Seconds, and demand as a share of all nodes."""
 _SAMPLE_SECONDS: Final = 1.0
@@ -99,7 +98,7 @@ class _Churn:
     def __init__(self, cluster: BenchCluster) -> None:
         self._cluster = cluster
         self._binds = _GangBinds(cluster)
-        self._capacity = _PER_NODE * cluster.options.nodes
+        self._capacity = cluster.options.nodes
         self._random = random.Random(0)
         self._wanted = 0
         """Pods that exist, bound or not."""
@@ -176,7 +175,7 @@ class _Churn:
         arrived = (
             gang(name)
             .of(size)
-            .asking(cpu=load.CPUS // _PER_NODE, memory="1Gi")
+            .asking(cpu=load.CPUS, memory="1Gi")
             .in_namespace(self._cluster.namespace)
             .labelled(**{_LABEL: name})
         )
