@@ -82,11 +82,11 @@ class _GangBinds(BindTimes):
             self._started[name].set_result(self.seen[pod])
 
     def end(self, running: Workload) -> None:
-        """It is about to be deleted."""
+        """The pods of the gang are about to be deleted."""
         self.bound -= running.size
 
     def forget(self, ended: Workload) -> None:
-        """It is deleted."""
+        """The gang is deleted."""
         del self._unbound[ended.name], self._started[ended.name]
         for pod in load.pod_names([ended]):
             del self.seen[pod]

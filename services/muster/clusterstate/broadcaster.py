@@ -52,7 +52,7 @@ class Broadcaster:
         self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
         self.changed: dict[str, int] = {}
-        """Revisions of the newest changes, by kind; lower after a restore of the API server."""
+        """Revisions of the newest changes, one for each kind that is watched; lower after a restore of the API server."""
         self._quiet_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
@@ -77,7 +77,7 @@ class Broadcaster:
                 self._timer = loop.call_at(self._quiet_until, self._send_through)
 
     def note(self, delta: Batch) -> None:
-        """A change that is only in snapshots: nobody has subscribed yet."""
+        """Raise `changed` for a delta that is only in snapshots, because nobody has subscribed yet."""
         for kind, revision in delta.changed.items():
             self.changed[kind] = max(revision, self.changed.get(kind, 0))
 

@@ -55,7 +55,7 @@ class ClusterFollower:
 
     @property
     def complete(self) -> bool:
-        """It knows the whole cluster, and nobody leads by it yet."""
+        """Whether the whole cluster is known, and nobody leads by it yet."""
         return self._facts is not None
 
     async def lead(self, sink: _Sink) -> None:

@@ -37,7 +37,7 @@ Known = dict[str, Any]
 AS_KNOWN = pytest.mark.parametrize(
     "known", [{}, {"first": True}, {"changed": True}], ids=["unknown", "first", "changed"]
 )
-"""What the caller takes to be known of the pod's conditions: a test holds in each case, whether it is true or not."""
+"""Knowledge that the caller claims of the pod's conditions: a test holds in each case, whether it is true or not."""
 
 
 @AS_KNOWN

@@ -70,7 +70,7 @@ class Servicer(WatchServicer):
 
 
 class Leader:
-    """What the leader gets."""
+    """Records the changes that the leader gets."""
 
     def __init__(self) -> None:
         self.changes: list[Snapshot | Delta | ViewLost] = []
