@@ -10,9 +10,7 @@ import argparse
 import asyncio
 import itertools
 import random
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 import psutil
@@ -23,12 +21,11 @@ from bench.arrivals import quantiles
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
 from bench.costs import memory_mib
+from bench.on_kube_apiserver import on_kube_apiserver
 from bench.turnover import LongestHolds
 from builders.gangs.manifests import Workload, gang
-from interop.control_plane import running_control_plane
 from muster.localcluster.stack import SERVICES
 
-_CONTROLLERS: Final = "*,-node-lifecycle-controller,-garbage-collector-controller"
 _SIZES: Final = (4, 64)
 _LIFETIMES: Final = (30.0, 120.0)
 _CYCLE: Final = ((420.0, 0.85), (90.0, 1.4), (90.0, 0.5))
@@ -42,14 +39,9 @@ _LABEL: Final = "muster.dev/bench-gang"
 
 async def churn(options: argparse.Namespace) -> dict[str, Any]:
     """Run for `options.minutes` on `options.nodes` nodes. Raises NotBuilt."""
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
-        plane_directory = Path(directory) / "control-plane"
-        async with running_control_plane(plane_directory, durable=True, controllers=_CONTROLLERS) as plane:
-            pids = [f"kube-apiserver={plane.api_server.pid}"]
-            here = argparse.Namespace(**{**vars(options), "kubeconfig": plane.kubeconfig, "watch_pid": pids})
-            async with BenchCluster(here, clear=False) as cluster:
-                await cluster.start_services()
-                return await _Churn(cluster).run(options.minutes * 60)
+    async with on_kube_apiserver(options) as cluster:
+        await cluster.start_services()
+        return await _Churn(cluster).run(options.minutes * 60)
 
 
 class _GangBinds(BindTimes):

@@ -6,9 +6,7 @@ of them. The API server, etcd with fsync, all services and the load generator sh
 
 import argparse
 import asyncio
-import tempfile
 import time
-from pathlib import Path
 from typing import Any, Final
 
 from bench import load
@@ -17,13 +15,12 @@ from bench.arrivals import quantiles
 from bench.bench_cluster import BenchCluster, say
 from bench.binds import BindTimes
 from bench.costs import memory_mib
+from bench.on_kube_apiserver import on_kube_apiserver
 from bench.turnover import LongestHolds
 from builders.gangs.manifests import gang
 from chaos.faults import coordinator_leader
-from interop.control_plane import running_control_plane
 from muster.kube.session import KubeSession
 
-_CONTROLLERS: Final = "*,-node-lifecycle-controller,-garbage-collector-controller"
 _BOUND_SECONDS: Final = 600.0
 _WARM_UP: Final = 5
 _GANGS_AT_ONCE: Final = 250
@@ -35,14 +32,9 @@ _SINGLE: Final = ("POST", "PUT", "PATCH", "DELETE", "GET")
 
 async def scale(options: argparse.Namespace) -> dict[str, Any]:
     """All measurements on one cluster of `options.nodes` nodes and `options.bound` bound pods. Raises NotBuilt."""
-    with tempfile.TemporaryDirectory(prefix="muster-bench-") as directory:
-        plane_directory = Path(directory) / "control-plane"
-        async with running_control_plane(plane_directory, durable=True, controllers=_CONTROLLERS) as plane:
-            pids = [f"kube-apiserver={plane.api_server.pid}"]
-            here = argparse.Namespace(**{**vars(options), "kubeconfig": plane.kubeconfig, "watch_pid": pids})
-            async with BenchCluster(here, clear=False, replicas={"coordinator": 2}) as cluster:
-                await _add_bound_pods(cluster, options.bound)
-                return await _measure(cluster)
+    async with on_kube_apiserver(options, {"coordinator": 2}) as cluster:
+        await _add_bound_pods(cluster, options.bound)
+        return await _measure(cluster)
 
 
 async def _measure(cluster: BenchCluster) -> dict[str, Any]:

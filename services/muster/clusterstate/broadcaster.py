@@ -52,7 +52,7 @@ class Broadcaster:
         self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
         self.changed: dict[str, int] = {}
-        """Revisions of the newest changes, one for each kind that is watched; lower after a restore of the API server."""
+        """Revisions of the newest changes, one for each watched kind; lower after a restore of the API server."""
         self._quiet_until = 0.0
         self._timer: asyncio.TimerHandle | None = None
 
