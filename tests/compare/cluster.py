@@ -105,7 +105,8 @@ class ComparedCluster:
         found = [
             str(condition.get("message", ""))
             for each in listed
-            for condition in each.get("status", {}).get("conditions", ())
+            for key in ("conditions", "schedulingConditions")
+            for condition in each.get("status", {}).get(key, ())
         ]
         events = await self.call("GET", f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
         return [each for each in (*found, *(e.get("note", "") for e in msgspec.json.decode(events)["items"])) if each]
@@ -123,7 +124,7 @@ class ComparedCluster:
         return sum(each.user + each.system for each in times)
 
     def _pod_groups(self) -> list[str]:
-        groups = ("scheduling.k8s.io/v1beta1", "scheduling.volcano.sh/v1beta1")
+        groups = ("scheduling.k8s.io/v1beta1", "scheduling.volcano.sh/v1beta1", "scheduling.run.ai/v2alpha2")
         return [f"/apis/{each}/namespaces/{self.namespace}/podgroups" for each in groups]
 
 

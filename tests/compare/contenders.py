@@ -1,6 +1,7 @@
 """The schedulers that are compared, each with its own scheduler name and its own declaration of a gang."""
 
 import asyncio
+import dataclasses
 import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -158,55 +159,40 @@ class NativeGangs(Contender):
         return _native_rack()
 
 
-class VolcanoScheduler(Contender):
-    """Volcano's scheduler, without its controllers and webhooks."""
+class _OfControllers(Contender):
+    """A scheduler whose programs are built from their Go modules."""
 
-    name = "Volcano"
-    dialect = "volcano"
-    scheduler_name = "volcano"
-    settings = (
-        "actions `enqueue, allocate, preempt, backfill`, the plugins of its chart and `network-topology-aware`;"
-        f" {_REQUESTS_PER_SECOND:,} requests a second; queues `root` and `default` with status Open; racks are"
-        " HyperNodes"
-    )
-    _version = "scheduling.volcano.sh/v1beta1"
-    _running: RunningController | None = None
+    crds: ClassVar[Controller]
+    """Whose CRDs are registered."""
+    programs: ClassVar[tuple[Controller, ...]]
+
+    def __init__(self, plane: ControlPlane, session: KubeSession) -> None:
+        super().__init__(plane, session)
+        self._running: list[RunningController] = []
 
     async def prepare(self, racks: list[str]) -> None:
-        await register(VOLCANO, self.session)
-        queues = [
-            {"apiVersion": self._version, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
-            for name in ("root", "default")
-        ]
-        await apply_manifests(self.session, map(Manifest, queues))
-        for name in ("root", "default"):
-            path = f"/apis/{self._version}/queues/{name}/status"
-            body = b'{"status":{"state":"Open"}}'
-            answer = await self.session.request(
-                "PATCH", path, body=body, content_type="application/merge-patch+json", timeout_seconds=30
-            )
-            assert answer.status == 200, answer.body
-        await apply_manifests(self.session, [Manifest(_hyper_node(rack)) for rack in racks])
+        await register(self.crds, self.session)
+        await apply_manifests(self.session, map(Manifest, self._objects(racks)))
+        for each in self.programs:
+            self._running.append(await installed(each, self.session, self.plane))
+        await self.stop()
+
+    @abstractmethod
+    def _objects(self, racks: list[str]) -> list[JSON]:
+        """Objects that it needs in the cluster."""
 
     async def start(self) -> None:
-        if self._running is None:
-            self._running = await installed(_VOLCANO_SCHEDULER, self.session, self.plane)
-        await self._running.start()
+        await asyncio.gather(*(each.start() for each in self._running))
 
     async def stop(self) -> None:
-        if self._running is not None:
-            await self._running.stop(self.session)
+        for each in self._running:
+            await each.stop(self.session)
 
     async def kill(self) -> None:
-        assert self._running is not None
-        await self._running.kill()
+        await asyncio.gather(*(each.kill() for each in self._running))
 
     def pids(self) -> dict[str, int]:
-        assert self._running is not None
-        return {"volcano-scheduler": self._running.pid}
-
-    def _in_rack(self) -> JSON:
-        return {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+        return {of.name: each.pid for of, each in zip(self.programs, self._running, strict=True)}
 
 
 _VOLCANO_SCHEDULER: Final = Controller(
@@ -240,7 +226,102 @@ _VOLCANO_SCHEDULER: Final = Controller(
     ready_path="/healthz",
 )
 
-CONTENDERS: Final[tuple[type[Contender], ...]] = (Muster, NativeGangs, VolcanoScheduler)
+
+class VolcanoScheduler(_OfControllers):
+    """Volcano's scheduler, without its controllers and webhooks."""
+
+    name = "Volcano"
+    dialect = "volcano"
+    scheduler_name = "volcano"
+    settings = (
+        "actions `enqueue, allocate, preempt, backfill`, the plugins of its chart and `network-topology-aware`;"
+        f" {_REQUESTS_PER_SECOND:,} requests a second; queues `root` and `default` with status Open; racks are"
+        " HyperNodes"
+    )
+    crds = VOLCANO
+    programs = (_VOLCANO_SCHEDULER,)
+    _queues = ("root", "default")
+    _version = "scheduling.volcano.sh/v1beta1"
+
+    async def prepare(self, racks: list[str]) -> None:
+        await super().prepare(racks)
+        for name in self._queues:
+            path = f"/apis/{self._version}/queues/{name}/status"
+            body = b'{"status":{"state":"Open"}}'
+            answer = await self.session.request(
+                "PATCH", path, body=body, content_type="application/merge-patch+json", timeout_seconds=30
+            )
+            assert answer.status == 200, answer.body
+
+    def _objects(self, racks: list[str]) -> list[JSON]:
+        queues = [
+            {"apiVersion": self._version, "kind": "Queue", "metadata": {"name": name}, "spec": {"weight": 1}}
+            for name in self._queues
+        ]
+        return [*queues, *map(_hyper_node, racks)]
+
+    def _in_rack(self) -> JSON:
+        return {"networkTopology": {"mode": "hard", "highestTierAllowed": 1}}
+
+
+_KAI_MODULE: Final = "github.com/NVIDIA/KAI-scheduler"
+_KAI_SCHEDULER: Final = Controller(
+    "kai-scheduler",
+    _KAI_MODULE,
+    "",
+    arguments=lambda place: [
+        *(f"--listen-address=127.0.0.1:{place.health_port}", f"--plugin-server-port={place.webhook_port}"),
+        *(f"--qps={_REQUESTS_PER_SECOND}", f"--burst={_REQUESTS_PER_SECOND}"),
+    ],
+    ready_path="/metrics",
+)
+_KAI_BINDER: Final = Controller(
+    "kai-binder",
+    _KAI_MODULE,
+    "",
+    arguments=lambda place: [
+        *(f"--metrics-bind-address=127.0.0.1:{place.health_port}", "--health-probe-bind-address=0"),
+        *(f"--qps={_REQUESTS_PER_SECOND}", f"--burst={_REQUESTS_PER_SECOND}"),
+    ],
+    ready_path="/metrics",
+)
+
+
+class Kai(_OfControllers):
+    """KAI's scheduler and its binder, without its other controllers and webhooks."""
+
+    name = "KAI"
+    dialect = "kai"
+    scheduler_name = "kai-scheduler"
+    settings = (
+        "scheduler and binder with their default configuration (a cycle a second, ten binds at once);"
+        f" {_REQUESTS_PER_SECOND:,} requests a second; the queues of its chart; racks are a Topology"
+    )
+    crds = dataclasses.replace(_KAI_SCHEDULER, crds=("deployments/kai-scheduler/crds/*.yaml",))
+    programs = (_KAI_SCHEDULER, _KAI_BINDER)
+    _queue = "default-queue"
+    _topology = "racks"
+
+    def gang(self, gang: Workload, *, in_rack: bool = False) -> Workload:
+        return super().gang(gang, in_rack=in_rack).declaring(queue=self._queue)
+
+    def _objects(self, racks: list[str]) -> list[JSON]:
+        return [
+            _kai_queue("default-parent-queue"),
+            _kai_queue(self._queue, parentQueue="default-parent-queue"),
+            {
+                "apiVersion": "kai.scheduler/v1alpha1",
+                "kind": "Topology",
+                "metadata": {"name": self._topology},
+                "spec": {"levels": [{"nodeLabel": RACK}]},
+            },
+        ]
+
+    def _in_rack(self) -> JSON:
+        return {"topologyConstraint": {"topology": self._topology, "requiredTopologyLevel": RACK}}
+
+
+CONTENDERS: Final[tuple[type[Contender], ...]] = (Muster, NativeGangs, VolcanoScheduler, Kai)
 
 
 async def versions() -> dict[str, str]:
@@ -249,6 +330,7 @@ async def versions() -> dict[str, str]:
     return {
         "kube-apiserver, kube-controller-manager, kube-scheduler": kubernetes,
         "Volcano": await module_version(_VOLCANO_SCHEDULER),
+        "KAI": await module_version(_KAI_SCHEDULER),
     }
 
 
@@ -260,3 +342,14 @@ def _hyper_node(rack: str) -> JSON:
     members = [{"type": "Node", "selector": {"labelMatch": {"matchLabels": {RACK: rack}}}}]
     spec = {"tier": 1, "members": members}
     return {"apiVersion": "topology.volcano.sh/v1alpha1", "kind": "HyperNode", "metadata": {"name": rack}, "spec": spec}
+
+
+def _kai_queue(name: str, **spec: str) -> JSON:
+    """A queue without quota or limit, as its chart creates them."""
+    unlimited = {"quota": 0, "limit": -1, "overQuotaWeight": 1}
+    return {
+        "apiVersion": "scheduling.run.ai/v2",
+        "kind": "Queue",
+        "metadata": {"name": name},
+        "spec": {**spec, "resources": dict.fromkeys(("cpu", "gpu", "memory"), unlimited)},
+    }

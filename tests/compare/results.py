@@ -11,7 +11,10 @@ _FILE: Final = Path(__file__).with_name("results.json")
 class Results:
     """Figures by number of nodes, measurement and scheduler, each with all repetitions; verdicts by check."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, add: bool = False) -> None:
+        """`add`: repetitions are added to those of earlier runs, instead of replacing them."""
+        self._add = add
+        self._measured: set[tuple[int, str, str]] = set()
         self.machine: dict[str, Any] = {}
         self.versions: dict[str, str] = {}
         self.settings: dict[str, str] = {}
@@ -20,14 +23,16 @@ class Results:
         self.checks: dict[str, dict[str, list[Any]]] = {}
         """Whether it passed, and what was seen, by check and scheduler."""
 
-    def add(self, nodes: int, measurement: str, scheduler: str, figures: dict[str, float], repetition: int) -> None:
-        """The first repetition replaces what an earlier run measured."""
+    def add(self, nodes: int, measurement: str, scheduler: str, figures: dict[str, float]) -> None:
+        """One more repetition."""
         runs = self.figures.setdefault(str(nodes), {}).setdefault(measurement, {}).setdefault(scheduler, [])
-        del runs[repetition:]
+        if not self._add and (nodes, measurement, scheduler) not in self._measured:
+            runs.clear()
+        self._measured.add((nodes, measurement, scheduler))
         runs.append(figures)
 
     def as_json(self) -> dict[str, Any]:
-        return dict(vars(self))
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
 
 class Spread:
@@ -38,9 +43,9 @@ class Spread:
         self.median, self.lowest, self.highest = median(values), min(values), max(values)
 
 
-def read_results() -> Results:
-    """The stored ones; empty ones if there are none."""
-    results = Results()
+def read_results(*, add: bool = False) -> Results:
+    """The stored ones; empty ones if there are none. `add`: see Results."""
+    results = Results(add=add)
     if _FILE.exists():
         vars(results).update(json.loads(_FILE.read_text()))
     return results

@@ -12,6 +12,7 @@ import json
 import os
 import platform
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,18 @@ import psutil
 import uvloop
 
 from compare.checks import CHECKS, NODES, run_check
-from compare.cluster import compared_cluster
+from compare.cluster import ComparedCluster, compared_cluster
 from compare.contenders import CONTENDERS, Contender, versions
-from compare.measurements import BARE, FULL_NODES, MEASUREMENTS, PREEMPTION, Amounts, bare_binds, preemption
+from compare.measurements import (
+    BARE,
+    FULL_NODES,
+    MEASUREMENTS,
+    PREEMPTION,
+    Amounts,
+    Measurement,
+    bare_binds,
+    preemption,
+)
 from compare.page import write_page
 from compare.results import Results, read_results, write_results
 from muster.localcluster.child_process import ChildDied
@@ -42,8 +52,10 @@ def main() -> None:
     parser.add_argument("--repetitions", type=int, default=5, help="of each measurement; each check runs once")
     parser.add_argument("--schedulers", default=",".join(each.name for each in CONTENDERS))
     parser.add_argument("--only", default="", help="measurements and checks whose name contains this")
+    parser.add_argument("--add", action="store_true", help="to the repetitions of results.json; implies --write")
     parser.add_argument("--write", action="store_true", help="write results.json and docs/comparison.md")
     options = parser.parse_args()
+    options.write |= options.add
     options.parts = options.parts or list(_PARTS)
     if unknown := [part for part in options.parts if part not in _PARTS]:
         parser.error(f"there is no part {unknown[0]!r}; there are {', '.join(_PARTS)}")
@@ -55,60 +67,89 @@ def main() -> None:
 
 
 async def compare(options: argparse.Namespace) -> None:
-    """Run all parts, and note each result as soon as it is there."""
-    results = read_results() if options.write and set(options.parts) != set(_PARTS) else Results()
-    results.machine = _machine()
-    results.versions = await versions()
+    """Run all parts, and note each result as soon as it is there. Raises SystemExit if --add does not fit."""
+    await _Comparison(options, await _results(options)).run()
+
+
+async def _results(options: argparse.Namespace) -> Results:
+    """Those that the run continues, with what it runs on and with."""
+    everything = set(options.parts) == set(_PARTS) and not options.add
+    results = Results() if everything or not options.write else read_results(add=options.add)
+    found = {"machine": _machine(), "versions": await versions(), "pods": options.pods}
+    for name, value in found.items():
+        if options.add and (stored := getattr(results, name)) not in (value, type(value)()):
+            sys.exit(f"--add: results.json was measured with {name} {stored}, not {value}; run without --add")
+        setattr(results, name, value)
     results.settings = {each.name: each.settings for each in CONTENDERS}
-    results.pods = options.pods
+    return results
 
-    def note() -> None:
-        if options.write:
-            write_results(results)
-            write_page(results)
 
-    for repetition in range(options.repetitions):
-        for nodes in map(int, options.nodes.split(",")) if "rates" in options.parts else ():
-            for kind in options.contenders:
-                await _rates(options, results, kind, nodes, repetition)
-                note()
-        for kind in options.contenders if "preemption" in options.parts else ():
-            async with compared_cluster(kind, FULL_NODES) as cluster:
-                found = await preemption(cluster, Amounts(FULL_NODES, options.pods))
-            results.add(FULL_NODES, PREEMPTION, kind.name, found, repetition)
-            _say(repetition, kind, FULL_NODES, PREEMPTION, found)
-            note()
-    for kind in options.contenders if "checks" in options.parts else ():
+class _Comparison:
+    """One run."""
+
+    def __init__(self, options: argparse.Namespace, results: Results) -> None:
+        self._options, self._results = options, results
+        self._amounts = partial(Amounts, pods=options.pods)
+
+    async def run(self) -> None:
+        options = self._options
+        for repetition in range(options.repetitions):
+            for nodes in map(int, options.nodes.split(",")) if "rates" in options.parts else ():
+                for kind in options.contenders:
+                    await self._rates(kind, nodes, repetition)
+            for kind in options.contenders if "preemption" in options.parts else ():
+                await self._preemption(kind, repetition)
+        for kind in options.contenders if "checks" in options.parts else ():
+            await self._checks(kind)
+        print(json.dumps(self._results.as_json(), indent=2))
+
+    async def _rates(self, kind: type[Contender], nodes: int, repetition: int) -> None:
+        async with compared_cluster(kind, nodes) as cluster:
+            measurements = dict(MEASUREMENTS)
+            if kind is self._options.contenders[0]:
+                measurements[BARE] = bare_binds
+            for name, measure in measurements.items():
+                if self._options.only in name:
+                    await self._measure(cluster, kind, nodes, repetition, name, measure)
+
+    async def _preemption(self, kind: type[Contender], repetition: int) -> None:
+        async with compared_cluster(kind, FULL_NODES) as cluster:
+            await self._measure(cluster, kind, FULL_NODES, repetition, PREEMPTION, preemption)
+
+    async def _measure(
+        self,
+        cluster: ComparedCluster,
+        kind: type[Contender],
+        nodes: int,
+        repetition: int,
+        name: str,
+        measure: Measurement,
+    ) -> None:
+        try:
+            found = await measure(cluster, self._amounts(nodes))
+        except (TimeoutError, ChildDied) as error:
+            _say(f"{repetition}: {kind.name}, {nodes} nodes, {name}: failed, and is not counted: {error!r}")
+            await cluster.contender.stop()
+            await cluster.delete_pods()
+            return
+        self._results.add(nodes, name, BARE if name == BARE else kind.name, found)
+        _say(f"{repetition}: {kind.name}, {nodes} nodes, {name}: {found}")
+        self._note()
+
+    async def _checks(self, kind: type[Contender]) -> None:
         for name, check in CHECKS.items():
-            if options.only in name:
-                async with compared_cluster(kind, NODES) as cluster:
-                    verdict = await run_check(check, cluster)
-                results.checks.setdefault(name, {})[kind.name] = [verdict.passed, verdict.seen]
-                _say(0, kind, NODES, name, verdict)
-                note()
-    print(json.dumps(results.as_json(), indent=2))
-
-
-async def _rates(
-    options: argparse.Namespace, results: Results, kind: type[Contender], nodes: int, repetition: int
-) -> None:
-    amounts = Amounts(nodes, options.pods)
-    async with compared_cluster(kind, nodes) as cluster:
-        measurements = dict(MEASUREMENTS)
-        if kind is options.contenders[0]:
-            measurements[BARE] = bare_binds
-        for name, measure in measurements.items():
-            if options.only not in name:
+            if self._options.only not in name:
                 continue
-            try:
-                found = await measure(cluster, amounts)
-            except (TimeoutError, ChildDied) as error:
-                _say(repetition, kind, nodes, name, f"failed, and is not counted: {error!r}")
-                await cluster.contender.stop()
-                await cluster.delete_pods()
-                continue
-            results.add(nodes, name, BARE if name == BARE else kind.name, found, repetition)
-            _say(repetition, kind, nodes, name, found)
+            async with compared_cluster(kind, NODES) as cluster:
+                verdict = await run_check(check, cluster)
+            self._results.checks.setdefault(name, {})[kind.name] = [verdict.passed, verdict.seen]
+            _say(f"{kind.name}, {NODES} nodes, {name}: {verdict}")
+            self._note()
+
+    def _note(self) -> None:
+        if self._options.write:
+            write_results(self._results)
+            write_page(self._results)
 
 
 def _machine() -> dict[str, Any]:
@@ -117,8 +158,8 @@ def _machine() -> dict[str, Any]:
     return {"processor": model, "cores": os.cpu_count(), "memory_gib": round(psutil.virtual_memory().total / 2**30)}
 
 
-def _say(repetition: int, kind: type[Contender], nodes: int, name: str, found: object) -> None:
-    print(f"{repetition}: {kind.name}, {nodes} nodes, {name}: {found}", file=sys.stderr, flush=True)
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """`muster run SERVICE`: one flag for each field of the service's Settings."""
 
+import gc
 import importlib
 import inspect
 import types
@@ -44,6 +45,8 @@ class ServiceGroup(TyperGroup):
         if cmd_name not in SERVICES:
             return None
         package, purpose = SERVICES[cmd_name]
+        # Imports take a fifth less time without collections, which find nothing there; GarbageCollection enables them.
+        gc.disable()
         settings = importlib.import_module(f"muster.{package}.settings").Settings
         app = typer.Typer(rich_markup_mode=None, add_completion=False, pretty_exceptions_enable=False)
         app.command(name=cmd_name, help=purpose)(_command(cmd_name, package, settings))

@@ -28,6 +28,7 @@ Dialect = Literal[
     "batch",
     "lightweight",
     "native",
+    "kai",
     "kueue",
     "plain",
     "test",

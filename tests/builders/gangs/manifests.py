@@ -24,6 +24,7 @@ _DEFINITIONS = {
     "kube-batch": "scheduling.incubator.k8s.io/v1alpha1",
     "volcano": "scheduling.volcano.sh/v1beta1",
     "native": "scheduling.k8s.io/v1beta1",
+    "kai": "scheduling.run.ai/v2alpha2",
 }
 
 _EVICTED_IS_NOT_FAILED: dict[str, Any] = {
@@ -187,6 +188,8 @@ class Workload(Gang):
             return {prefix + "name": self.name, prefix + "min-available": minimum}, self.all_annotations()
         if self.dialect in ("kube-batch", "volcano"):
             return {}, {_GROUP_NAME: self.name}
+        if self.dialect == "kai":
+            return {}, {"pod-group-name": self.name}
         if self.dialect == "batch":
             return {}, {_GROUP_NAME: self.name, _GROUP_POD_NUM: minimum, **self.all_annotations()}
         if self.dialect == "kueue":
