@@ -6,12 +6,14 @@ async with running_cluster(directory, images) as cluster:
 
 import asyncio
 import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from types import MappingProxyType
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import msgspec
 
@@ -111,33 +113,47 @@ class RealCluster:
         given: bytes | None = None,
         environment: Mapping[str, str] = MappingProxyType({}),
         directory: Path | None = None,
+        seconds: float = _COMMAND_SECONDS,
     ) -> str:
-        """Run a command with KUBECONFIG in a directory; returns its output. Raises CommandFailed."""
+        """Run a command with KUBECONFIG in a directory; returns its output. Raises CommandFailed, also if it does not
+        end in so many seconds.
+        """
         path = f"{tools()}:{sys.prefix}/bin:{os.environ['PATH']}"  # kubectl is of the version of the cluster
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env={**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), **environment},
-            cwd=directory,
-        )
-        try:
-            async with asyncio.timeout(_COMMAND_SECONDS):
-                output, errors = await process.communicate(given)
-        finally:
-            if process.returncode is None:  # it takes too long, or the test is interrupted
-                with suppress(ProcessLookupError):
-                    process.kill()
-        if process.returncode:
-            raise CommandFailed(
-                f"{' '.join(command)} exited with {process.returncode}: {errors.decode()}{output.decode()}"
+        with TemporaryFile() as output, TemporaryFile() as errors:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL if given is None else asyncio.subprocess.PIPE,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, "PATH": path, "KUBECONFIG": str(self.kubeconfig), **environment},
+                cwd=directory,
+                start_new_session=True,
             )
-        return output.decode()
+            ended = f"did not end in {seconds:.0f} s"
+            try:
+                async with asyncio.timeout(seconds):
+                    await process.communicate(given)
+                ended = f"exited with {process.returncode}"
+            except TimeoutError:
+                pass  # reported below, with what it has written
+            finally:
+                if process.returncode is None:  # it takes too long, or the test is interrupted
+                    with suppress(ProcessLookupError):
+                        os.killpg(process.pid, signal.SIGKILL)
+                    await process.wait()
+            written, complaints = (_text(each) for each in (output, errors))
+        if process.returncode != 0:
+            raise CommandFailed(f"{' '.join(command)} {ended}: {complaints}{written}")
+        return written
 
     def _kubeconfig(self, name: str) -> Path:
         """In the directory of the control plane, which empties it."""
         return self.directory / "control-plane" / f"{name}.kubeconfig"
+
+
+def _text(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode()
 
 
 @asynccontextmanager

@@ -17,6 +17,8 @@ PAGE = DOCS / "operations.md"
 LOST = "muster-etcd-2"
 ID_OF_THE_PAGE = "8211f1d0f64f3269"
 GANGS_MEANWHILE = 10
+PROCEDURE_SECONDS = 900.0
+"""For all commands of a section, two of which wait up to four minutes."""
 
 
 async def test_gangs_start_while_a_member_is_lost_and_replaced(release: Release, tmp_path: Path) -> None:
@@ -63,16 +65,21 @@ async def _replace(release: Release, directory: Path) -> None:
     (directory / "values.yaml").write_text("{}")
     _write_manifest(directory, section, "etcdctl.yaml")
     listing, replacing = _commands(section)
-    members = await release.cluster.run("sh", "-euc", listing, directory=directory)
+    members = await _shell(release, directory, listing)
     [id_] = [line.partition(",")[0] for line in members.splitlines() if f", {LOST}, " in line]
-    await release.cluster.run("sh", "-euc", replacing.replace(ID_OF_THE_PAGE, id_), directory=directory)
+    await _shell(release, directory, replacing.replace(ID_OF_THE_PAGE, id_))
 
 
 async def _run(release: Release, directory: Path, section: str, manifest: str) -> None:
     """Run the commands of a section of the page with its manifest in a file."""
     _write_manifest(directory, section, manifest)
     for commands in _commands(section):
-        await release.cluster.run("sh", "-euc", commands, directory=directory)
+        await _shell(release, directory, commands)
+
+
+async def _shell(release: Release, directory: Path, commands: str) -> str:
+    """Run commands of the page; returns their output. Raises CommandFailed, with the commands that ran."""
+    return await release.cluster.run("sh", "-euxc", commands, directory=directory, seconds=PROCEDURE_SECONDS)
 
 
 def _write_manifest(directory: Path, section: str, file: str) -> None:
