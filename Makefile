@@ -41,7 +41,7 @@ interop: setup kubernetes ## workload controllers on kube-apiserver with Muster:
 	@tools/go/build $(VENV)/tools interop
 	@$(BIN)/python tests/interop/run.py $(ARGS)
 
-compare: setup kubernetes ## Muster, kube-scheduler's gangs and Volcano on the same work, about two hours (ARGS="--write", ARGS="checks")
+compare: setup kubernetes ## Muster, kube-scheduler's gangs, Volcano and KAI on the same work, about six hours (ARGS="--write", ARGS="checks")
 	@tools/go/build $(VENV)/tools compare
 	@$(BIN)/python tests/compare/run.py $(ARGS)
 

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Container
 from typing import Final
 
 from muster.kube.session import KubeSession
@@ -11,13 +12,13 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _CALL_SECONDS: Final = 60.0
 
 
-async def requests(session: KubeSession) -> Counter[str]:
-    """Their number so far by "VERB RESOURCE" or "VERB RESOURCE/SUBRESOURCE", without leases and the server's own."""
+async def requests(session: KubeSession, *, without: Container[str] = ("leases",)) -> Counter[str]:
+    """Their number so far by "VERB RESOURCE" or "VERB RESOURCE/SUBRESOURCE", but for some resources."""
     answer = await session.request("GET", "/metrics", timeout_seconds=_CALL_SECONDS)
     counted: Counter[str] = Counter()
     for found in _REQUESTS.finditer(answer.body.decode()):
         labels = dict(_LABEL.findall(found["labels"]))
         resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
-        if labels["resource"] in ("pods", "events", "podgroups"):
+        if labels["resource"] and labels["resource"] not in without:
             counted[f"{labels['verb']} {resource}"] += int(float(found["value"]))
     return counted

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bench import load
+from bench.api_requests import requests
 from bench.binds import BindTimes
 from compare.cluster import CPUS, MOST_SECONDS, ComparedCluster, bind_all, observed
 
@@ -30,7 +31,8 @@ class Amounts:
 
 def rate(size: int, *, in_rack: bool = False, running: bool = False) -> Measurement:
     """Pods a second that are bound of gangs of one size: they exist when the contender is started, and time runs from
-    the start; or they are created while it is `running`, and time runs from the first creation.
+    the start, as do the requests that the API server counts, of all processes; or they are created while it is
+    `running`, and time runs from the first creation.
     """
 
     async def measure(cluster: ComparedCluster, amounts: Amounts) -> Figures:
@@ -45,12 +47,16 @@ def rate(size: int, *, in_rack: bool = False, running: bool = False) -> Measurem
             await cluster.create(*gangs)
         else:
             await cluster.create(*gangs)
+            sent = (await requests(cluster.session)).total()
             began = time.monotonic()
             await cluster.contender.start()
         bound, seconds = await observed(binds, pods, began)
         await cluster.contender.stop()
+        found = {"pods_per_second": round(bound / seconds, 1), "bound": bound / len(pods)}
+        if not running and bound:
+            found["requests_per_pod"] = round(((await requests(cluster.session)).total() - sent) / bound, 2)
         await cluster.end(binds)
-        return {"pods_per_second": round(bound / seconds, 1), "bound": bound / len(pods)}
+        return found
 
     return measure
 

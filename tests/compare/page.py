@@ -20,6 +20,8 @@ _ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = _ROOT / "docs" / "comparison.md"
 README: Final = _ROOT / "README.md"
 _WIDTH: Final = 100
+_REQUESTS: Final = "gangs of 100, from the start"
+"""The measurement whose requests are shown."""
 _NAMES: Final = [each.name for each in CONTENDERS]
 _HEAD: Final = """\
 # Comparison
@@ -30,10 +32,11 @@ kube-controller-manager and hollow nodes of 64 CPUs in racks of 20. This page is
 results by [tests/compare](../tests/compare); do not edit it.
 
 ```console
-make compare                                          # everything, about two hours
+make compare                                          # everything, about six hours
 make compare ARGS="rates --nodes 1000 --repetitions 1"
 make compare ARGS="checks --schedulers kube-scheduler --only order"
 make compare ARGS="--write"                           # everything, and this page
+make compare ARGS="rates --repetitions 1 --add"       # one more repetition for this page
 ```
 """
 
@@ -82,14 +85,16 @@ def _circumstances(results: Results) -> str:
 
 
 def _rates(results: Results, nodes: int) -> str:
-    runs = max(len(each) for by in results.figures[str(nodes)].values() for each in by.values())
+    counts = {len(each) for by in results.figures[str(nodes)].values() for each in by.values()}
+    runs = " to ".join(map(str, sorted({min(counts), max(counts)})))
     text = (
         f"{results.pods:,} pods for each rate, 1,000 of gangs in a rack. *From the start*: the pods exist when the"
         " scheduler is started, and time runs from its start to the last bind, so that its own start counts."
         " *Running*: time runs from the creation of the first pod, so that the creation counts."
-        f" {f'Medians of {runs}, with the lowest and the highest' if runs > 1 else 'One run'}; in parentheses the share"
-        " of the pods that were bound within 300 s, if not all were. *Bare binds*: one client that binds pods and"
-        " decides nothing."
+        f" {'One run' if runs == '1' else f'Medians of {runs} runs, with the lowest and the highest'}; in parentheses"
+        " the share of the pods that were bound within 300 s, if not all were. *Bare binds*: one client that binds pods"
+        f" and decides nothing. *API requests*: those of {_REQUESTS}, of all processes from the scheduler's start to"
+        " its end, counted by the API server."
     )
     names = [*MEASUREMENTS, BARE]
     return "\n".join([f"## {nodes:,} nodes", "", _wrapped(text), "", *_table(results, nodes, names)]) + "\n"
@@ -106,7 +111,9 @@ def _table(results: Results, nodes: int, names: list[str]) -> list[str]:
             unit = "p50 / worst, ms" if name == "latency of a gang of 8" else "pods/s"
             cells = [_figure(found[name][each]) if each in found[name] else "" for each in _NAMES]
             lines.append(f"| {name}, {unit} | " + " | ".join(cells) + " |")
-    return lines
+    counted = found.get(_REQUESTS, {})
+    cells = [_with_spread(counted[each], "requests_per_pod", ".1f") if each in counted else "" for each in _NAMES]
+    return [*lines, "| API requests for each pod | " + " | ".join(cells) + " |"] if any(cells) else lines
 
 
 def _figure(runs: list[dict[str, float]]) -> str:
@@ -119,7 +126,9 @@ def _figure(runs: list[dict[str, float]]) -> str:
 
 
 def _with_spread(runs: list[dict[str, float]], figure: str, form: str) -> str:
-    """The median, with the lowest and the highest if there are several runs."""
+    """The median, with the lowest and the highest if there are several runs; empty if it was not measured."""
+    if any(figure not in run for run in runs):
+        return ""
     spread = Spread(runs, figure)
     ends = f" ({spread.lowest:{form}} to {spread.highest:{form}})" if len(runs) > 1 else ""
     return f"{spread.median:{form}}{ends}{_missing(runs)}"
