@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
 from typing import NamedTuple
 
 import structlog
@@ -51,6 +52,8 @@ class Broadcaster:
         self._backlog_changes = backlog_changes
         self._subscriptions: set[_Subscription] = set()
         self._through: dict[str, int] = {}
+        self._newest: _Snapshot | None = None
+        """The last snapshot, for others who subscribe before something is published, or the first has been sent it."""
         self.changed: dict[str, int] = {}
         """Revisions of the newest changes, one for each watched kind; lower after a restore of the API server."""
         self._quiet_until = 0.0
@@ -62,6 +65,7 @@ class Broadcaster:
 
     def publish(self, delta: Batch) -> None:
         """Queue a delta for all subscribers; one that changes nothing only raises `through`."""
+        self._newest = None
         before, self._through = self._through, delta.through
         self.note(delta)
         changes = change_count(delta)
@@ -84,6 +88,7 @@ class Broadcaster:
     def restart(self, message: str) -> None:
         """Send snapshots instead of deltas to all subscribers: revisions have become lower."""
         self.changed.clear()
+        self._newest = None
         for subscription in self._subscriptions:
             subscription.restart(_SnapshotReason("restored", message))
 
@@ -97,8 +102,9 @@ class Broadcaster:
                 if (reason := subscription.start_snapshot()) is not None:
                     log.info("snapshot_sent", reason=reason.message)
                     SNAPSHOTS.labels(reason.kind).add()
-                    async for message in self._snapshot(subscription, reason.message):
-                        yield message
+                    async with aclosing(self._send_snapshot(subscription, reason.message)) as messages:
+                        async for message in messages:
+                            yield message
                 while (delta := subscription.next()) is not None:
                     yield delta
                 await subscription.wait()
@@ -106,17 +112,23 @@ class Broadcaster:
             self._subscriptions.discard(subscription)
             log.info("subscriber_left")
 
-    async def _snapshot(self, subscription: "_Subscription", reason: str) -> AsyncGenerator[bytes]:
+    async def _send_snapshot(self, subscription: "_Subscription", reason: str) -> AsyncGenerator[bytes]:
         """A snapshot of now, with later deltas queued behind it. Stops early if the backlog overflows meanwhile."""
-        snapshot = self._take_snapshot()
-        subscription.limit = max(self._backlog_changes, object_count(snapshot))
-        yield snapshot_begin_step(reason).SerializeToString()
-        for chunk in snapshot_chunks(snapshot):
-            if subscription.needs_snapshot:
-                return
-            yield self._encoded(chunk)
-            await asyncio.sleep(0)
-        yield synced_step(encodable_revisions(snapshot.through)).SerializeToString()
+        if self._newest is None:
+            self._newest = _Snapshot.of(self._take_snapshot(), self._encoded)
+        objects, through, chunks = self._newest
+        subscription.limit = max(self._backlog_changes, objects)
+        try:
+            yield snapshot_begin_step(reason).SerializeToString()
+            while (chunk := chunks.next()) is not None:
+                if subscription.needs_snapshot:
+                    return
+                encoded, chunks = chunk
+                yield encoded
+                await asyncio.sleep(0)
+            yield synced_step(encodable_revisions(through)).SerializeToString()
+        finally:
+            self._newest = None
 
     def _encoded(self, batch: Batch) -> bytes:
         """A batch as a step of the stream. What cannot be encoded must not keep the rest from subscribers."""
@@ -141,6 +153,37 @@ class Broadcaster:
     def _send_through(self) -> None:
         self._timer = None
         self._send(Batch(through=self._through), 0)
+
+
+class _Snapshot(NamedTuple):
+    """The whole state at some time, cut and encoded once, for all who subscribe before it changes."""
+
+    objects: int
+    through: dict[str, int]
+    chunks: "_Chunks"
+
+    @classmethod
+    def of(cls, batch: Batch, encode: Callable[[Batch], bytes]) -> "_Snapshot":
+        return cls(object_count(batch), batch.through, _Chunks(map(encode, snapshot_chunks(batch))))
+
+
+class _Chunks:
+    """Those that a subscriber has not been sent yet. Each is encoded when the first subscriber needs it (I12), and
+    lives until the last one is sent it (I11).
+    """
+
+    __slots__ = ("_next", "_not_encoded")
+
+    def __init__(self, not_encoded: Iterator[bytes]) -> None:
+        """The iterator encodes a chunk when it is asked for it."""
+        self._not_encoded = not_encoded
+        self._next: tuple[bytes, _Chunks] | None = None
+
+    def next(self) -> "tuple[bytes, _Chunks] | None":
+        """The first one, and those behind it; None at the end."""
+        if self._next is None and (encoded := next(self._not_encoded, None)) is not None:
+            self._next = encoded, _Chunks(self._not_encoded)
+        return self._next
 
 
 class _Message:

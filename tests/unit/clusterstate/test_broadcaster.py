@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 
 from builders.wait import WAIT_SECONDS
 from muster.clusterstate.broadcaster import Broadcaster
-from muster.clusterstate.chunks import change_count, delta_chunks
+from muster.clusterstate.chunks import CHUNK_OBJECTS, change_count, delta_chunks
 from muster.clusterstate.v1 import clusterstate_pb2 as pb
 from muster.gangs.facts import Batch, NodeFacts, PodClass, PodFacts, TopologyTree
 from muster.rpc.watch_codec import decode_batch
@@ -19,9 +19,12 @@ class Cluster:
     def __init__(self, backlog_changes: int = 1000) -> None:
         self.pods: dict[str, PodFacts] = {}
         self.revision = 0
+        self.snapshots = 0
+        """How often the whole state was taken."""
         self.broadcaster = Broadcaster(self.snapshot, backlog_changes)
 
     def snapshot(self) -> Batch:
+        self.snapshots += 1
         return Batch(
             pod_classes=(PodClass("c"),),
             nodes=(NodeFacts("n"),),
@@ -98,6 +101,31 @@ async def test_a_snapshot_is_followed_by_deltas() -> None:
         cluster.put("a")
         await subscriber.until(lambda: subscriber.through == {"pods": 3})
         assert subscriber.pods == {"a": 3, "b": 2}
+
+
+async def test_who_subscribes_while_a_snapshot_is_sent_shares_it_until_something_changes() -> None:
+    cluster = Cluster()
+    cluster.put(*(f"pod-{number}" for number in range(3 * CHUNK_OBJECTS)))
+    async with subscribed(cluster) as first, subscribed(cluster) as second, subscribed(cluster) as third:
+        await first.until(lambda: len(first.pods) >= CHUNK_OBJECTS)
+        await second.step()
+        assert cluster.snapshots == 1
+        cluster.put("new")
+        await third.step()
+        assert cluster.snapshots == 2
+        for each in (third, second, first):
+            await each.until(lambda each=each: each.through == {"pods": 2})  # type: ignore[misc]
+            assert each.pods.keys() == cluster.pods.keys()
+            assert each.reasons == ["subscribed"]
+
+
+async def test_a_snapshot_is_not_kept_for_those_who_subscribe_after_it_was_sent() -> None:
+    cluster = Cluster()
+    cluster.put("a")
+    for number in (1, 2):
+        async with subscribed(cluster) as subscriber:
+            await subscriber.until(lambda subscriber=subscriber: subscriber.synced)  # type: ignore[misc]
+        assert cluster.snapshots == number
 
 
 async def test_classes_and_nodes_come_before_pods() -> None:
