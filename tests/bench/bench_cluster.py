@@ -64,13 +64,13 @@ class BenchCluster:
         self._files.cleanup()
 
     async def start_services(self, relay: SolveRelay | None = None) -> None:
-        """Start Muster; with a relay, the coordinator calls placement through it."""
+        """Start Muster, all services at once, as a kubelet does; with a relay, through which the coordinator calls
+        placement, the coordinator last.
+        """
         if relay is not None:
             relay.lead_through(self.stack.children["coordinator"].argv)
-        await self.stack.start(SERVICES[:-1])
-        if relay is not None:
+            await self.stack.start(SERVICES[:-1])
             await relay.start()
-        await self.stack.start(SERVICES[-1:])
         await self.stack.start([name for service in SERVICES for name in self.stack.replicas_of(service)])
 
     # -- costs

@@ -1,7 +1,7 @@
 """The service of cluster-state: Watch passes on messages that the broadcaster has encoded."""
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 import grpc
@@ -15,15 +15,20 @@ from muster.rpc.watch_codec import encode_revision
 
 FULL_NAME: Final = "muster.clusterstate.v1.ClusterStateService"
 _MAX_NAME_LENGTH: Final = 253
+_HOLD_SECONDS: Final = 5.0
+"""For so long a subscriber waits for the initial lists; then it may try another replica."""
 
 
 class WatchServicer:
     """ClusterStateService, with responses as bytes."""
 
-    def __init__(self, broadcaster: Broadcaster, complete: asyncio.Event) -> None:
-        """`complete` is set once snapshots may be sent."""
+    def __init__(self, broadcaster: Broadcaster, complete: asyncio.Event, hold_seconds: float = _HOLD_SECONDS) -> None:
+        """`complete` is set once snapshots may be sent; subscribers that come before wait for it, so that after a start
+        none loses time with attempts, and all share a snapshot.
+        """
         self._broadcaster = broadcaster
         self._complete = complete
+        self._hold_seconds = hold_seconds
 
     async def watch(self, request: pb.WatchRequest, context: aio.ServicerContext[Any, Any]) -> None:
         """Write to the stream until the subscriber closes it."""
@@ -33,6 +38,8 @@ class WatchServicer:
                 f"subscriber {request.subscriber[:64]!r}… has {len(request.subscriber)} characters; "
                 f"at most {_MAX_NAME_LENGTH} are allowed",
             )
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._complete.wait(), self._hold_seconds)
         self._require_complete()
         async with aclosing(self._broadcaster.subscribe(request.subscriber)) as messages:
             async for message in messages:

@@ -27,6 +27,8 @@ class Cluster:
         self.broadcaster = Broadcaster(self._snapshot, backlog_changes=2_000)
         self.server = RpcServer("127.0.0.1:0", PLAIN_TEXT, "test")
         self.port = 0
+        self.known = asyncio.Event()
+        """The state is complete."""
         self.revision = 0
         self._pods: tuple[PodFacts, ...] = ()
 
@@ -43,12 +45,11 @@ class Cluster:
 
 
 @asynccontextmanager
-async def serving(*, whole: bool = True) -> AsyncIterator[Cluster]:
+async def serving(*, whole: bool = True, hold_seconds: float = WAIT_SECONDS) -> AsyncIterator[Cluster]:
     cluster = Cluster()
-    known = asyncio.Event()
     if whole:
-        known.set()
-    cluster.server.add(register, WatchServicer(cluster.broadcaster, known), FULL_NAME)
+        cluster.known.set()
+    cluster.server.add(register, WatchServicer(cluster.broadcaster, cluster.known, hold_seconds), FULL_NAME)
     cluster.port = await cluster.server.start()
     try:
         yield cluster
@@ -76,8 +77,19 @@ async def test_a_subscribers_name_has_a_limit() -> None:
     assert "254 characters" in str(error.details())
 
 
-async def test_watch_is_unavailable_until_the_state_is_complete() -> None:
-    async with serving(whole=False) as cluster:
+async def test_a_subscriber_waits_until_the_state_is_complete() -> None:
+    async with serving(whole=False) as cluster, open_channel(f"127.0.0.1:{cluster.port}") as channel:
+        stub = pb_grpc.ClusterStateServiceStub(channel)
+        first = asyncio.ensure_future(anext(aiter(stub.Watch(pb.WatchRequest(subscriber="early")))))
+        with pytest.raises(aio.AioRpcError):  # the server has got the call before this one
+            await stub.GetRevision(pb.GetRevisionRequest(), timeout=WAIT_SECONDS)
+        cluster.known.set()
+        async with asyncio.timeout(WAIT_SECONDS):
+            assert (await first).snapshot_begin.reason == "subscribed"
+
+
+async def test_watch_is_unavailable_if_the_state_is_not_complete_in_time() -> None:
+    async with serving(whole=False, hold_seconds=0.05) as cluster:
         error = await refusal(cluster, "early")
     assert error.code() is grpc.StatusCode.UNAVAILABLE
 
