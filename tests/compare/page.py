@@ -126,8 +126,9 @@ def _figure(runs: list[dict[str, float]]) -> str:
 
 
 def _with_spread(runs: list[dict[str, float]], figure: str, form: str) -> str:
-    """The median, with the lowest and the highest if there are several runs; empty if it was not measured."""
-    if any(figure not in run for run in runs):
+    """The median, with the lowest and the highest if there are several runs; empty if none has measured it."""
+    runs = [run for run in runs if figure in run]
+    if not runs:
         return ""
     spread = Spread(runs, figure)
     ends = f" ({spread.lowest:{form}} to {spread.highest:{form}})" if len(runs) > 1 else ""

@@ -77,11 +77,18 @@ async def _results(options: argparse.Namespace) -> Results:
     results = Results() if everything or not options.write else read_results(add=options.add)
     found = {"machine": _machine(), "versions": await versions(), "pods": options.pods}
     for name, value in found.items():
-        if options.add and (stored := getattr(results, name)) not in (value, type(value)()):
+        if options.add and not _contains(value, stored := getattr(results, name)):
             sys.exit(f"--add: results.json was measured with {name} {stored}, not {value}; run without --add")
         setattr(results, name, value)
     results.settings = {each.name: each.settings for each in CONTENDERS}
     return results
+
+
+def _contains(value: object, stored: object) -> bool:
+    """They are the same; of dictionaries, all that is stored is."""
+    if isinstance(value, dict) and isinstance(stored, dict):
+        return stored.items() <= value.items()
+    return stored in (value, 0)
 
 
 class _Comparison:
