@@ -35,13 +35,10 @@ class GarbageCollection:
         self._modules = 0
 
     def start(self) -> None:
-        """Exempt what exists now, enable collections, and follow them. Garbage of imports goes with the first that is
-        full.
-        """
+        """Exempt what exists now, and follow Python's collections. Garbage of imports goes with the first full one."""
         gc.freeze()
         self._modules = gc.get_freeze_count()
         gc.set_threshold(*_THRESHOLDS)
-        gc.enable()
         gc.callbacks.append(self._collects)
 
     def collect_if_idle(self, used_seconds: float, seconds: float) -> None:
