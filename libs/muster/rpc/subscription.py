@@ -1,9 +1,12 @@
 """A subscription to cluster-state that survives outages: each is reported once and followed by a new snapshot."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from time import monotonic
 from typing import Final
 
+import grpc
 import structlog
 from grpc import aio
 from msgspec import Struct
@@ -21,6 +24,8 @@ CACHE_SYNCED: Final = sampled(
     "1 while this process's cache of the cluster is complete and follows cluster-state, otherwise 0; absent in a "
     "process that needs no cache.",
 )
+
+_LOOK_SECONDS: Final = 0.05
 
 _log = structlog.get_logger()
 
@@ -104,7 +109,17 @@ async def _steps(channel: aio.Channel, subscriber: str) -> AsyncGenerator[Step, 
             _log.warning("subscription_lost", reason=reason, subscriber=subscriber)
             reported = True
             yield Disconnected(reason)
-        await backoff.pause()
+        await _pause(channel, backoff.next_seconds())
+
+
+async def _pause(channel: aio.Channel, seconds: float) -> None:
+    """Wait before the next attempt: if there is no connection, only until there is one."""
+    deadline = monotonic() + seconds
+    refused = channel.get_state() is grpc.ChannelConnectivity.READY
+    while (left := deadline - monotonic()) > 0:
+        if not refused and channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+            return
+        await asyncio.sleep(left if refused else min(left, _LOOK_SECONDS))
 
 
 class OutOfOrder(RuntimeError):
