@@ -93,26 +93,31 @@ def _rates(results: Results, nodes: int) -> str:
         " *Running*: time runs from the creation of the first pod, so that the creation counts."
         f" {'One run' if runs == '1' else f'Medians of {runs} runs, with the lowest and the highest'}; in parentheses"
         " the share of the pods that were bound within 300 s, if not all were. *Bare binds*: one client that binds pods"
-        f" and decides nothing. *API requests*: those of {_REQUESTS}, of all processes from the scheduler's start to"
-        " its end, counted by the API server."
+        " and decides nothing."
     )
+    if any("requests_per_pod" in run for by in results.figures[str(nodes)].get(_REQUESTS, {}).values() for run in by):
+        text += (
+            f" *API requests*: those of {_REQUESTS}, of all processes from the scheduler's start to its end, counted by"
+            " the API server."
+        )
     names = [*MEASUREMENTS, BARE]
     return "\n".join([f"## {nodes:,} nodes", "", _wrapped(text), "", *_table(results, nodes, names)]) + "\n"
 
 
 def _table(results: Results, nodes: int, names: list[str]) -> list[str]:
     found = results.figures.get(str(nodes), {})
-    lines = ["| | " + " | ".join(_NAMES) + " |", "|---|" + "---|" * len(_NAMES)]
+    schedulers = [each for each in _NAMES if any(each in found.get(name, {}) for name in names)]
+    lines = ["| | " + " | ".join(schedulers) + " |", "|---|" + "---|" * len(schedulers)]
     for name in names:
         if name == BARE and name in found:
             value = _figure(found[name][BARE])
-            lines.append(f"| {name}, pods/s | {value}" + " | " * (len(_NAMES) - 1) + " |")
+            lines.append(f"| {name}, pods/s | {value}" + " | " * (len(schedulers) - 1) + " |")
         elif name in found:
             unit = "p50 / worst, ms" if name == "latency of a gang of 8" else "pods/s"
-            cells = [_figure(found[name][each]) if each in found[name] else "" for each in _NAMES]
+            cells = [_figure(found[name][each]) if each in found[name] else "" for each in schedulers]
             lines.append(f"| {name}, {unit} | " + " | ".join(cells) + " |")
     counted = found.get(_REQUESTS, {})
-    cells = [_with_spread(counted[each], "requests_per_pod", ".1f") if each in counted else "" for each in _NAMES]
+    cells = [_with_spread(counted[each], "requests_per_pod", ".1f") if each in counted else "" for each in schedulers]
     return [*lines, "| API requests for each pod | " + " | ".join(cells) + " |"] if any(cells) else lines
 
 
