@@ -2,7 +2,6 @@
 
 import re
 from collections import Counter
-from collections.abc import Container
 from typing import Final
 
 from muster.kube.session import KubeSession
@@ -12,13 +11,15 @@ _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 _CALL_SECONDS: Final = 60.0
 
 
-async def requests(session: KubeSession, *, without: Container[str] = ("leases",)) -> Counter[str]:
-    """Their number so far by "VERB RESOURCE" or "VERB RESOURCE/SUBRESOURCE", but for some resources."""
+async def requests(session: KubeSession) -> Counter[str]:
+    """Number of requests so far by "VERB RESOURCE" or "VERB RESOURCE/SUBRESOURCE", without leases, which are renewed
+    all the time.
+    """
     answer = await session.request("GET", "/metrics", timeout_seconds=_CALL_SECONDS)
     counted: Counter[str] = Counter()
     for found in _REQUESTS.finditer(answer.body.decode()):
         labels = dict(_LABEL.findall(found["labels"]))
         resource = "/".join(filter(None, (labels["resource"], labels["subresource"])))
-        if labels["resource"] and labels["resource"] not in without:
+        if labels["resource"] and labels["resource"] != "leases":
             counted[f"{labels['verb']} {resource}"] += int(float(found["value"]))
     return counted

@@ -72,7 +72,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 
 async def _results(options: argparse.Namespace) -> Results:
-    """Those that the run continues, with what it runs on and with."""
+    """Results that the run adds to or replaces, with this machine and these versions. Raises SystemExit."""
     everything = set(options.parts) == set(_PARTS) and not options.add
     results = Results() if everything or not options.write else read_results(add=options.add)
     found = {"machine": _machine(), "versions": await versions(), "pods": options.pods}
@@ -85,7 +85,7 @@ async def _results(options: argparse.Namespace) -> Results:
 
 
 def _contains(value: object, stored: object) -> bool:
-    """They are the same; of dictionaries, all that is stored is."""
+    """Whether the value agrees with what is stored; a dictionary may have more keys, and nothing may be stored yet."""
     if isinstance(value, dict) and isinstance(stored, dict):
         return stored.items() <= value.items()
     return stored in (value, 0)

@@ -14,7 +14,7 @@ from typing import Any, Final
 _THRESHOLDS: Final = 5_000, 4, 4
 """New objects for the youngest generation, collections for the others."""
 LONG_SECONDS: Final = 0.005
-"""What survives a collection of this length is frozen, but for those of the youngest generation alone."""
+"""Objects that survive a collection of this length are frozen, unless it was of the youngest generation alone."""
 _IDLE_SHARE: Final = 0.05
 """A process that used less processor time than this is idle: a full collection holds up nobody."""
 _FEW_OBJECTS: Final = 1_000

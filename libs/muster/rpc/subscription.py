@@ -26,6 +26,7 @@ CACHE_SYNCED: Final = sampled(
 )
 
 _LOOK_SECONDS: Final = 0.05
+"""Interval at which a subscriber without a connection looks whether there is one (see kept_connection)."""
 
 _log = structlog.get_logger()
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import aclosing
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -23,6 +23,9 @@ again, because of what changes while it is sent.
 """
 QUIET_SECONDS = 1.0
 """A batch that only raises the revision is sent at once, but then not again for this long."""
+
+_END: Final = b""
+"""Behind the last chunk of a snapshot; no message is empty."""
 
 
 class _SnapshotReason(NamedTuple):
@@ -164,26 +167,37 @@ class _Snapshot(NamedTuple):
 
     @classmethod
     def of(cls, batch: Batch, encode: Callable[[Batch], bytes]) -> "_Snapshot":
-        return cls(object_count(batch), batch.through, _Chunks(map(encode, snapshot_chunks(batch))))
+        return cls(object_count(batch), batch.through, _Chunks(_encoded_chunks(batch, encode)))
+
+
+def _encoded_chunks(batch: Batch, encode: Callable[[Batch], bytes]) -> Iterator[bytes]:
+    """All chunks, then _END. Ends without it if one cannot be encoded."""
+    yield from map(encode, snapshot_chunks(batch))
+    yield _END
 
 
 class _Chunks:
-    """Those that a subscriber has not been sent yet. Each is encoded when the first subscriber needs it (I12), and
+    """Chunks that a subscriber has not been sent yet. Each is encoded when the first subscriber needs it (I12), and
     lives until the last one is sent it (I11).
     """
 
-    __slots__ = ("_next", "_not_encoded")
+    __slots__ = ("_encoded", "_next")
 
-    def __init__(self, not_encoded: Iterator[bytes]) -> None:
+    def __init__(self, encoded: Iterator[bytes]) -> None:
         """The iterator encodes a chunk when it is asked for it."""
-        self._not_encoded = not_encoded
+        self._encoded = encoded
         self._next: tuple[bytes, _Chunks] | None = None
 
     def next(self) -> "tuple[bytes, _Chunks] | None":
-        """The first one, and those behind it; None at the end."""
-        if self._next is None and (encoded := next(self._not_encoded, None)) is not None:
-            self._next = encoded, _Chunks(self._not_encoded)
-        return self._next
+        """The first one, and those behind it; None at the end. Raises RuntimeError if one could not be encoded for
+        another subscriber: without it the snapshot would seem complete.
+        """
+        if self._next is None:
+            encoded = next(self._encoded, None)
+            if encoded is None:
+                raise RuntimeError("the snapshot could not be encoded")
+            self._next = encoded, _Chunks(self._encoded)
+        return None if self._next[0] == _END else self._next
 
 
 class _Message:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
 
+import pytest
+
 from builders.wait import WAIT_SECONDS
 from muster.clusterstate.broadcaster import Broadcaster
 from muster.clusterstate.chunks import CHUNK_OBJECTS, change_count, delta_chunks
@@ -126,6 +128,22 @@ async def test_a_snapshot_is_not_kept_for_those_who_subscribe_after_it_was_sent(
         async with subscribed(cluster) as subscriber:
             await subscriber.until(lambda subscriber=subscriber: subscriber.synced)  # type: ignore[misc]
         assert cluster.snapshots == number
+
+
+async def test_who_shares_a_snapshot_that_cannot_be_encoded_does_not_take_it_for_complete() -> None:
+    def fail(_: object) -> None:
+        raise ValueError("reporting failed")
+
+    cannot = Batch(nodes=(NodeFacts("n", revision=1 << 64),), pod_classes=(PodClass("c"),))
+    broadcaster = Broadcaster(lambda: cannot, report=fail)
+    async with aclosing(broadcaster.subscribe("a")) as first, aclosing(broadcaster.subscribe("b")) as second:
+        for messages in (first, second):
+            assert pb.WatchResponse.FromString(await anext(messages)).HasField("snapshot_begin")
+            assert pb.WatchResponse.FromString(await anext(messages)).batch.pod_classes
+        with pytest.raises(ValueError, match="reporting failed"):
+            await anext(first)
+        with pytest.raises(RuntimeError, match="could not be encoded"):
+            await anext(second)
 
 
 async def test_classes_and_nodes_come_before_pods() -> None:
