@@ -57,19 +57,36 @@ class Seen:
 
 
 class Held:
-    """Requests that are held."""
+    """Requests that are held, all but the first `let_pass`."""
 
-    def __init__(self) -> None:
+    def __init__(self, let_pass: int = 0) -> None:
         self.paths: list[str] = []
+        self._let_pass = let_pass
+        self._in_flight = 0  # of those that pass
         self._verdict: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._arrival = asyncio.Event()
+        self._changed = asyncio.Event()
 
     async def until(self, count: int, *, seconds: float = 30) -> None:
-        """Wait until `count` requests are held."""
+        """Wait until `count` requests are held and all that were let pass are executed."""
         async with asyncio.timeout(seconds):
-            while len(self.paths) < count:
-                self._arrival.clear()
-                await self._arrival.wait()
+            while len(self.paths) < count or self._in_flight:
+                self._changed.clear()
+                await self._changed.wait()
+
+    def let_pass(self) -> bool:
+        """Whether a request that arrives is one of the first, which are not held. Execute it within `executing`."""
+        self._let_pass -= 1
+        return self._let_pass >= 0
+
+    @contextlib.contextmanager
+    def executing(self) -> Iterator[None]:
+        """One of the first requests is executed in the block."""
+        self._in_flight += 1
+        try:
+            yield
+        finally:
+            self._in_flight -= 1
+            self._changed.set()
 
     def release(self) -> None:
         """Release the held requests and all later ones."""
@@ -84,7 +101,7 @@ class Held:
         if self._verdict.done():
             return True
         self.paths.append(path)
-        self._arrival.set()
+        self._changed.set()
         return await asyncio.shield(self._verdict)
 
     def _decide(self, verdict: bool) -> None:
@@ -97,20 +114,17 @@ Act = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]
 
 
 class Fault:
-    """A fault of some requests: of `times` of them, after the first `let_pass` have passed."""
+    """A fault of some requests: of the first `times` of them."""
 
-    def __init__(self, requests: Requests, act: Act, *, times: float = float("inf"), let_pass: int = 0) -> None:
+    def __init__(self, requests: Requests, act: Act, *, times: float = float("inf")) -> None:
         self.requests, self.act = requests, act
-        self._left, self._let_pass = times, let_pass
+        self._left = times
         self._strikes = 0
         self._struck = asyncio.Event()
 
     def takes(self, request: web.Request, body: bytes) -> bool:
         """Whether the fault applies to this request."""
         if self._left <= 0 or not self.requests.match(request, body):
-            return False
-        if self._let_pass > 0:
-            self._let_pass -= 1
             return False
         self._left -= 1
         self._strikes += 1
@@ -182,18 +196,21 @@ class Faults:
 
     @contextlib.contextmanager
     def hold(self, requests: Requests, *, let_pass: int = 0, carried_out: bool = False) -> Iterator[Held]:
-        """Hold requests, or (`carried_out`) their responses, until released or dropped; the end of the block releases
-        them.
+        """Hold requests after the first `let_pass`, or (`carried_out`) their responses, until released or dropped; the
+        end of the block releases them.
         """
-        held = Held()
+        held = Held(let_pass)
 
         async def act(request: web.Request, forward: Forward) -> web.StreamResponse:
+            if held.let_pass():
+                with held.executing():
+                    return await forward()
             answer = await forward() if carried_out else None
             if not await held.passes(request.path):
                 raise _Broken
             return await forward() if answer is None else answer
 
-        with self._rule(Fault(requests, act, let_pass=let_pass)):
+        with self._rule(Fault(requests, act)):
             try:
                 yield held
             finally:

@@ -70,10 +70,12 @@ class LifecycleCluster:
         try:
             self.port = await service.start()
             running = asyncio.create_task(service.run_controllers())
-            yield service
-            running.cancel()
-            with suppress(asyncio.CancelledError):
-                await running
+            try:
+                yield service
+            finally:
+                running.cancel()
+                with suppress(asyncio.CancelledError):
+                    await running
         finally:
             await service.stop()
             await session.close()
