@@ -1,6 +1,6 @@
 """Planted bugs of queue order and capacity accounting."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 CAPACITY_BUGS = (
     Bug(
@@ -245,6 +245,7 @@ CAPACITY_BUGS = (
         "cache/cache.py",
         "                self._freed(EventKind.CAPACITY_FREED, self.ledger.reserve([resized]))\n",
         "                pass\n",
+        first=found_scenario("a later member does not share devices that another claim got meanwhile"),
     ),
     Bug(
         "a group that did not fit is not woken when capacity is freed",

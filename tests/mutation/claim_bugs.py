@@ -1,6 +1,6 @@
 """Planted bugs of claims on capacity: rights to preempt, and the ends of nominations, reservations and holds (I13)."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 _RIGHTS = "unit/coordinator/test_right_to_preempt.py"
 _RESERVATIONS = "unit/coordinator/test_reservations_end.py"
@@ -52,14 +52,14 @@ CLAIM_BUGS = (
         "preemption/plan.py",
         "        if is_bound_by_others(gang, self._cache.ledger.selection):\n",
         "        if gang:\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a cancelled eviction does not start a gang that runs below its minimum"),
     ),
     Bug(
         "a plan goes on although its group was edited to never preempt",
         "preemption/plan.py",
         "            or (preempted and not nomination.ready and not may_preempt(group))\n",
         "",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("nothing more is evicted for a gang that is edited to never preempt"),
     ),
     Bug(
         "a plan waits for its victims for ever",
@@ -177,7 +177,7 @@ CLAIM_BUGS = (
         "preemption/plan.py",
         "gang.eviction.preemptor == nomination.owner and gang.protection >= group.preempting_priority\n",
         "False\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("nothing more is evicted of a gang that gets a member of the preemptor's priority"),
     ),
     Bug(
         "a new leader evicts gangs whole of which spare pods were to go",
@@ -191,7 +191,7 @@ CLAIM_BUGS = (
         "hold/hold_and_wait.py",
         """        class_id = split_kind(role.class_id)[0] if role is not None else ""\n""",
         """        class_id = role.class_id if role is not None else ""\n""",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("pods with labels that selectors name are held within the share"),
     ),
     Bug(
         "an answer that places all of an outdated request is held beyond the share of the cluster",
@@ -205,7 +205,7 @@ CLAIM_BUGS = (
         "gang/gang.py",
         "        self.preemption.inherit(gang.group.preemption, gang.id)\n",
         "",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("an edit of its group does not end the pause of a preemptor"),
     ),
     Bug(
         "nodes are requested for a gang with nominated capacity that is edited during an attempt",
@@ -226,7 +226,7 @@ CLAIM_BUGS = (
         "solve/concurrent.py",
         "if group.gangs and not group.surplus)",
         "if group.gangs)",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("surplus whose capacity was taken does not go first"),
     ),
     Bug(
         "an edit of its group ends the pause after a reservation in vain",

@@ -1,9 +1,10 @@
 """Runs random scenarios and tests against the first core on the import path until one fails.
 
-python tests/mutation/detect.py [--first FILE] SEEDS TESTS...      exit code 1: a failure, which is printed
+python tests/mutation/detect.py [--first TEST] SEEDS TESTS...      exit code 1: a failure, which is printed
 
-The tests in FILE run before anything else. A scenario or a test that takes more than STUCK_SECONDS of CPU time is a
-failure, too: the core is in an endless loop, which limits of the test world do not see (`builders.core.step_limit`).
+TEST, a file or FILE::TEST, runs before anything else. A scenario or a test that takes more than STUCK_SECONDS of CPU
+time is a failure, too: the core is in an endless loop, which limits of the test world do not see
+(`builders.core.step_limit`).
 """
 
 import os

@@ -1,6 +1,6 @@
 """Planted bugs in the choice of devices."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 _CHOICES = "unit/coordinator/test_device_choices.py"
 _EXTENDED = "unit/coordinator/test_extended_resources.py"
@@ -306,7 +306,7 @@ DEVICE_BUGS = (
         "cache/device_choices.py",
         "if not chosen <= {*names, EXTENDED_CLAIM}:",
         "if not names:",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a pod whose claim was replaced is not bound with the devices of the former claim"),
     ),
     Bug(
         "a later member shares devices that another claim got meanwhile",

@@ -1,6 +1,6 @@
 """Planted bugs of binding's leader fence, which the simulator detects: two leaders at once, and delayed calls."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 _FENCE = "../../binding/leader_fence.py"
 
@@ -24,7 +24,7 @@ FENCE_BUGS = (
         "        if epoch != self._confirmed:\n            await self._confirm(epoch)\n",
         "        if epoch not in self.__dict__.setdefault('known', set()):\n            await self._confirm(epoch)\n"
         "            self.known.add(epoch)\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a late call of a leader is refused although its epoch was confirmed once"),
     ),
     Bug(
         "after a restore of etcd a leader with a lower epoch is locked out",

@@ -1,6 +1,6 @@
 """Planted bugs that leave entries of what is gone in maps of the core (I11)."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 GROWTH_BUGS = (
     Bug(
@@ -72,6 +72,6 @@ GROWTH_BUGS = (
         "reconcile.py",
         "            if self._cache.gangs.get(gang.id) is not gang:",
         "            if False:",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a gang that is removed when it may start in any case is forgotten"),
     ),
 )

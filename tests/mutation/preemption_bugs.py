@@ -1,6 +1,6 @@
 """Planted bugs of preemption, repair and backfill."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 _REPAIR = "preemption/repair.py"
 _POLICIES = "unit/coordinator/test_repair_policy.py"
@@ -19,14 +19,16 @@ PREEMPTION_BUGS = (
         "preemption/preemption.py",
         "    owner = next((gang.id for gang in request.gangs if gang.id in assigned), request.gangs[0].id)",
         "    owner = request.gangs[0].id",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario(
+            "a composite needs some of its gangs only: the victims are evicted for the first that starts"
+        ),
     ),
     Bug(
         "a gang evicts a partner",
         "preemption/potential_victims.py",
         "                if group.surplus or gang.id in partners:",
         "                if group.surplus:",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a gang of a composite does not evict another one of it"),
     ),
     Bug(
         "a reservation that its owner ends before its time is followed by another one",
@@ -89,7 +91,9 @@ PREEMPTION_BUGS = (
         "preemption/preemption.py",
         "        if not self._plans.valid(plan):  # victims changed meanwhile\n",
         "        if False:\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario(
+            "victims that got a higher priority during the solve are not shrunk, not even for the time of a step"
+        ),
     ),
     Bug(
         "a new leader resumes evictions for a gang whose wait is over",
@@ -184,7 +188,7 @@ PREEMPTION_BUGS = (
         "preemption/eviction.py",
         "                self._retry(gang, leaving, now + CALL_RETRY_SECONDS)\n",
         "                pass\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("nothing more is evicted for a gang that is edited to never preempt"),
     ),
     Bug(
         "a new leader does not continue a durable plan",
@@ -198,7 +202,7 @@ PREEMPTION_BUGS = (
         "preemption/plan.py",
         "                if gang.eviction.whole:\n                    cache.restart(gang)\n",
         "",
-        first="unit/coordinator/test_preemption.py",
+        first="unit/coordinator/test_composites.py::test_victims_are_evicted_for_a_gang_that_starts",
     ),
     Bug(
         "evictions continue for a deleted preemptor",

@@ -1,6 +1,6 @@
 """Planted bugs of starting gangs: permits, records, binds, ranks and reports."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 _GROUPS = "unit/coordinator/test_claims_of_groups.py"
 
@@ -60,12 +60,14 @@ START_BUGS = (
         "hold/hold_and_wait.py",
         "            if gang.seats and gang.hold.since is None:",
         "            if gang.seats:",
+        first=found_scenario("a gang that comes back from a backup waits its time anew"),
     ),
     Bug(
         "the waiting-time restarts with every leader",
         "hold/hold_and_wait.py",
         "gang.hold.begin(now.monotonic_seconds - waited,",
         "gang.hold.begin(now.monotonic_seconds,",
+        first=found_scenario("a pod without a seat does not restart the waiting-time of a recovered gang"),
     ),
     Bug(
         "a timeout releases only the gang's own reservations, not its group's",
@@ -113,6 +115,9 @@ START_BUGS = (
         "machine.py",
         "        self._permits.withdraw(decision)\n        self._return_seats(group, decision.gangs)\n",
         "        self._permits.withdraw(decision)\n",
+        first=found_scenario(
+            "a repair that cannot be written does not keep the permit of a gang whose last member has gone"
+        ),
     ),
     Bug(
         "acknowledged seats are dropped when a snapshot does not contain the bind yet",
@@ -492,21 +497,25 @@ START_BUGS = (
         "machine.py",
         "            if gang.run_ended:\n                self.cache.restart(gang)\n",
         "            pass\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario(
+            "a repair that cannot be written does not keep the permit of a gang whose last member has gone"
+        ),
     ),
     Bug(
         "a refused permit undoes a record that was written meanwhile",
         "permits/permits.py",
         "            if gang.permit.record is record:\n",
         "            if True:\n",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario(
+            "the ranks of a record that was written while a permit was, hold although the permit is refused"
+        ),
     ),
     Bug(
         "a gang whose definition is broken while its first binds are retried starts with what is left",
         "permits/starts.py",
         "gang.facts is None or not gang.minimum_known or gang.facts.subgroups",
         "gang.facts is None or gang.facts.subgroups",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario("a gang whose definition is broken while its first binds are retried starts whole"),
     ),
     Bug(
         "a new leader binds the rest of a gang whose members are gone before its first bind",

@@ -1,6 +1,6 @@
 """Planted bugs of gangs with subgroups: requests, validation of answers, and later members."""
 
-from mutation.bug import Bug
+from mutation.bug import Bug, found_scenario
 
 SUBGROUPS = "unit/coordinator/test_subgroups.py"
 COMPOSITES = "unit/coordinator/test_composites.py"
@@ -229,7 +229,9 @@ SUBGROUP_BUGS = (
         "machine.py",
         "if needed is not None and incomplete_composite(needed, self.cache.gangs) is not None:",
         "if needed is not None and not needed:",
-        first="simulation/test_found_scenarios.py",
+        first=found_scenario(
+            "a gang that was put into a composite while its permit was written starts with enough others or not at all"
+        ),
     ),
     Bug(
         "a gang without pending members needs no subgroups",

@@ -43,7 +43,7 @@ ENVIRONMENT = dict(os.environ)  # read once: pytest writes the name of the test 
 
 def detect(core: Path, first: str = "") -> subprocess.CompletedProcess[str]:
     """Runs the detection on the core in this folder, which comes first on the import path (`muster` is a namespace
-    package). `first`: a test file to run first.
+    package). `first`: a test, or a file of tests, to run first.
     """
     environment = {**ENVIRONMENT, "PYTHONPATH": str(core.parents[2]), "PYTHONHASHSEED": "0"}
     options = ["--first", str(ROOT / "tests" / first)] if first else []
