@@ -64,7 +64,8 @@ def main(seeds: int, first: str, tests: Sequence[str]) -> int:
 
 
 def _run_tests(*tests: str) -> int:
-    return int(pytest.main(["-q", "-x", "--tb=line", "-p", "no:cacheprovider", *tests], plugins=[_Watch()]))
+    options = ["-q", "-x", "--tb=line", "--disable-plugin-autoload", "-p", "pytest_timeout", "-p", "no:cacheprovider"]
+    return int(pytest.main([*options, *tests], plugins=[_Watch()]))
 
 
 def _fails(seeds: range) -> bool:
