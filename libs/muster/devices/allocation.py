@@ -8,9 +8,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from muster.devices.counting import Copies, copies_of
 from muster.devices.facts import Allocation, Claim, Device, DeviceClass, DeviceId, DeviceResult, Selection, Slice
@@ -120,13 +118,6 @@ class Devices:
         Claims that are allocated already only restrict the node.
         """
         return self._count(self._knowledge(claims, shared), node, claims, limit)
-
-    def how_many_on(
-        self, nodes: Sequence[NodeFacts], claims: Sequence[Claim], limit: int, shared: int = 0
-    ) -> NDArray[np.int64]:
-        """How many pods with the claims fit on each node, int64[nodes]."""
-        known = self._knowledge(claims, shared)
-        return np.fromiter((self._count(known, node, claims, limit).number for node in nodes), np.int64, len(nodes))
 
     def number_on(self, node: NodeFacts) -> int:
         """Devices of the pools that have devices for the node."""

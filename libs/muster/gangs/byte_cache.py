@@ -9,6 +9,9 @@ from functools import _lru_cache_wrapper, lru_cache
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
+from msgspec import Struct
+from msgspec.structs import astuple
+
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -98,6 +101,7 @@ def cached_by_bytes(max_bytes: int) -> Callable[[Callable[[K], V]], ByteCache[K,
 
 _ENTRY_BYTES: Final = 64
 """Overhead of an object: of each string, and of each tuple with its slot."""
+_TEXT: Final = (str, bytes)
 
 
 def size_of(value: Any) -> int:
@@ -106,10 +110,10 @@ def size_of(value: Any) -> int:
     while unvisited:
         each = unvisited.pop()
         size += _ENTRY_BYTES
-        if isinstance(each, str | bytes):
+        if isinstance(each, _TEXT):
             size += len(each)
         elif isinstance(each, tuple):
             unvisited.extend(each)
-        elif hasattr(each, "__struct_fields__"):
-            unvisited.extend(getattr(each, name) for name in each.__struct_fields__)
+        elif isinstance(each, Struct):
+            unvisited.extend(astuple(each))
     return size

@@ -11,13 +11,9 @@ from numpy.typing import NDArray
 
 from muster.gangs.facts import NodeFacts, PodClass
 from muster.gangs.free_rows import FreeRows
+from muster.gangs.quantity import MAX_AMOUNT
 
 Int64 = NDArray[np.int64]
-
-MAX_AMOUNT: Final = 2**53
-"""Larger amounts are cut to this on nodes, and to one more in requests, so that they fit no node. So the sums over a
-node's pods stay far from the end of int64 whatever users write."""
-
 
 NOT_OFFERED: Final = "(resources that no node has)"
 """One column for all of them: a class that requests any asks for 1 of it, and no node has any."""

@@ -9,6 +9,10 @@ from muster.gangs.quoting import quoted
 INT64_MAX: Final = 2**63 - 1
 INT64_MIN: Final = -(2**63)
 
+MAX_AMOUNT: Final = 2**53
+"""Larger amounts are cut to this on nodes, and to one more in requests, so that they fit no node. So the sums over a
+node's pods stay far from the end of int64 whatever users write."""
+
 NANOS_PER_UNIT: Final = 10**9
 """The API server stores at most nine decimal places; smaller amounts are rounded up to one billionth."""
 

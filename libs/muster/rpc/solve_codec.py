@@ -12,8 +12,8 @@ from typing import Any, Final
 import grpc
 
 from muster.clusterstate.v1 import clusterstate_pb2 as state_pb
-from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import kind_id, split_kind
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.gangs.solve import (
     Assignment,
     Composite,

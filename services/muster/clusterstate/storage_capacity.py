@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable
 
-from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.counted_resources import storage_capacity, volume_size
 from muster.gangs.facts import Amounts, NodeOperator, NodeRequirement, NodeSelectorTerm
 from muster.gangs.node_regions import NodeRegions, Region
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.kube.csi_facts import CSIDriver, CSIStorageCapacity, SegmentFacts, segment_facts
 from muster.kube.volume_facts import NodeTerms
 

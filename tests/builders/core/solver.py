@@ -13,8 +13,8 @@ from builders.core.composites import packed_in_racks, try_composites
 from builders.core.objects import ANY_DEVICE, EXTENDED, GPUS, Cluster, take_devices
 from builders.gangs.labels import selects
 from muster.coordinator.core.effects import Solve
-from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import split_kind
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.gangs.solve import (
     Assignment,
     Explanation,

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.placement.clusters import GPU, node, pod_class
-from muster.gangs.capacity import MAX_AMOUNT, NOT_OFFERED, Capacity
+from muster.gangs.capacity import NOT_OFFERED, Capacity
 from muster.gangs.facts import NodeFacts, PodClass
+from muster.gangs.quantity import MAX_AMOUNT
 
 
 def capacity(*names: str) -> Capacity:

@@ -17,8 +17,8 @@ from builders.placement.clusters import (
     seats,
     seats_of,
 )
-from muster.gangs.capacity import MAX_AMOUNT
 from muster.gangs.facts import NodeFacts
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.gangs.solve import Assignment, NominatedCapacity, SolveGroup
 from muster.placement.solve.instance import Answer, NotPlaced, PartiallyPlaced, Placed
 

@@ -8,8 +8,9 @@ from weakref import WeakSet
 import numpy as np
 from msgspec.structs import replace
 
-from muster.gangs.capacity import MAX_AMOUNT, Capacity, Int64
+from muster.gangs.capacity import Capacity, Int64
 from muster.gangs.facts import PodClass, split_kind
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.gangs.selection import PodSelection
 from muster.gangs.solve import NominatedCapacity
 from muster.placement.inter_pod.pod_counts import PodCounts

@@ -19,11 +19,12 @@ from muster.coordinator.core.cache.nodes import EligibleNodes
 from muster.coordinator.core.cache.volume_choices import VolumeChoices
 from muster.coordinator.core.effects import Rejection, RejectionReason
 from muster.coordinator.core.events import ClusterEvent, EventKind, Seat
-from muster.gangs.capacity import MAX_AMOUNT, NOT_OFFERED, Capacity, Int64
+from muster.gangs.capacity import NOT_OFFERED, Capacity, Int64
 from muster.gangs.counted_resources import is_storage_capacity
 from muster.gangs.facts import NodeFacts, PodClass, PodFacts, kind_id
 from muster.gangs.node_columns import same_but_revision
 from muster.gangs.node_filters import filter_reason
+from muster.gangs.quantity import MAX_AMOUNT
 from muster.gangs.selection import PodSelection
 from muster.gangs.solve import Reservation
 
