@@ -25,6 +25,7 @@ _BOUND_SECONDS: Final = 600.0
 _WARM_UP: Final = 5
 _GANGS_AT_ONCE: Final = 250
 _RATE_PODS: Final = 2000
+_SIZES: Final = (8, 500)
 _QUIET_SECONDS: Final = 5.0
 _QUIET_REQUESTS: Final = 10
 _SINGLE: Final = ("POST", "PUT", "PATCH", "DELETE", "GET")
@@ -56,7 +57,7 @@ async def _measure(cluster: BenchCluster) -> dict[str, Any]:
     say(f"cold start: {result['cold_start']}")
     holds = LongestHolds(cluster)
     result["latency_of_a_gang_of_8"] = await _arrivals(cluster, binds, "one-by-one", cluster.options.arrivals)
-    result["binds"] = await _binds(cluster, binds)
+    result["binds"] = {f"gangs_of_{size}": await _binds(cluster, binds, size) for size in _SIZES}
     result["memory_mib"] = memory_mib(cluster.stack)
     result["longest"] = await holds.stop()
     say(f"arrivals: {result['latency_of_a_gang_of_8']}, binds: {result['binds']}, memory: {result['memory_mib']}")
@@ -80,24 +81,28 @@ async def _arrivals(cluster: BenchCluster, binds: BindTimes, name: str, count: i
     return quantiles(seconds[_WARM_UP:])
 
 
-async def _binds(cluster: BenchCluster, binds: BindTimes) -> dict[str, float]:
-    """2,000 pods in gangs of 8 at once: pods a second, and requests of Muster to the API server for each."""
+async def _binds(cluster: BenchCluster, binds: BindTimes, size: int) -> dict[str, Any]:
+    """2,000 pods in gangs of one size at once: pods a second, requests of Muster to the API server for each, and the
+    processor time of each process.
+    """
     gangs = [
-        gang(f"rate-{number:04}").of(8).asking(cpu=1).in_namespace(cluster.namespace)
-        for number in range(_RATE_PODS // 8)
+        gang(f"rate-{size}-{number:04}").of(size).asking(cpu=1).in_namespace(cluster.namespace)
+        for number in range(_RATE_PODS // size)
     ]
-    before = await _requests(cluster.session)
+    pods = load.pod_names(gangs)
+    requests_before, costs_before = await _requests(cluster.session), cluster.costs()
     began = time.monotonic()
     await load.create(cluster.session, *gangs)
     created = time.monotonic()
-    pods = load.pod_names(gangs)
     await binds.all_of(pods, timeout_seconds=_BOUND_SECONDS)
     last = max(binds.seen[pod] for pod in pods)
-    sent = await _requests(cluster.session) - before - len(pods)  # the creations
+    costs = cluster.spent(costs_before)
+    sent = await _requests(cluster.session) - requests_before - len(pods)  # the creations
     return {
         "created_seconds": round(created - began, 2),
         "pods_per_second_with_creation": round(len(pods) / (last - began), 1),
         "requests_per_pod": round(sent / len(pods), 2),
+        "cpu_ms_per_pod": {name: round(cost["cpu_seconds"] / len(pods) * 1000, 2) for name, cost in costs.items()},
     }
 
 
