@@ -11,18 +11,24 @@ from types import TracebackType
 
 
 class LineBatches:
-    """Async iterator of nonempty lists of lines. No line waits for a later one.
+    """Async iterator of nonempty lists of lines. A line waits for later ones only for a while after another batch.
 
     Reads ahead by a few batches; beyond that the connection's flow control stops the sender.
     """
 
     _READ_AHEAD_BATCHES = 8
 
-    def __init__(self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int) -> None:
-        """At most so many lines, and so many bytes or one line, in a batch."""
+    def __init__(
+        self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int, spacing_seconds: float = 0.0
+    ) -> None:
+        """At most so many lines, and so many bytes or one line, in a batch. After a batch the next one, unless it is
+        full, waits for `spacing_seconds`.
+        """
         self._lines = lines
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
+        self._spacing_seconds = spacing_seconds
+        self._next_at = 0.0
         self._pending: deque[bytes] = deque()  # bounded by _READ_AHEAD_BATCHES and one line
         self._pending_bytes = 0
         self._nonempty = asyncio.Event()
@@ -54,6 +60,8 @@ class LineBatches:
                 raise StopAsyncIteration
             self._nonempty.clear()
             await self._nonempty.wait()
+        if self._spacing_seconds:
+            await self._keep_distance()
         batch = [self._pending.popleft()]
         size = len(batch[0])
         while self._pending and len(batch) < self._batch_size and size + len(self._pending[0]) <= self._batch_bytes:
@@ -62,6 +70,13 @@ class LineBatches:
         self._pending_bytes -= size
         self._nonfull.set()
         return batch
+
+    async def _keep_distance(self) -> None:
+        loop = asyncio.get_running_loop()
+        early = self._next_at - loop.time()
+        if early > 0 and len(self._pending) < self._batch_size and self._pending_bytes < self._batch_bytes:
+            await asyncio.sleep(early)
+        self._next_at = loop.time() + self._spacing_seconds
 
     async def _read(self) -> None:
         most, most_bytes = self._READ_AHEAD_BATCHES * self._batch_size, self._READ_AHEAD_BATCHES * self._batch_bytes

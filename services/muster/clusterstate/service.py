@@ -59,6 +59,8 @@ _BEFORE_PODS = (
     *CONTROLLER_GANG_KINDS,
 )
 """Kinds to list before pods, so that pods need not be computed twice."""
+_PACE = InformerOptions(spacing_seconds=0.005)
+"""Each delivery becomes a message to every subscriber, which costs all of them more than a change in it."""
 _REVIEW_SECONDS = 1.0
 """Trees are updated at once after a node change, then not again for this long, because a changed tree is sent whole."""
 
@@ -89,7 +91,7 @@ class ClusterStateService:
         self,
         session: KubeSession,
         settings: Settings,
-        pace: InformerOptions = InformerOptions(),  # noqa: B008 (frozen)
+        pace: InformerOptions = _PACE,
         event_pace: Pace = Pace(),  # noqa: B008 (frozen)
     ) -> None:
         trees = Trees(settings.label_keys, settings.default_tree)

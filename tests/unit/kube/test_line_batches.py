@@ -37,6 +37,29 @@ async def test_single_line_is_delivered_at_once() -> None:
         assert await anext(batches) == [b"b"]
 
 
+async def test_lines_soon_after_a_batch_share_the_next_one() -> None:
+    wire = Wire()
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, spacing_seconds=1.0) as batches:
+        wire.send(b"a")
+        assert await anext(batches) == [b"a"]
+        wire.send(b"b")
+        next_one = asyncio.create_task(anext(batches))
+        await yield_to_loop()
+        assert not next_one.done()
+        wire.send(b"c")
+        assert await next_one == [b"b", b"c"]
+
+
+async def test_a_full_batch_waits_for_nothing() -> None:
+    wire = Wire()
+    spacing_seconds = 10 * WAIT_SECONDS
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 2, 1000, spacing_seconds) as batches:
+        wire.send(b"a", b"b", b"c", b"d", b"e" * 1000)
+        assert await anext(batches) == [b"a", b"b"]
+        assert await anext(batches) == [b"c", b"d"]
+        assert await anext(batches) == [b"e" * 1000]
+
+
 async def test_available_lines_share_a_batch_up_to_its_size() -> None:
     wire = Wire()
     wire.send(*[b"%d" % n for n in range(25)], None)
