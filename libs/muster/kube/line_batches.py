@@ -21,8 +21,8 @@ class LineBatches:
     def __init__(
         self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int, spacing_seconds: float = 0.0
     ) -> None:
-        """At most so many lines, and so many bytes or one line, in a batch. After a batch the next one, unless it is
-        full, waits for `spacing_seconds`.
+        """At most so many lines, and so many bytes or one line, in a batch. The next batch comes `spacing_seconds`
+        after the last one, or when it is full or the stream ends.
         """
         self._lines = lines
         self._batch_size = batch_size
@@ -33,6 +33,7 @@ class LineBatches:
         self._pending_bytes = 0
         self._nonempty = asyncio.Event()
         self._nonfull = asyncio.Event()
+        self._full = asyncio.Event()  # the next batch is complete
         self._reader: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> "LineBatches":
@@ -69,14 +70,20 @@ class LineBatches:
             batch.append(self._pending.popleft())
         self._pending_bytes -= size
         self._nonfull.set()
+        if not self._is_full() and not self._reader.done():
+            self._full.clear()
         return batch
 
     async def _keep_distance(self) -> None:
         loop = asyncio.get_running_loop()
-        early = self._next_at - loop.time()
-        if early > 0 and len(self._pending) < self._batch_size and self._pending_bytes < self._batch_bytes:
-            await asyncio.sleep(early)
+        if loop.time() < self._next_at:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_at):
+                    await self._full.wait()
         self._next_at = loop.time() + self._spacing_seconds
+
+    def _is_full(self) -> bool:
+        return len(self._pending) >= self._batch_size or self._pending_bytes >= self._batch_bytes
 
     async def _read(self) -> None:
         most, most_bytes = self._READ_AHEAD_BATCHES * self._batch_size, self._READ_AHEAD_BATCHES * self._batch_bytes
@@ -85,8 +92,11 @@ class LineBatches:
                 self._pending.append(line)
                 self._pending_bytes += len(line)
                 self._nonempty.set()
+                if self._is_full():
+                    self._full.set()
                 if len(self._pending) >= most or self._pending_bytes >= most_bytes:
                     self._nonfull.clear()
                     await self._nonfull.wait()
         finally:
             self._nonempty.set()
+            self._full.set()

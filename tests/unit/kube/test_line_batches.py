@@ -1,4 +1,4 @@
-"""Batching of lines: available lines share a batch, none is delayed or lost, and a slow reader stops the sender."""
+"""Batching of lines: available lines share a batch, none is lost, and a slow reader stops the sender."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -7,6 +7,8 @@ import pytest
 
 from builders.wait import WAIT_SECONDS, yield_to_loop
 from muster.kube.line_batches import LineBatches
+
+LONG_SECONDS = 10 * WAIT_SECONDS
 
 
 class Wire:
@@ -39,21 +41,34 @@ async def test_single_line_is_delivered_at_once() -> None:
 
 async def test_lines_soon_after_a_batch_share_the_next_one() -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, spacing_seconds=1.0) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 3, 1000, LONG_SECONDS) as batches:
         wire.send(b"a")
         assert await anext(batches) == [b"a"]
         wire.send(b"b")
         next_one = asyncio.create_task(anext(batches))
         await yield_to_loop()
         assert not next_one.done()
-        wire.send(b"c")
-        assert await next_one == [b"b", b"c"]
+        wire.send(b"c", b"d", b"e")
+        assert await next_one == [b"b", b"c", b"d"]
+
+
+async def test_a_batch_comes_after_its_time_or_at_the_end() -> None:
+    wire = Wire()
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, 0.001) as batches:
+        for line in (b"a", b"b"):
+            wire.send(line)
+            assert await anext(batches) == [line]
+    last = Wire()
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(last(), 10, 1000, LONG_SECONDS) as batches:
+        last.send(b"a")
+        assert await anext(batches) == [b"a"]
+        last.send(b"b", None)
+        assert [batch async for batch in batches] == [[b"b"]]
 
 
 async def test_a_full_batch_waits_for_nothing() -> None:
     wire = Wire()
-    spacing_seconds = 10 * WAIT_SECONDS
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 2, 1000, spacing_seconds) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 2, 1000, LONG_SECONDS) as batches:
         wire.send(b"a", b"b", b"c", b"d", b"e" * 1000)
         assert await anext(batches) == [b"a", b"b"]
         assert await anext(batches) == [b"c", b"d"]

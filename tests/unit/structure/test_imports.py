@@ -131,7 +131,7 @@ def test_only_kernels_of_placement_need_a_compiler(path: Path) -> None:
 
 @pytest.mark.parametrize("service", ["binding", "clusterstate", "console", "lifecycle"])
 def test_services_without_arrays_do_not_load_numpy(service: str) -> None:
-    """It takes 0.1 s of their start, and 20 MiB."""
+    """Loading numpy takes 0.1 s of a start, and 20 MiB."""
     source = f"import sys, muster.cli.main, muster.{service}.service; print('numpy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False"]
