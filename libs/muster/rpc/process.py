@@ -13,6 +13,7 @@ import uvloop
 
 from muster.gangs.byte_cache import age_caches
 from muster.rpc.garbage import GarbageCollection
+from muster.rpc.stop_report import report_late_stop
 
 _T = TypeVar("_T")
 
@@ -33,6 +34,11 @@ class _Stop:
         self.requested = asyncio.Event()
         self.waiting = 0
 
+    def request(self) -> None:
+        if not self.requested.is_set():
+            report_late_stop(asyncio.get_running_loop())
+        self.requested.set()
+
 
 _stops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Stop] = WeakKeyDictionary()
 
@@ -46,7 +52,7 @@ async def until_stopped() -> None:
     stop = _stops.setdefault(loop, _Stop())
     if stop.waiting == 0:
         for number in _SIGNALS:
-            loop.add_signal_handler(number, stop.requested.set)
+            loop.add_signal_handler(number, stop.request)
     stop.waiting += 1
     try:
         await stop.requested.wait()

@@ -1,0 +1,67 @@
+"""Logs what a process waits for that does not end soon after SIGTERM: SIGKILL at the end of the grace period would
+leave no trace of it.
+"""
+
+import asyncio
+import gc
+import sys
+import threading
+import traceback
+from collections.abc import Iterator
+from pathlib import Path
+from types import AsyncGeneratorType, FrameType
+from typing import Any, Final
+
+import structlog
+
+REPORT_AFTER_SECONDS: Final = 20.0
+"""Before the grace period of pods ends, which is 30 s unless the user sets another."""
+_MAX_REPORTED: Final = 50
+"""Tasks, and threads."""
+
+_log = structlog.get_logger()
+
+
+def report_late_stop(loop: asyncio.AbstractEventLoop, after_seconds: float = REPORT_AFTER_SECONDS) -> threading.Timer:
+    """Start a daemon thread that logs, after a while, where the tasks of `loop` and all threads are.
+
+    It does so even if the loop is blocked. It ends with the process.
+    """
+    timer = threading.Timer(after_seconds, _report, (loop, after_seconds))
+    timer.daemon = True
+    timer.start()
+    return timer
+
+
+def _report(loop: asyncio.AbstractEventLoop, after_seconds: float) -> None:
+    tasks = [f"{task.get_name()}: {' > '.join(_awaits(task.get_coro()))}" for task in asyncio.all_tasks(loop)]
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    threads = [
+        f"{names.get(ident, ident)}: {' > '.join(_where(each, line) for each, line in traceback.walk_stack(frame))}"
+        for ident, frame in sys._current_frames().items()
+        if ident != threading.get_ident()
+    ]
+    _log.warning(
+        "stop_takes_long", seconds=after_seconds, tasks=sorted(tasks)[:_MAX_REPORTED], threads=threads[:_MAX_REPORTED]
+    )
+
+
+def _awaits(awaitable: Any) -> Iterator[str]:
+    """Where a coroutine is, and what it awaits, from the outside in."""
+    for prefix in ("cr", "ag", "gi"):
+        if hasattr(awaitable, f"{prefix}_frame"):
+            frame: FrameType | None = getattr(awaitable, f"{prefix}_frame")
+            if frame is not None:
+                yield _where(frame, frame.f_lineno)
+            yield from _awaits(getattr(awaitable, "gi_yieldfrom" if prefix == "gi" else f"{prefix}_await"))
+            return
+    # Only the garbage collector tells which generator an `asend` is of.
+    generator = next((each for each in gc.get_referents(awaitable) if isinstance(each, AsyncGeneratorType)), None)
+    if generator is not None:
+        yield from _awaits(generator)
+    elif awaitable is not None:
+        yield type(awaitable).__name__
+
+
+def _where(frame: FrameType, line: int) -> str:
+    return f"{frame.f_code.co_qualname} ({Path(frame.f_code.co_filename).name}:{line})"
