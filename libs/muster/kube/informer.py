@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from muster.kube import metrics
 from muster.kube.api_resources import ApiResource
-from muster.kube.line_batches import LineBatches
+from muster.kube.line_batches import LineBatches, Spacing
 from muster.kube.malformed_objects import MalformedObjects, Unreadable
 from muster.kube.object_changes import ObjectChanges, Removed
 from muster.kube.objects import BadObject, BadResourceVersion
@@ -65,9 +65,8 @@ class InformerOptions(Struct, frozen=True):
     """Maximum number of changes per delivery: handling them must not block the event loop for many milliseconds."""
     batch_bytes: int = 256 * 1024
     """Maximum of bytes per delivery, for the same reason; an object that is larger is delivered alone."""
-    spacing_seconds: float = 0.0
-    """Time between two deliveries of a watch: changes that come meanwhile are delivered together, unless they fill a
-    delivery. A change after a pause is delivered at once."""
+    spacing: Spacing = Spacing()
+    """What a delivery of a watch waits for, if it is not full."""
     list_timeout_seconds: float = 60.0
     watch_seconds: tuple[float, float] = (240.0, 480.0)
     """The server ends a watch after a random time between these, so that watches spread over the API servers."""
@@ -356,7 +355,7 @@ class Informer(Generic[T]):
                 raise _open_error(status, b"\n".join([line async for line in lines]))
             self.last_response_at = monotonic()
             options = self._options
-            async with LineBatches(lines, options.batch_size, options.batch_bytes, options.spacing_seconds) as batches:
+            async with LineBatches(lines, options.batch_size, options.batch_bytes, options.spacing) as batches:
                 async for batch in batches:
                     await self._process(batch)
                     del batch  # the next may come in minutes

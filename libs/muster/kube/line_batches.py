@@ -8,10 +8,25 @@ import contextlib
 from collections import deque
 from collections.abc import AsyncIterator
 from types import TracebackType
+from typing import Final
+
+from msgspec import Struct
+
+
+class Spacing(Struct, frozen=True):
+    """What a batch waits for, in seconds. It waits no longer when it is full or the stream ends."""
+
+    quiet_seconds: float = 0.0
+    """Until no line has come for this long."""
+    longest_seconds: float = 0.0
+    """No longer than this after the batch before; so a line after a pause of this length waits for nothing."""
+
+
+_AT_ONCE: Final = Spacing()
 
 
 class LineBatches:
-    """Async iterator of nonempty lists of lines. A line waits for later ones only for a while after another batch.
+    """Async iterator of nonempty lists of lines. Lines that come one after the other share a batch, as `spacing` says.
 
     Reads ahead by a few batches; beyond that the connection's flow control stops the sender.
     """
@@ -19,16 +34,15 @@ class LineBatches:
     _READ_AHEAD_BATCHES = 8
 
     def __init__(
-        self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int, spacing_seconds: float = 0.0
+        self, lines: AsyncIterator[bytes], batch_size: int, batch_bytes: int, spacing: Spacing = _AT_ONCE
     ) -> None:
-        """At most so many lines, and so many bytes or one line, in a batch. The next batch comes `spacing_seconds`
-        after the last one, or when it is full or the stream ends.
-        """
+        """At most so many lines, and so many bytes or one line, in a batch."""
         self._lines = lines
         self._batch_size = batch_size
         self._batch_bytes = batch_bytes
-        self._spacing_seconds = spacing_seconds
-        self._next_at = 0.0
+        self._spacing = spacing
+        self._batch_at = self._line_at = float("-inf")
+        """When the last batch was taken, and the last line read, on the loop's clock."""
         self._pending: deque[bytes] = deque()  # bounded by _READ_AHEAD_BATCHES and one line
         self._pending_bytes = 0
         self._nonempty = asyncio.Event()
@@ -61,8 +75,7 @@ class LineBatches:
                 raise StopAsyncIteration
             self._nonempty.clear()
             await self._nonempty.wait()
-        if self._spacing_seconds:
-            await self._keep_distance()
+        await self._until_due()
         batch = [self._pending.popleft()]
         size = len(batch[0])
         while self._pending and len(batch) < self._batch_size and size + len(self._pending[0]) <= self._batch_bytes:
@@ -74,22 +87,25 @@ class LineBatches:
             self._full.clear()
         return batch
 
-    async def _keep_distance(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop.time() < self._next_at:
+    async def _until_due(self) -> None:
+        loop, latest = asyncio.get_running_loop(), self._batch_at + self._spacing.longest_seconds
+        while loop.time() < (due := min(latest, self._line_at + self._spacing.quiet_seconds)):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(self._next_at):
+                async with asyncio.timeout_at(due):
                     await self._full.wait()
-        self._next_at = loop.time() + self._spacing_seconds
+                    break
+        self._batch_at = loop.time()
 
     def _is_full(self) -> bool:
         return len(self._pending) >= self._batch_size or self._pending_bytes >= self._batch_bytes
 
     async def _read(self) -> None:
         most, most_bytes = self._READ_AHEAD_BATCHES * self._batch_size, self._READ_AHEAD_BATCHES * self._batch_bytes
+        loop = asyncio.get_running_loop()
         try:
             async for line in self._lines:
                 self._pending.append(line)
+                self._line_at = loop.time()
                 self._pending_bytes += len(line)
                 self._nonempty.set()
                 if self._is_full():

@@ -35,6 +35,7 @@ from muster.kube.api_resources import (
     topologies,
 )
 from muster.kube.informer import Informer, InformerOptions
+from muster.kube.line_batches import Spacing
 from muster.kube.malformed_objects import MalformedObjects, Reason, Unreadable
 from muster.kube.object_changes import ObjectChanges
 from muster.kube.session import KubeSession
@@ -59,7 +60,7 @@ _BEFORE_PODS = (
     *CONTROLLER_GANG_KINDS,
 )
 """Kinds to list before pods, so that pods need not be computed twice."""
-_PACE = InformerOptions(spacing_seconds=0.005)
+_PACE = InformerOptions(spacing=Spacing(quiet_seconds=0.005, longest_seconds=0.05))
 """Each delivery becomes a message to every subscriber, which costs all of them more than a change in it."""
 _REVIEW_SECONDS = 1.0
 """Trees are updated at once after a node change, then not again for this long, because a changed tree is sent whole."""

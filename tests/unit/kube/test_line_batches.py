@@ -6,9 +6,10 @@ from collections.abc import AsyncIterator
 import pytest
 
 from builders.wait import WAIT_SECONDS, yield_to_loop
-from muster.kube.line_batches import LineBatches
+from muster.kube.line_batches import LineBatches, Spacing
 
 LONG_SECONDS = 10 * WAIT_SECONDS
+LONG = Spacing(LONG_SECONDS, LONG_SECONDS)
 
 
 class Wire:
@@ -41,7 +42,7 @@ async def test_single_line_is_delivered_at_once() -> None:
 
 async def test_lines_soon_after_a_batch_share_the_next_one() -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 3, 1000, LONG_SECONDS) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 3, 1000, LONG) as batches:
         wire.send(b"a")
         assert await anext(batches) == [b"a"]
         wire.send(b"b")
@@ -52,14 +53,18 @@ async def test_lines_soon_after_a_batch_share_the_next_one() -> None:
         assert await next_one == [b"b", b"c", b"d"]
 
 
-async def test_a_batch_comes_after_its_time_or_at_the_end() -> None:
+@pytest.mark.parametrize("spacing", [Spacing(0.001, LONG_SECONDS), Spacing(LONG_SECONDS, 0.001)])
+async def test_a_batch_comes_when_no_line_has_come_for_a_while_or_the_longest_time_is_over(spacing: Spacing) -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, 0.001) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, spacing) as batches:
         for line in (b"a", b"b"):
             wire.send(line)
             assert await anext(batches) == [line]
+
+
+async def test_the_last_batch_waits_for_nothing() -> None:
     last = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(last(), 10, 1000, LONG_SECONDS) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(last(), 10, 1000, LONG) as batches:
         last.send(b"a")
         assert await anext(batches) == [b"a"]
         last.send(b"b", None)
@@ -68,7 +73,7 @@ async def test_a_batch_comes_after_its_time_or_at_the_end() -> None:
 
 async def test_a_full_batch_waits_for_nothing() -> None:
     wire = Wire()
-    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 2, 1000, LONG_SECONDS) as batches:
+    async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 2, 1000, LONG) as batches:
         wire.send(b"a", b"b", b"c", b"d", b"e" * 1000)
         assert await anext(batches) == [b"a", b"b"]
         assert await anext(batches) == [b"c", b"d"]
