@@ -54,7 +54,7 @@ async def test_lines_soon_after_a_batch_share_the_next_one() -> None:
 
 
 @pytest.mark.parametrize("spacing", [Spacing(0.001, LONG_SECONDS), Spacing(LONG_SECONDS, 0.001)])
-async def test_a_batch_comes_when_no_line_has_come_for_a_while_or_the_longest_time_is_over(spacing: Spacing) -> None:
+async def test_a_batch_comes_after_a_quiet_time_or_the_longest_time(spacing: Spacing) -> None:
     wire = Wire()
     async with asyncio.timeout(WAIT_SECONDS), LineBatches(wire(), 10, 1000, spacing) as batches:
         for line in (b"a", b"b"):
