@@ -18,22 +18,8 @@ WAIT_BUGS = (
     Bug(
         "a gang of which pods are created without end is never reported",
         _REPORTS,
-        "min(settled, reported.scheduled_at + CREATION_SECONDS)",
-        "settled",
-        first="unit/coordinator/test_reports.py",
-    ),
-    Bug(
-        "a gang that starts after a short outage of placement was reported",
-        _REPORTS,
-        "reported.scheduled_at + UNTRIED_SECONDS",
-        "reported.scheduled_at + SETTLE_SECONDS",
-        first="unit/coordinator/test_reports.py",
-    ),
-    Bug(
-        "a reason that follows a failed attempt waits as long as the failure does",
-        _REPORTS,
-        " or (reported.untried and found not in _UNTRIED):",
-        ":",
+        "max(min(settled, reported.scheduled_at + CREATION_SECONDS), reported.not_before)",
+        "max(settled, reported.not_before)",
         first="unit/coordinator/test_reports.py",
     ),
     Bug(

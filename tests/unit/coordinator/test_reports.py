@@ -21,7 +21,6 @@ from muster.coordinator.core.report.reports import (
     CREATION_SECONDS,
     MAX_CHANGES_SAVED,
     SETTLE_SECONDS,
-    UNTRIED_SECONDS,
 )
 from muster.coordinator.core.slices import run_to_end
 from muster.gangs.facts import ObjectReference, PodPhase, Problem, Severity
@@ -328,45 +327,6 @@ def test_a_short_outage_of_placement_does_not_replace_the_reason() -> None:
     assert conditions_of(scenario, a.pods()[0].uid)[-1] == reason(scenario.gang("a"))
     assert "members fit" in reason(scenario.gang("a"))
     assert not [event for report in scenario.reports for event in report.events]
-
-
-def test_a_gang_that_starts_after_a_short_outage_of_placement_has_no_conditions() -> None:
-    scenario = Scenario({"n2": 2})
-    a = gang("a").of(2)
-    solver, scenario.solver = scenario.solver, lambda _solve: ()
-    scenario.add(a)
-    scenario.tell(SolveFailed(scenario.only(Solve).solve_id, "connection refused", away=True))
-    scenario.under_way.clear()
-    scenario.solver = solver
-    scenario.pass_time(UNTRIED_SECONDS)
-    assert scenario.bound("a") == 2
-    assert not any(conditions_of(scenario, pod.uid) for pod in a.pods())
-
-
-def test_a_lasting_outage_of_placement_is_reported_until_it_ends() -> None:
-    scenario = Scenario({"n2": 2})
-    a = gang("a").of(4)
-    solver, scenario.solver = scenario.solver, lambda _solve: ()
-    scenario.add(a)
-    scenario.pass_time(UNTRIED_SECONDS)
-    (outage,) = conditions_of(scenario, a.pods()[0].uid)
-    assert "placement" in outage
-    scenario.solver = solver
-    scenario.pass_time(15)
-    assert "2 of 4 members fit" in conditions_of(scenario, a.pods()[0].uid)[-1]
-
-
-def test_a_reason_that_follows_a_failed_attempt_does_not_wait() -> None:
-    scenario = Scenario({"n2": 2})
-    a = gang("a").of(4)
-    solver, scenario.solver = scenario.solver, lambda _solve: ()
-    scenario.add(a)
-    scenario.tell(SolveFailed(scenario.only(Solve).solve_id, "connection refused", away=True))
-    scenario.under_way.clear()
-    scenario.solver = solver
-    scenario.pass_time(1 + SETTLE_SECONDS)
-    (only,) = conditions_of(scenario, a.pods()[0].uid)
-    assert "2 of 4 members fit" in only
 
 
 def test_i10_g37_bind_errors_are_reported_until_the_pod_is_bound() -> None:

@@ -11,7 +11,7 @@ from builders.core.scenario import Scenario
 from builders.gangs.facts import CoreGang, gang
 from muster.coordinator.core.effects import Bind, Evict, Persist, PodCondition, Solve
 from muster.coordinator.core.events import BindResults, Persisted, Rules
-from muster.coordinator.core.report.reports import PODS_PER_SECOND, UNTRIED_SECONDS
+from muster.coordinator.core.report.reports import PODS_PER_SECOND
 from muster.coordinator.core.report.waits import UNSCHEDULABLE, Wait
 from muster.gangs.counted_resources import static_volumes
 from muster.gangs.facts import (
@@ -318,7 +318,7 @@ def test_a_placement_that_is_away_asks_for_no_nodes() -> None:
     scenario.solver = lambda _solve: ()
     a = gang("a").of(4)
     scenario.add(a)
-    scenario.pass_time(UNTRIED_SECONDS)
+    scenario.pass_time(1)
     assert reasons_of(scenario, a) == {"PlacementFailed"}
 
 

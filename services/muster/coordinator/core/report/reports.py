@@ -66,8 +66,6 @@ BETWEEN_PODS_SECONDS = 0.5
 """The same for a gang that lacks members: its next pod is likely to be created within this time."""
 CREATION_SECONDS = 2.0
 """How long at most a gang is not reported as incomplete because its pods are still being created."""
-UNTRIED_SECONDS = 3.0
-"""How long attempts must fail before that is reported: most outages of placement are its start, or a rolling update."""
 STARTING_SECONDS = 1.0
 """After this time without a bind, members for which nodes were asked are reported as starting."""
 PODS_PER_SECOND = 200
@@ -82,7 +80,6 @@ HEAD_EVERY = 4
 """Every fourth change reported is of the first gang in queue order, which is the one people look at."""
 PODS_WITH_EVENTS = 64
 """Maximum number of pods of a gang, first by name, that get events; all get the condition."""
-_UNTRIED: Final = (Kind.UNTRIED, Kind.LATER_UNTRIED)
 _OF_NOMINATIONS: Final = (Wait.PREEMPTING, Wait.RESERVED)
 
 
@@ -109,8 +106,6 @@ class _Reported:
     """Number of pods when the report that is due was scheduled, or when more had been created since."""
     scheduled_at: float = 0.0
     """Monotonic time at which that report was scheduled."""
-    untried: bool = False
-    """It was scheduled because an attempt had failed."""
     paid_at: float = 0.0
     """Monotonic time up to which the rate of the gang's conditions is used up."""
     not_before: float = 0.0
@@ -148,8 +143,7 @@ class Reports:
         reported = self._reported.get(gang)
         if reported is None:
             reported = self._reported[gang] = _reported_earlier(gang)
-        found = kind(gang)
-        if found is Kind.NONE and not gang.invalid:
+        if kind(gang) is Kind.NONE and not gang.invalid:
             outdated = reported.acted_on and next(_outdated(gang, reported), None) is not None
             if not outdated or reported.theme != NOTHING:
                 self._due.discard(gang)
@@ -157,8 +151,8 @@ class Reports:
                 self._due.put(gang, max(now + STARTING_SECONDS, reported.not_before))
             reported.theme = NOTHING
             self._unchanged(gang)
-        elif gang not in self._due or (reported.untried and found not in _UNTRIED):
-            reported.scheduled_at, reported.untried = now, found in _UNTRIED
+        elif gang not in self._due:
+            reported.scheduled_at = now
             self._schedule(gang, reported, now)
         elif len(gang.pods) > reported.members and not reported.complete:
             self._schedule(gang, reported, now)
@@ -166,12 +160,8 @@ class Reports:
 
     def _schedule(self, gang: Gang, reported: _Reported, now: float) -> None:
         reported.members, reported.complete = len(gang.pods), gang.all_present
-        if reported.untried:
-            settled = reported.scheduled_at + UNTRIED_SECONDS
-        else:
-            settled = now + (SETTLE_SECONDS if reported.complete else BETWEEN_PODS_SECONDS)
-            settled = min(settled, reported.scheduled_at + CREATION_SECONDS)
-        self._due.put(gang, max(settled, reported.not_before))
+        settled = now + (SETTLE_SECONDS if reported.complete else BETWEEN_PODS_SECONDS)
+        self._due.put(gang, max(min(settled, reported.scheduled_at + CREATION_SECONDS), reported.not_before))
 
     def forget(self, gang: Gang) -> None:
         """Drops the state of a removed gang."""
