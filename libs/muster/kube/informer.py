@@ -66,7 +66,7 @@ class InformerOptions(Struct, frozen=True):
     batch_bytes: int = 256 * 1024
     """Maximum of bytes per delivery, for the same reason; an object that is larger is delivered alone."""
     spacing: Spacing = Spacing()
-    """What a delivery of a watch waits for, if it is not full."""
+    """When a delivery of a watch is due that is not full; by default at once."""
     list_timeout_seconds: float = 60.0
     watch_seconds: tuple[float, float] = (240.0, 480.0)
     """The server ends a watch after a random time between these, so that watches spread over the API servers."""

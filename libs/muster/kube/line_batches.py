@@ -14,12 +14,12 @@ from msgspec import Struct
 
 
 class Spacing(Struct, frozen=True):
-    """What a batch waits for, in seconds. It waits no longer when it is full or the stream ends."""
+    """When a batch is due, in seconds. A full batch is due at once, and so is the last one of the stream."""
 
     quiet_seconds: float = 0.0
-    """Until no line has come for this long."""
+    """Time after the last line."""
     longest_seconds: float = 0.0
-    """No longer than this after the batch before; so a line after a pause of this length waits for nothing."""
+    """Time after the batch before, whatever has come since; so the first line after such a pause is due at once."""
 
 
 _AT_ONCE: Final = Spacing()
