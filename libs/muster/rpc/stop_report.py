@@ -23,8 +23,8 @@ _log = structlog.get_logger()
 
 
 def report_late_stop(loop: asyncio.AbstractEventLoop, after_seconds: float = REPORT_AFTER_SECONDS) -> threading.Timer:
-    """Start a daemon thread that logs, after a while, where the tasks of `loop` and all threads are, also if the loop is
-    blocked. The thread ends with the process.
+    """Start a daemon thread that logs, after a while, where the tasks of `loop` and all threads are, even if the loop
+    is blocked. The thread ends with the process.
     """
     timer = threading.Timer(after_seconds, _report, (loop, after_seconds))
     timer.daemon = True
