@@ -44,6 +44,7 @@ async def _measure(cluster: BenchCluster) -> dict[str, Any]:
     result: dict[str, Any] = {"nodes": cluster.options.nodes, "bound_pods": cluster.options.bound}
     first = load.gangs_of(8, 8, cluster.namespace)
     await load.create(cluster.session, *first)
+    await _until_quiet(cluster.session)
     before = cluster.costs()
     began = time.monotonic()
     await cluster.start_services()
@@ -116,7 +117,7 @@ async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) 
     ]
     for start in range(0, waiting, _GANGS_AT_ONCE):
         await load.create(cluster.session, *too_large[start : start + _GANGS_AT_ONCE])
-    await _until_reported(cluster.session)
+    await _until_quiet(cluster.session)
     await _arrivals(cluster, binds, f"before-{waiting}", 2)
     leader = await coordinator_leader(cluster.stack)
     await cluster.stack.kill(leader)
@@ -129,8 +130,10 @@ async def _leader_killed(cluster: BenchCluster, binds: BindTimes, waiting: int) 
     return round(min(binds.seen[pod] for pod in pods) - killed, 2)
 
 
-async def _until_reported(session: KubeSession) -> None:
-    """Wait until Muster has written the reasons of all gangs that wait: it sends hardly a request any more."""
+async def _until_quiet(session: KubeSession) -> None:
+    """Wait until hardly a request is sent any more: kube-controller-manager has finished with new nodes, and Muster has
+    written the reasons of all gangs that wait.
+    """
     before = await _requests(session)
     while True:
         await asyncio.sleep(_QUIET_SECONDS)

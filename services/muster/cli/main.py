@@ -31,6 +31,8 @@ os.environ.setdefault("GRPC_VERBOSITY", "ERROR")  # the command reports errors i
 # gRPC's fork handlers crash one in twenty child processes with SIGSEGV before exec, if they are started on uvloop with
 # calls in flight. No code here runs Python after a fork, so the handlers are not needed. Must be set before gRPC loads.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")
+# pydantic would read the entry points of all packages for plugins of its own.
+os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
 
 app = typer.Typer(
     name="muster",

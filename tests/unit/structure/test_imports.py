@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from muster.cli.service_commands import SERVICES as SERVICE_COMMANDS
+
 ROOT = Path(__file__).parents[3]
 DOMAIN = {"cel", "devices", "dialects", "gangs", "queues", "topology"}
 EDGES = {"config", "etcd", "kube", "retry", "rpc", "telemetry"}
@@ -135,6 +137,18 @@ def test_services_without_arrays_do_not_load_numpy(service: str) -> None:
     source = f"import sys, muster.cli.main, muster.{service}.service; print('numpy' in sys.modules)"
     run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["False"]
+
+
+@pytest.mark.parametrize("service", sorted(package for package, _ in SERVICE_COMMANDS.values()))
+def test_services_do_not_load_rich(service: str) -> None:
+    """structlog would load it, which takes a tenth of a start."""
+    source = (
+        "import sys; import muster.cli.main; from muster.cli import service_commands; "
+        f"service_commands.import_service_module('muster.{service}.service'); "
+        "print('structlog' in sys.modules, 'rich' in sys.modules)"
+    )
+    run = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "False"]
 
 
 def test_the_checks_see_every_folder() -> None:

@@ -14,7 +14,6 @@ from typing import Any, Final, TypeVar
 
 import numba
 from numba.core.caching import InTreeCacheLocator
-from rich.console import Console
 
 INT: Final = numba.int64
 FLAG: Final = numba.boolean
@@ -108,6 +107,8 @@ def all_kernels() -> tuple[Kernel, ...]:
 
 def precompile() -> None:
     """Compile the kernels without cached machine code, and report how many they were."""
+    from rich.console import Console  # services do not load it
+
     began = time.monotonic()
     loaded = all_kernels()
     compiled = sum(each.load() for each in loaded)
