@@ -3,6 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from time import monotonic
 
 import msgspec
@@ -21,6 +22,8 @@ from muster.gangs.solve import PodsOnNode
 
 MAX_KEYS_PER_COMMIT = 100
 """etcd's default limit is 128 operations per transaction."""
+GATHER_SECONDS = 0.1
+"""Longest wait of effects for which nothing waits."""
 
 _log = structlog.get_logger()
 
@@ -200,11 +203,25 @@ async def load(store: Store, prefix: str) -> list[tuple[Record, str]]:
 
 
 class RecordWriter:
-    """Commits Persist effects in their order. Effects that pile up share a transaction; none is split between two."""
+    """Commits Persist effects in their order. Effects that pile up share a transaction; none is split between two.
 
-    def __init__(self, store: Store, prefix: str, fence: Fence, traceparent_of: Callable[[str], str]) -> None:
+    Effects for which nothing waits wait for others, for `gather_seconds` at most: a busy leader writes that a gang has
+    started together with the permits of the next ones.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        prefix: str,
+        fence: Fence,
+        traceparent_of: Callable[[str], str],
+        gather_seconds: float = GATHER_SECONDS,
+    ) -> None:
+        self._gather_seconds = gather_seconds
         self._store, self._prefix, self._fence, self._traceparent_of = store, prefix, fence, traceparent_of
         self._queue: asyncio.Queue[Persist] = asyncio.Queue()
+        self._awaited = asyncio.Event()
+        """Set while the queue may have an effect for which something waits."""
 
     @property
     def pending(self) -> int:
@@ -213,12 +230,16 @@ class RecordWriter:
 
     def put(self, effect: Persist) -> None:
         self._queue.put_nowait(effect)
+        if effect.awaited:
+            self._awaited.set()
 
     async def run(self, written: Callable[[Sequence[Persisted | NotPersisted]], None]) -> None:
         """Commits until it fails. Raises Fenced and EtcdUnavailable, which end the term."""
         next_effect: Persist | None = None
         while True:
             effects = [next_effect or await self._queue.get()]
+            if next_effect is None:
+                await self._gather()
             next_effect = None
             size = len(effects[0].puts) + len(effects[0].deletes)
             while not self._queue.empty():
@@ -234,6 +255,13 @@ class RecordWriter:
             except TooLarge:
                 for effect in effects:
                     written([await self._commit_alone(effect)])
+
+    async def _gather(self) -> None:
+        """Wait for more effects, until something waits for one of them."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._gather_seconds):
+                await self._awaited.wait()
+        self._awaited.clear()
 
     async def _commit_alone(self, effect: Persist) -> Persisted | NotPersisted:
         try:

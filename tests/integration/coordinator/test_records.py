@@ -141,6 +141,25 @@ async def test_queued_writes_are_one_transaction_with_the_last_value(store: Stor
     assert loaded["x/ns/1"] is RecordState.SATISFIED
 
 
+async def test_what_nobody_waits_for_is_written_with_the_next_permit(store: Store) -> None:
+    writer = records.RecordWriter(store, PREFIX, await fence_of(store), str, gather_seconds=3600)
+    written = Written()
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(writer.run(written))
+        writer.put(Persist(1, (record("x/ns/started", state=RecordState.SATISFIED),), awaited=False))
+        assert await records.load(store, PREFIX) == []
+        writer.put(Persist(2, (record("x/ns/permitted"),)))
+        await written.all_of(2)
+        running.cancel()
+    assert written.calls == 1
+    assert [found.gang for found, _ in await records.load(store, PREFIX)] == ["x/ns/permitted", "x/ns/started"]
+
+
+async def test_what_nobody_waits_for_is_written_without_a_permit(store: Store) -> None:
+    await write(store, await fence_of(store), [Persist(1, (record("x/ns/started"),), awaited=False)])
+    assert [found.gang for found, _ in await records.load(store, PREFIX)] == ["x/ns/started"]
+
+
 async def test_large_writes_are_split_between_effects(store: Store) -> None:
     fence = await fence_of(store)
     effects = [Persist(i, tuple(record(f"x/ns/{i}-{j}") for j in range(30))) for i in range(10)]

@@ -35,6 +35,8 @@ class Persist(Struct, frozen=True):
     persist_id: int
     puts: tuple[Record, ...] = ()
     deletes: tuple[str, ...] = ()
+    awaited: bool = True
+    """A decision waits for it. Others may be written somewhat later, together with more."""
 
 
 class DeviceWrite(Struct, frozen=True):

@@ -58,13 +58,13 @@ class Permits:
     def persist(self, puts: tuple[Record, ...] = (), deletes: tuple[str, ...] = ()) -> Persist:
         """A write on which nothing depends."""
         self._last_id += 1
-        return Persist(self._last_id, puts, deletes)
+        return Persist(self._last_id, puts, deletes, awaited=False)
 
     def decide(self, decision: Decision, records: tuple[Record, ...]) -> Persist:
         """A write on which a decision depends."""
-        persist = self.persist(records)
-        self._awaited[persist.persist_id] = decision
-        return persist
+        self._last_id += 1
+        self._awaited[self._last_id] = decision
+        return Persist(self._last_id, records)
 
     def permit(self, group: Group, gangs: Sequence[Gang], now: Now) -> Persist:
         """Permit the gangs of the group that have new seats; they start when that is durable."""
