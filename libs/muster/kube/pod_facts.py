@@ -114,11 +114,11 @@ def pod_facts(
     annotated = muster_annotations.expected_seconds(metadata.annotations) if ours and metadata.annotations else 0.0
     facts = PodFacts(  # positional: Python builds a dictionary for more than 15 keyword arguments
         metadata.uid,
-        metadata.namespace,
+        intern(metadata.namespace),  # one string for all pods of a namespace
         metadata.name,
         read.pod_class.id,
         metadata.revision,
-        node=intern(spec.node_name) if spec.node_name else "",  # one string for all pods of a node, and of a gang
+        node=intern(spec.node_name) if spec.node_name else "",  # likewise of a node, and of a gang
         label_set=label_set,
         phase=phase,
         priority=priorities.of_pod(spec),

@@ -99,7 +99,7 @@ class Members:
         metadata, gang_id = pod.metadata, intern(membership.gang_id)
         return Member(
             metadata.uid,
-            metadata.namespace,
+            intern(metadata.namespace),
             metadata.name,
             gang_id,
             self._shared_marks(gang_id, marks),
