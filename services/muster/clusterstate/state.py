@@ -207,12 +207,11 @@ class ClusterState:
             if taken and is_full():
                 return taken, newest
             try:
-                self._cause = (changes.kind, item.revision if type(item) is Removed else item.metadata.revision)
-                newest = max(newest, self._cause[1])
-                if type(item) is Removed:
-                    matters, revision = drop(item), item.revision
-                else:
-                    matters, revision = put(item), item.metadata.revision
+                removed = type(item) is Removed
+                revision = item.revision if removed else item.metadata.revision
+                self._cause = (changes.kind, revision)
+                newest = max(newest, revision)
+                matters = drop(item) if removed else put(item)
             except Exception as error:
                 # One object that cannot be handled must not block all others.
                 malformed = self._malformed.setdefault(changes.kind, MalformedObjects(changes.kind))
