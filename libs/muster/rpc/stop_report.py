@@ -3,6 +3,7 @@ leave no trace of it.
 """
 
 import asyncio
+import faulthandler
 import gc
 import sys
 import threading
@@ -16,16 +17,25 @@ import structlog
 
 REPORT_AFTER_SECONDS: Final = 20.0
 """Before the grace period of pods ends, which is 30 s unless the user sets another."""
+LOCKED_SECONDS: Final = 5.0
+"""How late the report may be before the interpreter's lock is taken to be held for good."""
 _MAX_REPORTED: Final = 50
 """Tasks, and threads."""
 
 _log = structlog.get_logger()
 
 
-def report_late_stop(loop: asyncio.AbstractEventLoop, after_seconds: float = REPORT_AFTER_SECONDS) -> threading.Timer:
+def report_late_stop(
+    loop: asyncio.AbstractEventLoop, after_seconds: float = REPORT_AFTER_SECONDS, locked_seconds: float = LOCKED_SECONDS
+) -> threading.Timer:
     """Start a daemon thread that logs, after a while, where the tasks of `loop` and all threads are, even if the loop
     is blocked. The thread ends with the process.
+
+    If it cannot, because some thread holds the interpreter's lock for good, the stacks of all threads are written to
+    stderr `locked_seconds` later, not as JSON.
     """
+    if sys.__stderr__ is not None:
+        faulthandler.dump_traceback_later(after_seconds + locked_seconds, file=sys.__stderr__)
     timer = threading.Timer(after_seconds, _report, (loop, after_seconds))
     timer.daemon = True
     timer.start()
@@ -43,6 +53,7 @@ def _report(loop: asyncio.AbstractEventLoop, after_seconds: float) -> None:
     _log.warning(
         "stop_takes_long", seconds=after_seconds, tasks=sorted(tasks)[:_MAX_REPORTED], threads=threads[:_MAX_REPORTED]
     )
+    faulthandler.cancel_dump_traceback_later()
 
 
 def _awaits(awaitable: Any) -> Iterator[str]:

@@ -1,11 +1,13 @@
 """A process that does not end after SIGTERM says what it waits for."""
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from structlog.testing import capture_logs
 
+from builders.wait import WAIT_SECONDS
 from muster.rpc.stop_report import report_late_stop
 
 
@@ -44,3 +46,22 @@ async def test_the_report_comes_from_a_blocked_loop_and_names_the_line_that_bloc
     assert any(
         "MainThread: " in thread and "test_the_report_comes_from_a_blocked_loop" in thread for thread in line["threads"]
     )
+
+
+async def test_a_process_whose_interpreter_is_locked_says_where() -> None:
+    source = """
+import asyncio, ctypes
+from muster.rpc.stop_report import report_late_stop
+def holds_the_lock():
+    ctypes.PyDLL(None).pause()
+report_late_stop(asyncio.new_event_loop(), 2.0, 0.1)
+holds_the_lock()
+"""
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stderr=asyncio.subprocess.PIPE)
+    try:
+        assert process.stderr is not None
+        async with asyncio.timeout(WAIT_SECONDS):
+            await process.stderr.readuntil(b" in holds_the_lock")
+    finally:
+        process.kill()
+        await process.wait()
