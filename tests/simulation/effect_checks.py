@@ -30,6 +30,7 @@ def check_records(leader: Machine, persist: Persist) -> None:
         unpermitted = record.state is RecordState.UNPERMITTED
         assert not (unpermitted and record.seats), f"record: {record.gang} has seats and no permit"
         if record.state is RecordState.BINDING and not gang.permitted:
+            assert persist.awaited, f"I2: the permit of {gang.id} is written as if nothing waited for it"
             check_minimum(gang, record)
             check_uniform(cpu_by_class(leader), gang, record)
             check_constraints(leader, gang, record)
